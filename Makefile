@@ -1,0 +1,62 @@
+# rota: `make` lists the targets. Everything below .venv/ is made here and from requirements/*.txt alone.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+UV := .uv/bin/uv
+VENV := .venv
+BIN := $(VENV)/bin
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV
+
+.PHONY: help run test check lint types layers cover docs lock clean setup
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.uv/bin/uv: tools/uv.txt
+	python3 -m venv --clear .uv
+	.uv/bin/pip install --quiet --disable-pip-version-check -r tools/uv.txt
+	@touch $@
+
+$(VENV)/installed: $(UV) requirements/dev.txt pyproject.toml
+	$(UV) venv --quiet --clear --python python3 $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(VENV)/installed ## make the virtual environment from the locked requirements
+
+run: setup ## start rota on the example project (Ctrl-C stops it)
+	@$(BIN)/rota --dir examples/first serve
+
+test: setup ## run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
+
+lint: setup ## ruff format and lint
+	$(BIN)/ruff format --check --quiet src tests examples
+	$(BIN)/ruff check --quiet src tests examples
+
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+layers: setup ## the layer contract (import-linter)
+	$(BIN)/lint-imports
+
+cover: setup ## all tests; model, rules and engine at 90 % or more
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='src/rota/model/*,src/rota/rules/*,src/rota/engine/*' --fail-under=90
+
+docs: setup ## build the documentation, strictly
+	$(BIN)/mkdocs build --strict --quiet
+
+lock: $(UV) ## compile requirements/dev.txt anew from pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
+	  --python-version 3.11 --custom-compile-command 'make lock' \
+	  --extra dev requirements/build.in pyproject.toml --output-file requirements/dev.txt
+
+clean: ## remove what make made
+	rm -rf .uv $(VENV) build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
