@@ -1,0 +1,1 @@
+"""The vocabulary of rota: values and names. Standard library only, no input or output."""

@@ -1,0 +1,74 @@
+"""Durations as users write and read them: `30s`, `5m`, `1h`, `1d`, or whole seconds."""
+
+import re
+from datetime import timedelta
+
+from rota.model.errors import InvalidDuration
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LONGEST = timedelta(days=3660)
+_WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+
+
+def parse_duration(text: str | int, /) -> timedelta:
+    """Return the duration that `text` names: one positive integer and one unit, or integer seconds.
+
+    >>> parse_duration("5m")
+    datetime.timedelta(seconds=300)
+    >>> parse_duration(" 1H ") == parse_duration(3600)
+    True
+    """
+    seconds = _seconds(text)
+    if seconds is None:
+        raise InvalidDuration(text, "is no duration")
+    if seconds <= 0:
+        raise InvalidDuration(text, "is not positive")
+    if seconds > LONGEST.total_seconds():
+        raise InvalidDuration(text, f"is longer than {LONGEST.days} days")
+    return timedelta(seconds=seconds)
+
+
+def _seconds(text: str | int) -> int | None:
+    if isinstance(text, bool):
+        return None
+    if isinstance(text, int):
+        return text
+    written = _WRITTEN.fullmatch(text.strip().lower())
+    return int(written[1]) * UNITS[written[2]] if written else None
+
+
+def write_duration(duration: timedelta) -> str:
+    """Return `duration` as a user would write it, in the largest unit that is exact.
+
+    >>> write_duration(timedelta(minutes=90))
+    '90m'
+    """
+    seconds = duration.total_seconds()
+    for unit in "dhm":
+        if seconds and seconds % UNITS[unit] == 0:
+            return f"{int(seconds // UNITS[unit])}{unit}"
+    return f"{int(seconds) if seconds == int(seconds) else seconds}s"
+
+
+def say_duration(duration: timedelta) -> str:
+    """Return `duration` for reading, in at most two units.
+
+    >>> say_duration(timedelta(hours=5, minutes=54, seconds=3))
+    '5 h 54 min'
+    >>> say_duration(timedelta(milliseconds=240))
+    '0.2 s'
+    """
+    seconds = duration.total_seconds()
+    if seconds < 0:
+        return f"-{say_duration(-duration)}"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    parts = []
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, whole = divmod(whole, size)
+        if count:
+            parts.append(f"{count} {name}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,289 @@
+"""The tree of errors. Each has a code and a hint; the faces map them to exit codes and HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in a user's file: where, which key, what, and what to do."""
+
+    message: str
+    code: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        where = ": ".join(part for part in (place, self.path) if part)
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class RotaError(Exception):
+    """Something that rota refuses or cannot do, told so that a person can act."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class InvalidValue(RotaError):
+    """A value that a user wrote cannot be used."""
+
+    code = "invalid_value"
+
+
+class InvalidDuration(InvalidValue):
+    """A text is no duration."""
+
+    code = "duration_format"
+
+    def __init__(self, text: object, problem: str) -> None:
+        super().__init__(
+            f"{text!r} {problem}",
+            hint="write one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds",
+        )
+
+
+class InvalidCron(InvalidValue):
+    """A cron expression is wrong, ambiguous, or never fires."""
+
+    code = "cron"
+
+
+class CronFields(InvalidCron):
+    """A cron expression does not have five fields."""
+
+    code = "cron_fields"
+
+
+class CronCharacters(InvalidCron):
+    """A cron expression is too long or holds characters that no field can have."""
+
+    code = "cron_charset"
+
+
+class CronRange(InvalidCron):
+    """A value of a cron field is outside its range, or a range runs backwards."""
+
+    code = "cron_range"
+
+
+class CronStep(InvalidCron):
+    """A step of a cron field is zero or larger than the field."""
+
+    code = "cron_step"
+
+
+class CronNeverFires(InvalidCron):
+    """A cron expression names only days that do not exist."""
+
+    code = "cron_never_fires"
+
+
+class InvalidTimezone(InvalidValue):
+    """A time zone is not known by name."""
+
+    code = "timezone"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(
+            f"no time zone is named {name!r}", hint=f"{guess}use an IANA name such as Europe/Paris, or UTC"
+        )
+
+
+class InvalidInstant(InvalidValue):
+    """A point in time does not exist, exists twice, or cannot be read."""
+
+    code = "instant"
+
+
+class IllegalTransition(RotaError):
+    """A run was asked to do what its status does not allow."""
+
+    code = "illegal_transition"
+
+    def __init__(self, status: str, event: str, allowed: Sequence[str]) -> None:
+        options = ", ".join(allowed) or "nothing, it is final"
+        super().__init__(f"a run that is {status} cannot {event}", hint=f"possible: {options}")
+
+
+class UnknownJob(RotaError):
+    """No job has this name."""
+
+    code = "unknown_job"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"no job is named {name!r}", hint=f"{guess}list them with `rota list`")
+
+
+class UnknownRun(RotaError):
+    """No run has this handle."""
+
+    code = "unknown_run"
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(f"there is no run {handle!r}", hint="list them with `rota history`")
+
+
+class RunIsFinal(RotaError):
+    """A finished run never changes."""
+
+    code = "run_final"
+
+    def __init__(self, handle: str, status: str) -> None:
+        super().__init__(
+            f"{handle} is {status} already", hint="a finished run never changes; `rota run` starts a new one"
+        )
+
+
+class JobDisabled(RotaError):
+    """A disabled or retired job does not start."""
+
+    code = "job_disabled"
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"job {name!r} is {why}", hint="set `enabled: true` in its definition and apply it")
+
+
+class OverlapRefused(RotaError):
+    """A manual start was refused because the job is active (R-11)."""
+
+    code = "overlap"
+
+    def __init__(self, name: str, blocking: str, policy: str) -> None:
+        super().__init__(
+            f"{name} was not started: {blocking} is not finished and the job says `overlap: {policy}`",
+            hint=f"wait for it, stop it with `rota cancel {blocking}`, or pass overlap with --force",
+        )
+        self.blocking = blocking
+
+
+class ProjectMissing(RotaError):
+    """There is no rota.yaml here or above."""
+
+    code = "no_project"
+
+
+class StateError(RotaError):
+    """The state folder or database cannot be used as it is."""
+
+    code = "state"
+
+
+class DatabaseForeign(StateError):
+    """The database file was not made by rota."""
+
+    code = "database_foreign"
+
+
+class DatabaseNewer(StateError):
+    """The database was made by a newer rota."""
+
+    code = "database_newer"
+
+
+class DatabaseCorrupt(StateError):
+    """The database file is damaged."""
+
+    code = "database_corrupt"
+
+
+class DatabaseReadOnly(StateError):
+    """The database or its folder cannot be written."""
+
+    code = "database_read_only"
+
+
+class StorageFull(StateError):
+    """The disk is full."""
+
+    code = "storage_full"
+
+
+class DatabaseBusy(StateError):
+    """Another process holds the database for too long."""
+
+    code = "database_busy"
+
+
+class AlreadyServing(RotaError):
+    """Another scheduler serves this project."""
+
+    code = "already_serving"
+
+    def __init__(self, pid: int | None, state: str) -> None:
+        who = f"process {pid}" if pid else "another process"
+        super().__init__(
+            f"{who} serves {state} already", hint="stop it with `rota stop`, or use its commands: `rota status`"
+        )
+        self.pid = pid
+
+
+class NoScheduler(RotaError):
+    """A scheduler is needed and none is running."""
+
+    code = "no_scheduler"
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"no scheduler is running on {state}", hint="start one with `rota serve`")
+
+
+class SecretMissing(RotaError):
+    """A secret that a job refers to is in none of the places."""
+
+    code = "secret_missing"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"secret {name!r} is in none of $CREDENTIALS_DIRECTORY, the scheduler's environment, secrets.env",
+            hint="set it in one of them and run the job again",
+        )
+
+
+class SpawnFailed(RotaError):
+    """A process could not be started."""
+
+    code = "spawn_failed"
+
+
+class FunctionMissing(RotaError):
+    """A Python function that a job names cannot be found."""
+
+    code = "function_missing"
+
+
+class FileProblems(RotaError):
+    """A rota.yaml has problems; `problems` lists them all."""
+
+    code = "file_problems"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        count = len(problems)
+        super().__init__(f"{count} problem{'s' * (count != 1)}")
+        self.problems = tuple(problems)
+
+
+class EmptyApply(RotaError):
+    """An apply would retire every job of the file."""
+
+    code = "empty_apply"
+
+
+class NameTaken(RotaError):
+    """A job of another source has this name."""
+
+    code = "name_taken"

@@ -1,0 +1,60 @@
+"""Identifiers: UUIDv7, strictly increasing within one process."""
+
+import os
+import threading
+import uuid
+from datetime import datetime
+
+from rota.model.clock import from_ms, to_ms
+
+_RANDOM_BITS = 74
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_STEP_BYTES = 4
+
+
+class IdSource:
+    """Makes UUIDv7 texts in increasing order, also when the clock stands still or steps back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ms = 0
+        self._random = 0
+
+    def new(self, now: datetime) -> str:
+        """Return a new identifier for an event at `now`."""
+        with self._lock:
+            ms = to_ms(now)
+            if ms > self._ms:
+                self._ms = ms
+                # The top bit is left free, so that counting on from here does not overflow.
+                self._random = int.from_bytes(os.urandom(10)) & (_RANDOM_MASK >> 1)
+            else:
+                self._random += 1 + int.from_bytes(os.urandom(_STEP_BYTES))
+                if self._random > _RANDOM_MASK:
+                    self._ms += 1
+                    self._random &= _RANDOM_MASK
+            return _text(self._ms, self._random)
+
+
+def _text(ms: int, random: int) -> str:
+    high = (ms & (1 << 48) - 1) << 16 | 0x7000 | random >> 62
+    low = 1 << 63 | random & (1 << 62) - 1
+    digits = f"{high:016x}{low:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def created_at(identifier: str) -> datetime:
+    """Return the instant at which a UUIDv7 was made."""
+    return from_ms(int(identifier[:8] + identifier[9:13], 16))
+
+
+def is_id(text: str) -> bool:
+    """Tell whether `text` is a UUID in its canonical spelling."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+_default = IdSource()
+new_id = _default.new

@@ -1,0 +1,145 @@
+"""What is stored and what travels between the stages: jobs, runs, executions, outcomes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from rota.model.spec import JobSpec
+from rota.model.states import Reason, Status, Trigger, WaitingFor
+
+SUMMARY_LIMIT = 1000
+ERROR_LIMIT = 2000
+PARAMS_LIMIT = 64 * 1024
+STATE_LIMIT = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stored job: its current definition and its cursor."""
+
+    id: str
+    name: str
+    source: str
+    version: int
+    spec: JobSpec
+    created_at: datetime
+    updated_at: datetime
+    enabled: bool
+    retired_at: datetime | None
+    used_up_at: datetime | None
+    next_for: datetime | None
+    next_at: datetime | None
+    anchored_at: datetime | None
+    fire_number: int
+    run_number: int
+    ledger_from: datetime
+
+    @property
+    def schedules(self) -> bool:
+        """Whether the job has due instants: enabled, not retired, not used up (R-07, R-14)."""
+        return self.enabled and self.retired_at is None and self.used_up_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One intended execution, from QUEUED to a final status."""
+
+    id: str
+    job_id: str
+    job: str
+    number: int
+    version: int
+    trigger: Trigger
+    status: Status
+    reason: Reason | None
+    waiting_for: WaitingFor | None
+    not_before: datetime | None
+    scheduled_for: datetime | None
+    covers_to: datetime | None
+    count: int | None
+    priority: int
+    position: int
+    params: Mapping[str, Any]
+    attempt: int
+    retry_of: str | None
+    created_at: datetime
+    first_dispatched_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    worker_id: str | None
+    slot: int | None
+    epoch: int | None
+    losses: int
+    forced: bool
+    exit_code: int | None
+    error: str | None
+    result_summary: str | None
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def handle(self) -> str:
+        """The run as people write it: `backup:112`."""
+        return f"{self.job}:{self.number}"
+
+    @property
+    def nominal(self) -> datetime:
+        """The instant that placeholders and ROTA_DATE use (R-05)."""
+        return self.scheduled_for or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The audit record of a run that started."""
+
+    id: str
+    run_id: str
+    job_id: str
+    worker_id: str
+    slot: int
+    epoch: int
+    boot_id: str
+    pid: int
+    pid_start: int
+    started_at: datetime
+    finished_at: datetime | None
+    status: Status | None
+    exit_code: int | None
+    error: str | None
+    artifacts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution, or a run that never started, ended. Made by the runners and gates, stored by record."""
+
+    status: Status
+    reason: Reason | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    summary: str | None = None
+    state: Mapping[str, Any] | None = None
+    output_bytes: int | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that cannot be mistaken for another one with the same pid (R-22, R-23)."""
+
+    boot_id: str
+    pid: int
+    start: int
+
+
+def cut(text: str | None, limit: int) -> str | None:
+    """Return `text` cut to `limit` characters, the cut marked.
+
+    >>> cut("abcdef", 5)
+    'abcd…'
+    """
+    if text is None or len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"

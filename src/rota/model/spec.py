@@ -1,0 +1,215 @@
+"""What a job is: its frozen definition, with every default filled in, as it is stored with each version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+
+class Anchor(StrEnum):
+    """What an interval counts from (R-06)."""
+
+    COMPLETION = "completion"
+    START = "start"
+    FIXED = "fixed"
+
+
+class FirstRun(StrEnum):
+    """When an interval job runs for the first time after it was created (R-06)."""
+
+    NOW = "now"
+    AFTER_INTERVAL = "after_interval"
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to instants noticed too late (R-10)."""
+
+    SKIP = "skip"
+    ONCE = "once"
+    ALL = "all"
+
+
+class OverlapPolicy(StrEnum):
+    """What happens to an instant while the job is active (R-11)."""
+
+    FORBID = "forbid"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+
+class WhenFalse(StrEnum):
+    """What a false condition does to a run (R-09)."""
+
+    WAIT = "wait"
+    SKIP = "skip"
+
+
+class Kind(StrEnum):
+    """How a job does its work."""
+
+    COMMAND = "command"
+    SHELL = "shell"
+    FUNCTION = "function"
+
+
+class Isolate(StrEnum):
+    """Where a Python function runs."""
+
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class OutputPolicy(StrEnum):
+    """How much of a run's output is kept (R-21)."""
+
+    FULL = "full"
+    TAIL = "tail"
+    NONE = "none"
+
+
+class OnRestart(StrEnum):
+    """What a new scheduler does with a command that survived the old one (R-23)."""
+
+    ADOPT = "adopt"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """A delay chosen by hash: up to a duration, or up to a percentage of the gap to the next instant."""
+
+    up_to: timedelta | None = None
+    percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The when of a job: exactly one of `cron`, `interval`, `at`, or none of them (manual)."""
+
+    cron: tuple[str, ...] = ()
+    interval: timedelta | None = None
+    at: datetime | None = None
+    timezone: str = "UTC"
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    anchor: Anchor = Anchor.COMPLETION
+    first_run: FirstRun = FirstRun.NOW
+    jitter: Jitter | None = None
+    run_once: bool = False
+
+    @property
+    def manual(self) -> bool:
+        """Whether the job has no instants of its own."""
+        return not self.cron and self.interval is None and self.at is None
+
+    @property
+    def follows_runs(self) -> bool:
+        """Whether the next instant depends on the last run (completion and start anchors)."""
+        return self.interval is not None and self.anchor is not Anchor.FIXED
+
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """How late is late, and what then (R-10)."""
+
+    policy: MisfirePolicy = MisfirePolicy.SKIP
+    grace: timedelta = timedelta(seconds=60)
+    limit: int = 10
+    max_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How many unfinished runs a job may have (R-11)."""
+
+    policy: OverlapPolicy = OverlapPolicy.FORBID
+    queue_depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EnvValue:
+    """One environment variable of a job: a text (may hold placeholders) or the name of a secret."""
+
+    name: str
+    value: str | None = None
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run does, and in which surroundings."""
+
+    kind: Kind
+    command: tuple[str, ...] = ()
+    shell: str = ""
+    shell_with: tuple[str, ...] = ("/bin/sh", "-e", "-c")
+    function: str = ""
+    python: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    env: tuple[EnvValue, ...] = ()
+    env_pass: tuple[str, ...] = ()
+    env_file: str | None = None
+    cwd: str = "."
+    timeout: timedelta | None = timedelta(minutes=10)
+    term_grace: timedelta = timedelta(seconds=10)
+    isolate: Isolate = Isolate.THREAD
+    output: OutputPolicy = OutputPolicy.FULL
+    on_restart: OnRestart = OnRestart.ADOPT
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the work runs inside the scheduler's own process."""
+        return self.kind is Kind.FUNCTION and self.isolate is Isolate.THREAD and self.python is None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A gate: a registered name, or a command (exit 0 true, 10 false)."""
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+    timeout: timedelta = timedelta(seconds=30)
+
+    @property
+    def title(self) -> str:
+        """The condition as messages name it."""
+        return self.name or " ".join(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Whether a due run may go on (R-09)."""
+
+    conditions: tuple[Condition, ...] = ()
+    when_false: WhenFalse = WhenFalse.SKIP
+    recheck: timedelta = timedelta(seconds=60)
+    expires_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long rows and output are kept; None is for ever."""
+
+    runs: timedelta | None = timedelta(days=365)
+    skipped: timedelta | None = timedelta(days=30)
+    skipped_count: int | None = 10_000
+    output: timedelta | None = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job's whole definition."""
+
+    name: str
+    work: Work
+    schedule: Schedule = Schedule()
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap()
+    gates: Gates = Gates()
+    retention: Retention = Retention()
+    labels: tuple[str, ...] = ()
+    priority: int = 0
+    enabled: bool = True
+    description: str = ""

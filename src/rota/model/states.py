@@ -1,0 +1,152 @@
+"""The life of a run: statuses, the events that move it, and the closed lists of reasons."""
+
+from enum import StrEnum
+
+from rota.model.errors import IllegalTransition
+
+
+class Status(StrEnum):
+    """Where a run stands. DISPATCHED is internal: outside it is shown as RUNNING without a start (R-01)."""
+
+    QUEUED = "QUEUED"
+    DISPATCHED = "DISPATCHED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def final(self) -> bool:
+        """Whether a run in this status never changes again."""
+        return self in FINAL
+
+    @property
+    def shown(self) -> "Status":
+        """The status as every face shows it."""
+        return Status.RUNNING if self is Status.DISPATCHED else self
+
+
+FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
+SHOWN = tuple(status for status in Status if status is not Status.DISPATCHED)
+
+OLDER_WORDS = {
+    "SUCCEEDED": Status.COMPLETED,
+    "SUCCESS": Status.COMPLETED,
+    "CANCELED": Status.CANCELLED,
+    "TIMED_OUT": Status.FAILED,
+    "ERROR": Status.FAILED,
+}
+"""Words of the earlier documents that filters accept."""
+
+
+class Event(StrEnum):
+    """What may happen to a run."""
+
+    DISPATCH = "dispatch"
+    START = "start"
+    RELEASE = "release"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    SKIP = "skip"
+    CANCEL = "cancel"
+
+
+TRANSITIONS: dict[tuple[Status, Event], Status] = {
+    (Status.QUEUED, Event.DISPATCH): Status.DISPATCHED,
+    (Status.QUEUED, Event.START): Status.RUNNING,  # functions without gates claim and start at once (R-01)
+    (Status.QUEUED, Event.SKIP): Status.SKIPPED,
+    (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
+    (Status.DISPATCHED, Event.START): Status.RUNNING,
+    (Status.DISPATCHED, Event.RELEASE): Status.QUEUED,
+    (Status.DISPATCHED, Event.FAIL): Status.FAILED,
+    (Status.DISPATCHED, Event.SKIP): Status.SKIPPED,
+    (Status.DISPATCHED, Event.CANCEL): Status.CANCELLED,
+    (Status.RUNNING, Event.COMPLETE): Status.COMPLETED,
+    (Status.RUNNING, Event.FAIL): Status.FAILED,
+    (Status.RUNNING, Event.CANCEL): Status.CANCELLED,
+}
+
+
+def next_status(status: Status, event: Event) -> Status:
+    """Return the status a run enters when `event` happens to it."""
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise IllegalTransition(status, event, allowed_from(status)) from None
+
+
+def allowed_from(status: Status) -> tuple[Event, ...]:
+    """Return the events that may happen to a run in `status`."""
+    return tuple(event for event in Event if (status, event) in TRANSITIONS)
+
+
+class Reason(StrEnum):
+    """Why a run ended as it did. Each value belongs to one status, see `REASONS`."""
+
+    OVERLAP = "overlap"
+    MISSED = "missed"
+    CONDITION = "condition"
+    CONDITION_ERROR = "condition_error"
+    EXPIRED = "expired"
+
+    EXIT_CODE = "exit_code"
+    EXCEPTION = "exception"
+    TIMED_OUT = "timed_out"
+    PROCESS_RESTARTED = "process_restarted"
+    WORKER_LOST = "worker_lost"
+    SHUTDOWN = "shutdown"
+    SPAWN_FAILED = "spawn_failed"
+    SECRET_MISSING = "secret_missing"
+    RESULT_INVALID = "result_invalid"
+    UNKILLABLE = "unkillable"
+
+    REQUESTED = "requested"
+    REPLACED = "replaced"
+    RETIRED = "retired"
+
+
+REASONS: dict[Status, tuple[Reason, ...]] = {
+    Status.SKIPPED: (
+        Reason.OVERLAP,
+        Reason.MISSED,
+        Reason.CONDITION,
+        Reason.CONDITION_ERROR,
+        Reason.EXPIRED,
+    ),
+    Status.FAILED: (
+        Reason.EXIT_CODE,
+        Reason.EXCEPTION,
+        Reason.TIMED_OUT,
+        Reason.PROCESS_RESTARTED,
+        Reason.WORKER_LOST,
+        Reason.SHUTDOWN,
+        Reason.SPAWN_FAILED,
+        Reason.SECRET_MISSING,
+        Reason.RESULT_INVALID,
+        Reason.UNKILLABLE,
+    ),
+    Status.CANCELLED: (Reason.REQUESTED, Reason.REPLACED, Reason.RETIRED),
+}
+
+
+class WaitingFor(StrEnum):
+    """Why a QUEUED run must not be claimed yet (R-02). Stored with the run."""
+
+    CONDITION = "condition"
+    PREDECESSOR = "predecessor"
+    REPLACED_RUN = "replaced_run"
+
+
+class Held(StrEnum):
+    """Why a QUEUED run that may be claimed is not running. Derived when read, never stored (R-02)."""
+
+    SLOT = "slot"
+    NO_WORKER = "no_worker"
+
+
+class Trigger(StrEnum):
+    """Which door a run came through."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
