@@ -1,0 +1,1 @@
+"""Persistence: one store code over narrow drivers, SQL by name in `sql/`."""

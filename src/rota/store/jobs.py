@@ -1,0 +1,171 @@
+"""Jobs: definitions, versions and cursors."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rota.model.clock import from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.records import Job
+from rota.model.spec import JobSpec
+from rota.store.driver import Database
+from rota.store.rows import job_of, read_spec, write_json, write_spec
+
+
+def job_by_id(db: Database, job_id: str) -> Job:
+    """Return the job with this identifier; it must exist."""
+    return job_of(db.records("job_by_id", id=job_id)[0])
+
+
+def job_by_name(db: Database, name: str) -> Job | None:
+    """Return the job of this name, None for none."""
+    found = db.records("job_by_name", name=name)
+    return job_of(found[0]) if found else None
+
+
+def all_jobs(db: Database) -> list[Job]:
+    """Return every job, retired ones included, by name."""
+    return [job_of(row) for row in db.records("jobs_all")]
+
+
+def job_names(db: Database) -> list[str]:
+    """Return the names of the jobs that are not retired."""
+    return [name for (name,) in db.rows("job_names")]
+
+
+def due_jobs(db: Database, now: datetime, *, limit: int) -> list[str]:
+    """Return the identifiers of jobs whose next instant has come, most overdue first."""
+    return [job_id for (job_id,) in db.rows("jobs_due", now=to_ms(now), limit=limit)]
+
+
+def next_due(db: Database) -> datetime | None:
+    """Return the earliest next instant of all jobs."""
+    row = db.row("job_next_due")
+    return from_ms_or_none(row[0]) if row else None
+
+
+def version_spec(db: Database, job_id: str, version: int) -> JobSpec:
+    """Return the frozen definition of one version of a job."""
+    row = db.row("job_version_spec", job_id=job_id, version=version)
+    assert row is not None, "a foreign key holds every run's version"
+    return read_spec(row[0])
+
+
+def insert_job(
+    db: Database,
+    spec: JobSpec,
+    *,
+    job_id: str,
+    source: str,
+    next_for: datetime | None,
+    next_at: datetime | None,
+    tzdata: str,
+    now: datetime,
+) -> None:
+    """Store a new job with its first version."""
+    db.execute(
+        "job_insert",
+        id=job_id,
+        name=spec.name,
+        source=source,
+        enabled=int(spec.enabled),
+        next_for=to_ms_or_none(next_for),
+        next_at=to_ms_or_none(next_at),
+        now=to_ms(now),
+    )
+    _insert_version(db, spec, job_id=job_id, version=1, schedules=spec.enabled, tzdata=tzdata, now=now)
+
+
+def change_job(
+    db: Database,
+    job: Job,
+    spec: JobSpec,
+    *,
+    source: str,
+    retired_at: datetime | None,
+    used_up_at: datetime | None,
+    next_for: datetime | None,
+    next_at: datetime | None,
+    tzdata: str,
+    now: datetime,
+) -> bool:
+    """Close the job's span and open the next one; tell whether the job was still as `job` shows it."""
+    schedules = spec.enabled and retired_at is None and used_up_at is None
+    db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now))
+    _insert_version(db, spec, job_id=job.id, version=job.version + 1, schedules=schedules, tzdata=tzdata, now=now)
+    changed = db.execute(
+        "job_change",
+        id=job.id,
+        expected=job.version,
+        version=job.version + 1,
+        source=source,
+        enabled=int(spec.enabled),
+        retired_at=to_ms_or_none(retired_at),
+        used_up_at=to_ms_or_none(used_up_at),
+        next_for=to_ms_or_none(next_for),
+        next_at=to_ms_or_none(next_at),
+        now=to_ms(now),
+    )
+    return changed == 1
+
+
+def _insert_version(
+    db: Database, spec: JobSpec, *, job_id: str, version: int, schedules: bool, tzdata: str, now: datetime
+) -> None:
+    text = write_spec(spec)
+    db.execute(
+        "job_version_insert",
+        job_id=job_id,
+        version=version,
+        spec=text,
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        schedules=int(schedules),
+        tzdata=tzdata,
+        now=to_ms(now),
+    )
+
+
+def move_cursor(
+    db: Database,
+    job: Job,
+    *,
+    next_for: datetime | None,
+    next_at: datetime | None,
+    anchored_at: datetime | None,
+    used_up_at: datetime | None = None,
+    fire_number: int,
+) -> bool:
+    """Move the job's cursor; tell whether it still stood where `job` shows it."""
+    changed = db.execute(
+        "job_move_cursor",
+        id=job.id,
+        version=job.version,
+        expected=to_ms_or_none(job.next_for),
+        next_for=to_ms_or_none(next_for),
+        next_at=to_ms_or_none(next_at),
+        anchored_at=to_ms_or_none(anchored_at),
+        used_up_at=to_ms_or_none(used_up_at),
+        fire_number=fire_number,
+    )
+    return changed == 1
+
+
+def next_number(db: Database, job_id: str) -> int:
+    """Return the number of the job's next run, counted."""
+    row = db.row("job_count_run", id=job_id)
+    assert row is not None
+    number: int = row[0]
+    return number
+
+
+def job_state(db: Database, job_id: str) -> dict[str, Any]:
+    """Return what the job's functions keep between runs."""
+    row = db.row("job_state", id=job_id)
+    state: dict[str, Any] = json.loads(row[0]) if row else {}
+    return state
+
+
+def save_job_state(db: Database, job_id: str, state: Mapping[str, Any]) -> None:
+    """Keep what the job's function left for its next run."""
+    db.execute("job_save_state", id=job_id, state=write_json(state))

@@ -1,0 +1,95 @@
+"""Making and upgrading a database: numbered, checksummed scripts, each in one transaction, under SQLite's own lock."""
+
+import hashlib
+import os
+from datetime import datetime
+from pathlib import Path
+
+import apsw
+
+from rota.model.clock import to_ms
+from rota.model.errors import DatabaseCorrupt, DatabaseNewer, StateError
+from rota.store.queries import load_migrations
+from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, translated
+
+HISTORY = """CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"""
+
+
+def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore:
+    """Open the database at `path`, made or upgraded where needed; never recreate what is there."""
+    if not path.exists():
+        if not create:
+            raise StateError(f"there is no database {path}", hint="`rota serve` or `rota apply` makes it")
+        _create(path)
+    with translated(path):
+        connection = connect(path)
+        try:
+            _upgrade(connection, path, now)
+        finally:
+            connection.close()
+    return SqliteStore(path)
+
+
+def _create(path: Path) -> None:
+    """Make an empty database of ours beside `path`, then give it its name: a crash leaves all of it or nothing."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with translated(path):
+        fresh.unlink(missing_ok=True)
+        os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        connection = apsw.Connection(str(fresh))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
+        connection.execute(HISTORY).fetchall()
+        connection.close()
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass  # another process was first; its file is as good as ours
+        finally:
+            fresh.unlink()
+
+
+def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> None:
+    wanted = load_migrations("sqlite")
+    if _applied(connection) == {number: digest(script) for number, _, script in wanted}:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        applied = _applied(connection)
+        _check(applied, wanted, path)
+        for number, name, script in wanted:
+            if number not in applied:
+                connection.execute(script).fetchall()
+                connection.execute(
+                    "INSERT INTO migration VALUES (?, ?, ?, ?)", (number, name, digest(script), to_ms(now))
+                ).fetchall()
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _applied(connection: apsw.Connection) -> dict[int, str]:
+    rows = connection.execute("SELECT number, digest FROM migration ORDER BY number").fetchall()
+    return {int(str(number)): str(digest) for number, digest in rows}
+
+
+def _check(applied: dict[int, str], wanted: list[tuple[int, str, str]], path: Path) -> None:
+    newest = wanted[-1][0]
+    if applied and max(applied) > newest:
+        raise DatabaseNewer(
+            f"the database {path} has schema {max(applied)}, this rota knows {newest}",
+            hint="upgrade rota, or put back a backup made before the upgrade",
+        )
+    for number, name, script in wanted:
+        if number in applied and applied[number] != digest(script):
+            raise DatabaseCorrupt(
+                f"migration {number} ({name}) of {path} is not the one this rota has",
+                hint="the database was made by another build; use that build, or put back a backup",
+            )
+
+
+def digest(script: str) -> str:
+    """Return the checksum under which a migration is remembered."""
+    return hashlib.sha256(script.encode()).hexdigest()

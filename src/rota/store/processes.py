@@ -1,0 +1,70 @@
+"""Workers, and the processes that schedule for them, each under an epoch of its own (R-22, R-23)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from rota.model.clock import from_ms, to_ms
+from rota.model.records import ProcessIdentity
+from rota.store.driver import Database
+
+Ending = Literal["clean", "detached", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProcess:
+    """A process that has not said goodbye."""
+
+    epoch: int
+    kind: str
+    identity: ProcessIdentity
+    lock: str
+    started_at: datetime
+
+
+def ensure_worker(db: Database, *, worker_id: str, name: str, now: datetime) -> str:
+    """Return the identifier of this state folder's worker, made at the first call."""
+    row = db.row("worker_first")
+    if row is not None:
+        found: str = row[0]
+        return found
+    db.execute("worker_insert", id=worker_id, name=name, now=to_ms(now))
+    return worker_id
+
+
+def open_process(
+    db: Database, *, worker_id: str, kind: str, identity: ProcessIdentity, lock: str, version: str, now: datetime
+) -> int:
+    """Enter a process and return its epoch."""
+    row = db.row(
+        "process_insert",
+        worker_id=worker_id,
+        kind=kind,
+        boot_id=identity.boot_id,
+        pid=identity.pid,
+        pid_start=identity.start,
+        lock=lock,
+        version=version,
+        now=to_ms(now),
+    )
+    assert row is not None
+    epoch: int = row[0]
+    return epoch
+
+
+def end_process(db: Database, epoch: int, *, ending: Ending, now: datetime) -> None:
+    """Note how a process ended."""
+    db.execute("process_end", epoch=epoch, ending=ending, now=to_ms(now))
+
+
+def open_processes(db: Database) -> list[OpenProcess]:
+    """Return the processes that have not said goodbye, oldest first."""
+    return [
+        OpenProcess(epoch, kind, ProcessIdentity(boot_id, pid, start), lock, from_ms(started_at))
+        for epoch, kind, boot_id, pid, start, lock, started_at in db.rows("processes_unended")
+    ]
+
+
+def epochs_with_runs(db: Database) -> list[int]:
+    """Return the epochs that hold dispatched or running runs, whether or not they ended."""
+    return [epoch for (epoch,) in db.rows("processes_with_runs")]

@@ -1,0 +1,455 @@
+"""Runs and executions. A write names the status and epoch it leaves; no row changed: somebody else acted first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.records import Execution, Job, Outcome, ProcessIdentity, Run
+from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.store.driver import Database
+from rota.store.rows import execution_of, run_of, write_json
+
+POSITION_GAP = 1 << 10
+FIRST_ID = ""
+LAST_ID = "g"
+
+
+@dataclass(frozen=True, slots=True)
+class Newborn:
+    """A run as it enters the database: queued, or skipped from the start."""
+
+    id: str
+    job: Job
+    trigger: Trigger
+    created_at: datetime
+    slot_key: str | None = None
+    scheduled_for: datetime | None = None
+    covers_to: datetime | None = None
+    count: int | None = None
+    reason: Reason | None = None
+    waiting_for: WaitingFor | None = None
+    predecessor_id: str | None = None
+    expires_at: datetime | None = None
+    params: Mapping[str, Any] | None = None
+    forced: bool = False
+    error: str | None = None
+    decisions: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that may be claimed, with what execution needs of it."""
+
+    id: str
+    job_id: str
+    version: int
+    number: int
+    job: str
+    trigger: Trigger
+    scheduled_for: datetime | None
+    created_at: datetime
+    attempt: int
+    params: Mapping[str, Any]
+    expires_at: datetime | None
+    forced: bool
+    state: Mapping[str, Any]
+
+    @property
+    def handle(self) -> str:
+        """The run as people write it: `backup:112`."""
+        return f"{self.job}:{self.number}"
+
+    @property
+    def nominal(self) -> datetime:
+        """The instant that placeholders and ROTA_DATE use (R-05)."""
+        return self.scheduled_for or self.created_at
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A run that a process holds, or held when it died."""
+
+    id: str
+    epoch: int
+    status: Status
+    job_id: str
+    version: int
+    losses: int
+    cancel_reason: Reason | None
+    process: ProcessIdentity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the end of a run leads on to."""
+
+    id: str
+    job_id: str
+    trigger: Trigger
+    scheduled_for: datetime | None
+    started_at: datetime | None
+    predecessor_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A queued run that waits for others of its job."""
+
+    id: str
+    waiting_for: WaitingFor
+    predecessor_id: str | None
+
+
+def insert_run(db: Database, run: Newborn, *, number: int) -> None:
+    """Store a newborn run."""
+    skipped = run.reason is not None
+    db.execute(
+        "run_insert",
+        id=run.id,
+        job_id=run.job.id,
+        number=number,
+        version=run.job.version,
+        trigger=run.trigger,
+        slot_key=run.slot_key,
+        scheduled_for=to_ms_or_none(run.scheduled_for),
+        covers_to=to_ms_or_none(run.covers_to),
+        count=run.count,
+        status=Status.SKIPPED if skipped else Status.QUEUED,
+        reason=run.reason,
+        waiting_for=run.waiting_for,
+        expires_at=to_ms_or_none(run.expires_at),
+        predecessor_id=run.predecessor_id,
+        priority=run.job.spec.priority,
+        position=to_ms(run.created_at) * POSITION_GAP,
+        params=write_json(run.job.spec.work.params if run.params is None else run.params),
+        forced=int(run.forced),
+        created_at=to_ms(run.created_at),
+        finished_at=to_ms(run.created_at) if skipped else None,
+        error=run.error,
+        decisions=write_json(run.decisions or {}),
+    )
+
+
+def run_by_id(db: Database, run_id: str) -> Run | None:
+    """Return the run with this identifier, None for none."""
+    found = db.records("run_by_id", id=run_id)
+    return run_of(found[0]) if found else None
+
+
+def run_by_number(db: Database, job_id: str, number: int) -> Run | None:
+    """Return a job's run of this number, None for none."""
+    found = db.records("run_by_number", job_id=job_id, number=number)
+    return run_of(found[0]) if found else None
+
+
+def newest_runs(db: Database, job_id: str, *, limit: int, offset: int = 0) -> list[Run]:
+    """Return a job's newest runs, newest first."""
+    return [run_of(row) for row in db.records("runs_newest", job_id=job_id, limit=limit, offset=offset)]
+
+
+def unfinished_runs(db: Database, job_id: str) -> list[Run]:
+    """Return a job's unfinished runs, oldest first."""
+    return [run_of(row) for row in db.records("runs_unfinished", job_id=job_id)]
+
+
+def all_unfinished_runs(db: Database, *, limit: int) -> list[Run]:
+    """Return unfinished runs of all jobs in the order of the queue."""
+    return [run_of(row) for row in db.records("runs_of_all_unfinished", limit=limit)]
+
+
+def history(
+    db: Database,
+    *,
+    job_id: str | None = None,
+    job_ids: Sequence[str] | None = None,
+    statuses: Sequence[str] | None = None,
+    reasons: Sequence[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int,
+) -> list[Run]:
+    """Return runs made in [since, until), newest first."""
+    filters: dict[str, Any] = {
+        "since_id": FIRST_ID if since is None else id_at(since),
+        "until_id": LAST_ID if until is None else id_at(until),
+        "statuses": _json_or_none(statuses),
+        "reasons": _json_or_none(reasons),
+        "limit": limit,
+    }
+    if job_id is not None:
+        return [run_of(row) for row in db.records("runs_history_of_job", job_id=job_id, **filters)]
+    return [run_of(row) for row in db.records("runs_history", job_ids=_json_or_none(job_ids), **filters)]
+
+
+def id_at(at: datetime) -> str:
+    """Return the text below all identifiers made at `at` or later: UUIDv7 begin with their milliseconds."""
+    digits = f"{to_ms(at):012x}"
+    return f"{digits[:8]}-{digits[8:]}"
+
+
+def _json_or_none(values: Sequence[str] | None) -> str | None:
+    return None if values is None else json.dumps(list(values))
+
+
+def candidates(db: Database, *, free: int) -> list[Candidate]:
+    """Return up to `free` runs that may be claimed, in the order of INV-004."""
+    return [_candidate(*row) for row in db.rows("run_candidates", free=free)]
+
+
+def _candidate(
+    id_: str,
+    job_id: str,
+    version: int,
+    number: int,
+    job: str,
+    trigger: str,
+    scheduled_for: int | None,
+    created_at: int,
+    attempt: int,
+    params: str,
+    expires_at: int | None,
+    forced: int,
+    state: str,
+) -> Candidate:
+    return Candidate(
+        id=id_,
+        job_id=job_id,
+        version=version,
+        number=number,
+        job=job,
+        trigger=Trigger(trigger),
+        scheduled_for=from_ms_or_none(scheduled_for),
+        created_at=from_ms(created_at),
+        attempt=attempt,
+        params=json.loads(params),
+        expires_at=from_ms_or_none(expires_at),
+        forced=bool(forced),
+        state=json.loads(state),
+    )
+
+
+def claim_run(
+    db: Database, run_id: str, *, worker_id: str, slot: int, epoch: int, started: bool, now: datetime
+) -> bool:
+    """Move a QUEUED run into a slot: DISPATCHED, or RUNNING at once where nothing stands before its start (R-01)."""
+    changed = db.execute(
+        "run_claim",
+        id=run_id,
+        status=Status.RUNNING if started else Status.DISPATCHED,
+        worker_id=worker_id,
+        slot=slot,
+        epoch=epoch,
+        started_at=to_ms(now) if started else None,
+        now=to_ms(now),
+    )
+    return changed == 1
+
+
+def start_run(db: Database, run_id: str, *, epoch: int, now: datetime) -> bool:
+    """Move a DISPATCHED run to RUNNING."""
+    return db.execute("run_start", id=run_id, epoch=epoch, now=to_ms(now)) == 1
+
+
+def insert_execution(
+    db: Database,
+    run_id: str,
+    *,
+    execution_id: str,
+    job_id: str,
+    worker_id: str,
+    slot: int,
+    epoch: int,
+    process: ProcessIdentity,
+    now: datetime,
+) -> None:
+    """Store the audit record of a start."""
+    db.execute(
+        "execution_insert",
+        id=execution_id,
+        run_id=run_id,
+        job_id=job_id,
+        worker_id=worker_id,
+        slot=slot,
+        epoch=epoch,
+        boot_id=process.boot_id,
+        pid=process.pid,
+        pid_start=process.start,
+        now=to_ms(now),
+    )
+
+
+def release_run(
+    db: Database,
+    run_id: str,
+    *,
+    epoch: int,
+    waiting_for: WaitingFor | None = None,
+    not_before: datetime | None = None,
+    lost: bool = False,
+) -> bool:
+    """Give a DISPATCHED run back to the queue, waiting where something is named."""
+    changed = db.execute(
+        "run_release",
+        id=run_id,
+        epoch=epoch,
+        waiting_for=waiting_for,
+        not_before=to_ms_or_none(not_before),
+        lost=int(lost),
+    )
+    return changed == 1
+
+
+def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> None:
+    """Add to what `explain` tells of an unfinished run."""
+    db.execute("run_note", id=run_id, decisions=write_json(decisions))
+
+
+def finish_run(
+    db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime
+) -> bool:
+    """Give a run its final status; tell whether it was still `expected` and ours."""
+    changed = db.execute(
+        "run_finish",
+        id=run_id,
+        status=outcome.status,
+        reason=outcome.reason,
+        error=outcome.error,
+        result_summary=outcome.summary,
+        expected=expected,
+        epoch=epoch,
+        now=to_ms(now),
+    )
+    return changed == 1
+
+
+def finish_execution(db: Database, run_id: str, outcome: Outcome, *, now: datetime) -> None:
+    """Close the audit record of a run."""
+    artifacts = {"output_bytes": outcome.output_bytes, "files": list(outcome.files), "summary": outcome.summary}
+    kept = {name: value for name, value in artifacts.items() if value}
+    db.execute(
+        "execution_finish",
+        run_id=run_id,
+        status=outcome.status,
+        exit_code=outcome.exit_code,
+        error=outcome.error,
+        artifacts=write_json(kept) if kept else None,
+        now=to_ms(now),
+    )
+
+
+def execution_of_run(db: Database, run_id: str) -> Execution | None:
+    """Return the execution of a run, None if it never started."""
+    found = db.records("execution_by_run", run_id=run_id)
+    return execution_of(found[0]) if found else None
+
+
+def owned_runs(db: Database, epochs: Sequence[int]) -> list[Owned]:
+    """Return the dispatched and running runs of these epochs."""
+    return [_owned(*row) for row in db.rows("runs_owned", epochs=json.dumps(list(epochs)))]
+
+
+def _owned(
+    id_: str,
+    epoch: int,
+    status: str,
+    job_id: str,
+    version: int,
+    losses: int,
+    cancel_requested_at: int | None,
+    cancel_reason: str | None,
+    boot_id: str | None,
+    pid: int | None,
+    pid_start: int | None,
+) -> Owned:
+    known = boot_id is not None and pid is not None and pid_start is not None
+    return Owned(
+        id=id_,
+        epoch=epoch,
+        status=Status(status),
+        job_id=job_id,
+        version=version,
+        losses=losses,
+        cancel_reason=None if cancel_requested_at is None or cancel_reason is None else Reason(cancel_reason),
+        process=ProcessIdentity(str(boot_id), pid or 0, pid_start or 0) if known else None,
+    )
+
+
+def taken_slots(db: Database, worker_id: str) -> set[int]:
+    """Return the slots of a worker that hold a run."""
+    return {slot for (slot,) in db.rows("runs_in_slots", worker_id=worker_id)}
+
+
+def ask_cancel(db: Database, run_id: str, *, reason: Reason, now: datetime) -> bool:
+    """Note that a dispatched or running run must stop; the first wish stands."""
+    return db.execute("run_ask_cancel", id=run_id, reason=reason, now=to_ms(now)) == 1
+
+
+def cancelling_runs(db: Database, epoch: int) -> list[tuple[str, Reason]]:
+    """Return the runs of an epoch that somebody wants stopped, and why."""
+    return [(run_id, Reason(reason)) for run_id, reason in db.rows("runs_cancelling", epoch=epoch)]
+
+
+def reason_or_none(text: str | None) -> Reason | None:
+    """Return the reason of a stored text, None for none."""
+    return None if text is None else Reason(text)
+
+
+def ended_run(db: Database, run_id: str) -> Ended:
+    """Return what follows from the end of this run."""
+    row = db.row("run_ended", id=run_id)
+    assert row is not None
+    job_id, trigger, scheduled_for, started_at, predecessor_id = row
+    return Ended(
+        id=run_id,
+        job_id=job_id,
+        trigger=Trigger(trigger),
+        scheduled_for=from_ms_or_none(scheduled_for),
+        started_at=from_ms_or_none(started_at),
+        predecessor_id=predecessor_id,
+    )
+
+
+def waiting_for_others(db: Database, job_id: str) -> list[Waiting]:
+    """Return the job's queued runs that wait for a predecessor or a replaced run, oldest first."""
+    return [
+        Waiting(run_id, WaitingFor(waiting_for), predecessor_id)
+        for run_id, waiting_for, predecessor_id in db.rows("runs_waiting_for_others", job_id=job_id)
+    ]
+
+
+def unfinished_before(db: Database, job_id: str, run_id: str) -> bool:
+    """Tell whether the job has an unfinished run older than this one."""
+    return db.row("run_unfinished_before", job_id=job_id, id=run_id) is not None
+
+
+def is_unfinished(db: Database, run_id: str) -> bool:
+    """Tell whether a run is there and not final."""
+    return db.row("run_is_unfinished", id=run_id) is not None
+
+
+def relink(db: Database, run_id: str, predecessor_id: str) -> None:
+    """Let a waiting run wait for another predecessor."""
+    db.execute("run_relink", id=run_id, predecessor_id=predecessor_id)
+
+
+def let_go(db: Database, run_id: str) -> None:
+    """Make a waiting run claimable."""
+    db.execute("run_let_go", id=run_id)
+
+
+def let_go_due(db: Database, now: datetime) -> int:
+    """Make runs claimable whose waiting time is over; return how many."""
+    return db.execute("runs_let_go", now=to_ms(now))
+
+
+def executed_spans(
+    db: Database, job_id: str, *, since: datetime, until: datetime, before: int = 64
+) -> list[tuple[datetime, datetime | None, str]]:
+    """Return start, end and run of the job's executions within a time, and of those that reach into it."""
+    earlier = db.rows("executions_before", job_id=job_id, since=to_ms(since), limit=before)
+    within = db.rows("executions_within", job_id=job_id, since=to_ms(since), until=to_ms(until))
+    kept = [row for row in reversed(earlier) if row[1] is None or row[1] > to_ms(since)]
+    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*kept, *within]]

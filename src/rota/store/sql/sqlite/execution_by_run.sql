@@ -1,0 +1,1 @@
+SELECT * FROM execution WHERE run_id = :run_id

@@ -1,0 +1,1 @@
+UPDATE job SET ledger_from = :ledger_from WHERE id = :id AND ledger_from < :ledger_from

@@ -1,0 +1,1 @@
+SELECT name FROM job WHERE retired_at IS NULL ORDER BY name

@@ -1,0 +1,1 @@
+SELECT min(next_at) FROM job WHERE next_at IS NOT NULL

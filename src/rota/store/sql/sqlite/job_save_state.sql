@@ -1,0 +1,1 @@
+UPDATE job SET state = :state WHERE id = :id

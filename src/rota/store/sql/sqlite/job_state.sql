@@ -1,0 +1,1 @@
+SELECT state FROM job WHERE id = :id

@@ -1,0 +1,1 @@
+SELECT status, cancel_reason FROM run WHERE id = :id AND finished_at IS NULL

@@ -1,0 +1,1 @@
+UPDATE run SET predecessor_id = :predecessor_id WHERE id = :id AND status = 'QUEUED'

@@ -1,0 +1,1 @@
+INSERT INTO worker (id, name, created_at) VALUES (:id, :name, :now)

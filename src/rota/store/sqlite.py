@@ -1,0 +1,332 @@
+"""SQLite through apsw: connections, the writer thread with group commit, checkpoints off the write path."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from rota.model.errors import (
+    DatabaseBusy,
+    DatabaseCorrupt,
+    DatabaseForeign,
+    DatabaseReadOnly,
+    StateError,
+    StorageFull,
+)
+from rota.store.driver import Operation, Row
+from rota.store.queries import load_queries
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x726F7461  # "rota"
+BUSY_STEP = 0.0005
+BUSY_STEPS = 10_000
+BATCH = 512
+CHECKPOINT_PAGES = 2_000
+
+
+class SqliteDatabase:
+    """Named queries on one connection; the transaction around them is the caller's."""
+
+    def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
+        self._connection = connection
+        self._queries = queries
+
+    def rows(self, query: str, /, **params: Any) -> list[Row]:
+        """Return all rows of a named query."""
+        return self._connection.execute(self._queries[query], params).fetchall()
+
+    def row(self, query: str, /, **params: Any) -> Row | None:
+        """Return the first row of a named query, None for none."""
+        found = self._connection.execute(self._queries[query], params).fetchall()
+        return found[0] if found else None
+
+    def execute(self, query: str, /, **params: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        self._connection.execute(self._queries[query], params).fetchall()
+        return self._connection.changes()
+
+    def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
+        """Return all rows of a named query by column name."""
+        cursor = self._connection.execute(self._queries[query], params)
+        first = cursor.fetchone()
+        if first is None:
+            return []
+        names = [column[0] for column in cursor.get_description()]
+        return [dict(zip(names, row, strict=True)) for row in [first, *cursor.fetchall()]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    operation: Callable[[Any], Any]
+    future: "asyncio.Future[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    future: "asyncio.Future[Any]"
+    value: Any = None
+    error: BaseException | None = None
+
+
+class SqliteStore:
+    """One database file. Reads and inline writes use a connection per thread, submitted writes the writer's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._queries = load_queries("sqlite")
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._opened_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._submitted: SimpleQueue[_Submitted | None] = SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._checkpointer: _Checkpointer | None = None
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on one consistent snapshot, on the calling thread."""
+        connection = self._connection()
+        with translated(self.path):
+            connection.execute("BEGIN")
+            try:
+                return operation(SqliteDatabase(connection, self._queries))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
+        connection = self._connection()
+        with self._write_lock, translated(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                value = operation(SqliteDatabase(connection, self._queries))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        return value
+
+    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
+        loop = asyncio.get_running_loop()
+        if self._writer is None:
+            self._checkpointer = _Checkpointer(self.path)
+            self._writer = threading.Thread(target=self._write_batches, args=(loop,), name="rota-writer", daemon=True)
+            self._writer.start()
+        future: asyncio.Future[T] = loop.create_future()
+        self._submitted.put(_Submitted(operation, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted and let go of the database."""
+        if self._writer is not None:
+            self._submitted.put(None)
+            self._writer.join()
+            self._writer = None
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+            self._checkpointer = None
+        with self._opened_lock:
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+        self._local = threading.local()
+
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = connect(self.path)
+            self._local.connection = connection
+            with self._opened_lock:
+                self._opened.append(connection)
+        return connection
+
+    def _write_batches(self, loop: asyncio.AbstractEventLoop) -> None:
+        connection = connect(self.path)
+        connection.wal_autocheckpoint(0)
+        checkpointer = self._checkpointer
+        assert checkpointer is not None
+        connection.set_wal_hook(checkpointer.notice)
+        try:
+            while (first := self._submitted.get()) is not None:
+                batch, ended = self._drain(first)
+                done = self._commit(connection, batch)
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(_acknowledge, done)
+                if ended:
+                    break
+        finally:
+            connection.close()
+
+    def _drain(self, first: _Submitted) -> tuple[list[_Submitted], bool]:
+        batch = [first]
+        while len(batch) < BATCH:
+            try:
+                following = self._submitted.get_nowait()
+            except Empty:
+                return batch, False
+            if following is None:
+                return batch, True
+            batch.append(following)
+        return batch, False
+
+    def _commit(self, connection: apsw.Connection, batch: list[_Submitted]) -> list[_Done]:
+        """Commit a batch as one transaction, a savepoint each, so that one refusal harms no other."""
+        database = SqliteDatabase(connection, self._queries)
+        done: list[_Done] = []
+        try:
+            with self._write_lock, translated(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+                done.extend(_attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
+                connection.execute("COMMIT")
+        except Exception as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return [_Done(item.future, error=error) for item in batch]
+        return done
+
+
+def _attempt(connection: apsw.Connection, database: SqliteDatabase, item: _Submitted, *, alone: bool) -> _Done:
+    if alone:
+        return _Done(item.future, item.operation(database))
+    connection.execute("SAVEPOINT operation")
+    try:
+        done = _Done(item.future, item.operation(database))
+    except Exception as error:
+        if not connection.in_transaction:
+            raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
+        connection.execute("ROLLBACK TO operation")
+        done = _Done(item.future, error=error)
+    connection.execute("RELEASE operation")
+    return done
+
+
+def _acknowledge(done: list[_Done]) -> None:
+    for item in done:
+        if item.future.done():
+            continue  # the caller no longer waits; the write stands
+        if item.error is not None:
+            item.future.set_exception(item.error)
+        else:
+            item.future.set_result(item.value)
+
+
+class _Checkpointer:
+    """Moves the write-ahead log into the database file, on a thread and a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wanted: SimpleQueue[str] = SimpleQueue()
+        self._pending = False
+        self._thread = threading.Thread(target=self._run, name="rota-checkpoint", daemon=True)
+        self._thread.start()
+
+    def notice(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        """Ask for a checkpoint when the log has grown; called by SQLite after each commit."""
+        if pages > CHECKPOINT_PAGES and not self._pending:
+            self._pending = True
+            self._wanted.put("checkpoint")
+        return apsw.SQLITE_OK
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._wanted.put("")
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        while self._wanted.get():
+            try:
+                connection = connection or connect(self._path)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except (apsw.Error, StateError):
+                pass  # the log only stays longer; the next commit asks again
+            self._pending = False
+        if connection is not None:
+            connection.close()
+
+
+def connect(path: Path) -> apsw.Connection:
+    """Open an existing database with the pragmas that rota's promises rest on, read back."""
+    with translated(path):
+        try:
+            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        except apsw.CantOpenError as error:
+            raise StateError(
+                f"cannot open the database {path}: {error}",
+                hint="check that the file is there and that you may write it and its folder",
+            ) from None
+        connection.set_busy_handler(_wait_a_little)
+        check_application(connection, path)
+        _require(connection, path, "journal_mode", "wal")
+        _require(connection, path, "synchronous", 2, value="FULL")
+        _require(connection, path, "foreign_keys", 1, value="ON")
+        return connection
+
+
+def _wait_a_little(attempts: int) -> bool:
+    """Retry every half millisecond for five seconds: SQLite's own back-off starves a second process."""
+    time.sleep(BUSY_STEP)
+    return attempts < BUSY_STEPS
+
+
+def _require(connection: apsw.Connection, path: Path, name: str, expected: Any, *, value: str = "") -> None:
+    connection.execute(f"PRAGMA {name} = {value or expected}").fetchall()
+    got = connection.execute(f"PRAGMA {name}").fetchone()
+    if got is None or got[0] != expected:
+        raise StateError(
+            f"the database {path} does not accept {name} = {expected}, it says {got[0] if got else 'nothing'}",
+            hint="keep the state on a local disk: set `state:` or ROTA_STATE",
+        )
+
+
+def check_application(connection: apsw.Connection, path: Path) -> None:
+    """Refuse a file that rota did not make."""
+    found = connection.execute("PRAGMA application_id").fetchone()
+    if found is None or found[0] != APPLICATION_ID:
+        raise DatabaseForeign(
+            f"{path} is a SQLite database, but not one of rota's",
+            hint="name another state folder with `state:` or ROTA_STATE, or move that file away",
+        )
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn apsw's errors about the file into ours, naming the path and a remedy."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StorageFull(f"the disk of {path} is full", hint="free some space; rota goes on by itself") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise DatabaseCorrupt(
+            f"the database {path} is damaged ({error})",
+            hint="nothing was changed; put back a backup, or move the file away to start empty",
+        ) from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise DatabaseReadOnly(
+            f"the database {path} cannot be written ({error})", hint="check owner and mode of the file and its folder"
+        ) from error
+    except apsw.BusyError as error:
+        raise DatabaseBusy(
+            f"the database {path} is held by another process ({error})",
+            hint="try again; `rota status` shows who serves it",
+        ) from error
+    except apsw.IOError as error:
+        raise _input_output(path, error) from error
+
+
+def _input_output(path: Path, error: apsw.IOError) -> StateError:
+    if getattr(error, "extendedresult", None) in (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_WRITE):
+        return StorageFull(
+            f"{path} cannot be written ({error}); the disk may be full", hint="free some space; rota goes on by itself"
+        )
+    return StateError(f"reading or writing {path} failed ({error})", hint="check the disk and the file system")
