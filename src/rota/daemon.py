@@ -1,0 +1,369 @@
+"""The composition root of `rota serve`: opens the store, recovers, applies the file, runs the loops, stops in order."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from rota.declare.plan import Plan
+from rota.engine.clock import make_alarm
+from rota.engine.engine import Engine
+from rota.engine.fire import Fired
+from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.lock import take_serve_lock
+from rota.engine.loop import Loop
+from rota.engine.processes import KeeperProcesses
+from rota.engine.recover import recover
+from rota.engine.session import close_session, open_session, sweep_locks
+from rota.engine.wake import WakeSocket
+from rota.model.clock import Clock, iso
+from rota.model.errors import FileProblems, RotaError, StateError
+from rota.model.records import Run
+from rota.operations.jobs import apply_in
+from rota.operations.loading import Loaded, load_project
+from rota.operations.project import Place, open_state
+from rota.runners.processes import identity
+from rota.settings import Settings
+from rota.store import jobs, runs
+from rota.store.driver import Store
+
+log = structlog.get_logger("rota")
+
+LOOK_AT_FILES = timedelta(seconds=2)
+
+StopMode = Literal["grace", "idle", "within", "now", "detach"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How to stop: `within` bounds the wait for runs, None means without bound."""
+
+    mode: StopMode
+    within: timedelta | None
+
+
+class Observer(Protocol):
+    """Who watches a serving scheduler, such as its console."""
+
+    def serving(self, settings: Settings, *, recovered: int) -> None:
+        """The scheduler is up."""
+        ...
+
+    def applied(self, plan: Plan) -> None:
+        """The file was applied."""
+        ...
+
+    def broken(self, error: RotaError) -> None:
+        """The file cannot be applied; the last good set goes on."""
+        ...
+
+    def fired(self, fired: Fired) -> None:
+        """Instants of a job were accounted for."""
+        ...
+
+    def finished(self, run: Run) -> None:
+        """A run ended, or went back to wait."""
+        ...
+
+    def stopping(self, stop: Stop, *, running: int) -> None:
+        """The scheduler was asked to stop."""
+        ...
+
+
+class Daemon:
+    """One serving scheduler."""
+
+    def __init__(
+        self, place: Place, clock: Clock, *, environ: Mapping[str, str], observer: Observer | None = None
+    ) -> None:
+        self._place = place
+        self._clock = clock
+        self._environ = environ
+        self._observer = observer
+        self._stop: asyncio.Queue[Stop] = asyncio.Queue()
+        self._table = FunctionTable()
+        self._file_problem: str | None = None
+        self._stamp: tuple[int, ...] | None = None
+        self._lost_state = False
+        self._started_at = clock.now()
+
+    async def run(self) -> None:
+        """Serve until asked to stop."""
+        store = open_state(self._place.state, self._clock, create=True)
+        try:
+            lock = take_serve_lock(self._place.state)
+            try:
+                await self._serve(store)
+            finally:
+                lock.release()
+        finally:
+            store.close()
+
+    async def _serve(self, store: Store) -> None:
+        loaded = await self._first_load(store)
+        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        me = identity(os.getpid())
+        session = open_session(store, self._place.state, self._clock, kind="serve", identity=me)
+        sweep_locks(self._place.state)
+        self._store, self._settings, self._session = store, settings, session
+        self._processes = KeeperProcesses(self._clock, settings, self._environ)
+        self._functions = InProcessFunctions(
+            self._clock,
+            settings,
+            self._table,
+            ended=lambda finished: self._engine.all_ended(finished),
+            released=lambda run_id: self._engine.released(run_id),
+        )
+        self._engine = Engine(
+            store,
+            self._clock,
+            settings=settings,
+            holder=session.holder,
+            processes=self._processes,
+            functions=self._functions,
+            on_fired=self._observe_fired,
+            on_finished=self._observe_finished,
+        )
+        socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
+        ending: Literal["clean", "detached"] = "clean"
+        try:
+            recovered = await self._recover()
+            if loaded is not None:
+                await self._apply(loaded)
+            with self._signals():
+                ending = await self._until_stopped(recovered)
+        finally:
+            socket.close()
+            self._functions.close()
+            self._processes.close()
+            if not self._lost_state:
+                close_session(store, session, self._clock, ending=ending)
+        if self._lost_state:
+            raise StateError(
+                f"the state folder {self._place.state} vanished while rota served it",
+                hint="nothing more was started; put it back, or start `rota serve` again with an empty one",
+            )
+
+    async def _recover(self) -> int:
+        """Record what happened to the runs of dead processes, before the first fire (R-23)."""
+        return await recover(
+            self._store,
+            self._clock,
+            holder=self._session.holder,
+            dead=self._session.dead,
+            children=self._processes,
+            executor=self._engine.executor,
+            slots=self._engine.slots,
+        )
+
+    async def _until_stopped(self, recovered: int) -> Literal["clean", "detached"]:
+        watch = Loop("watch", self._watch_round, clock=self._clock)
+        alarm = partial(make_alarm, self._clock)
+        if self._settings.scheduler.enabled:
+            self._engine.start(alarm)
+        else:
+            log.warning("the scheduler is switched off by `scheduler.enabled: false`; nothing is fired or started")
+        self._watch = watch
+        watching = asyncio.create_task(watch.run(alarm), name="rota-watch")
+        if self._observer:
+            self._observer.serving(self._settings, recovered=recovered)
+        try:
+            stop = await self._stop.get()
+            return await self._stop_in_order(stop)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await self._engine.end()
+
+    # stopping
+
+    @contextlib.contextmanager
+    def _signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self._look_again)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        self._stop.put_nowait(Stop("grace", self._settings.scheduler.shutdown_grace))
+
+    async def _stop_in_order(self, stop: Stop) -> Literal["clean", "detached"]:
+        """Stop claiming at once, wait as asked, then end what is left and record it (R-08)."""
+        engine = self._engine
+        engine.quiesce()
+        if self._lost_state:
+            stop = Stop("now", timedelta())
+        detached = stop.mode == "detach" and self._detach()
+        if self._observer:
+            self._observer.stopping(stop, running=len(engine.executor.carried))
+        if not await self._wait_for_runs(stop):
+            await self._end_runs()
+        return "detached" if detached else "clean"
+
+    def _detach(self) -> bool:
+        """Leave commands to their keepers for the next scheduler (R-23)."""
+        left = [run_id for run_id, carried in self._engine.executor.carried.items() if carried.process is not None]
+        for run_id in left:
+            self._engine.executor.leave(run_id)
+        return bool(left)
+
+    async def _wait_for_runs(self, stop: Stop) -> bool:
+        """Wait until nothing runs, the time is over, or a second signal comes; tell whether nothing runs."""
+        bound = None if stop.within is None else stop.within.total_seconds()
+        empty = asyncio.create_task(self._engine.until_empty())
+        again = asyncio.create_task(self._stop.get())
+        await asyncio.wait([empty, again], timeout=bound, return_when=asyncio.FIRST_COMPLETED)
+        if again.done() and not empty.done():
+            self._stop.put_nowait(again.result())
+        for task in (empty, again):
+            task.cancel()
+        return not self._engine.busy
+
+    async def _end_runs(self) -> None:
+        """End every run's tree: TERM, grace, KILL; at once after another signal."""
+        executor = self._engine.executor
+        at_once = not self._stop.empty()
+        while not self._stop.empty():
+            self._stop.get_nowait()
+        for run_id in list(executor.carried):
+            executor.stop(run_id, at_once=at_once)
+        while not await self._wait_for_runs(Stop("grace", None)):
+            self._stop.get_nowait()
+            for run_id in list(executor.carried):
+                executor.stop(run_id, at_once=True)
+
+    # the file
+
+    async def _first_load(self, store: Store) -> Loaded | None:
+        """Load the file; a broken one is refused unless an earlier good set is stored."""
+        try:
+            return await self._load()
+        except RotaError as error:
+            if not store.read(jobs.job_names):
+                raise
+            self._break(error)
+            return None
+
+    async def _load(self) -> Loaded:
+        self._stamp = _stamp(self._place.folder / "rota.yaml")
+        loaded = await asyncio.to_thread(
+            load_project, self._place.folder, self._environ, state=self._place.state, now=self._clock.now()
+        )
+        self._table.functions = loaded.table.functions
+        self._table.conditions = loaded.table.conditions
+        return loaded
+
+    async def _apply(self, loaded: Loaded) -> None:
+        try:
+            operation = partial(apply_in, declared=loaded.declared, now=self._clock.now())
+            plan = await self._store.submit(operation)
+        except RotaError as error:
+            self._break(error)
+            return
+        self._file_problem = None
+        if self._observer:
+            self._observer.applied(plan)
+        self._engine.wake()
+
+    async def _reload(self) -> None:
+        try:
+            loaded = await self._load()
+        except RotaError as error:
+            self._break(error)
+            return
+        if loaded.declared.settings != self._settings:
+            log.warning("settings outside `jobs:` changed; they take effect at the next start")
+        await self._apply(loaded)
+
+    def _break(self, error: RotaError) -> None:
+        text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)
+        self._file_problem = text
+        log.error("the file cannot be applied; the last good set goes on", problem=text)
+        if self._observer:
+            self._observer.broken(error)
+
+    async def _watch_round(self) -> datetime | None:
+        """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
+        if not (self._place.state / "rota.db").exists():
+            self._lost_state = True
+            self._stop.put_nowait(Stop("now", timedelta()))
+            return None
+        if _stamp(self._place.folder / "rota.yaml") != self._stamp:
+            await self._reload()
+        return self._clock.now() + LOOK_AT_FILES
+
+    def _look_again(self) -> None:
+        self._stamp = None
+        self._watch.wake()
+
+    # talking
+
+    def _wake(self) -> None:
+        self._engine.wake()
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = question["ask"]
+        if asked == "status":
+            return self.status()
+        if asked == "stop":
+            within = question.get("within")
+            bound = None if within is None else timedelta(seconds=within)
+            self._stop.put_nowait(Stop(question["mode"], bound))
+            return {"running": len(self._engine.executor.carried)}
+        if asked == "reload":
+            self._look_again()
+            return {}
+        raise KeyError(f"unknown question {asked!r}")
+
+    def status(self) -> Mapping[str, Any]:
+        """Return how the scheduler is, told by its own loop."""
+        loops = (*self._engine.loops, self._watch)
+        return {
+            "pid": os.getpid(),
+            "started_at": iso(self._started_at),
+            "now": iso(self._clock.now()),
+            "enabled": self._settings.scheduler.enabled,
+            "concurrency": self._settings.scheduler.concurrency,
+            "slots_taken": self._engine.slots.taken,
+            "file_problem": self._file_problem,
+            "loops": [
+                {
+                    "name": loop.name,
+                    "rounds": loop.pulse.rounds,
+                    "last_at": iso(loop.pulse.last_at) if loop.pulse.last_at else None,
+                    "error": loop.pulse.error,
+                }
+                for loop in loops
+            ],
+        }
+
+    def _observe_fired(self, fired: Fired) -> None:
+        if self._observer:
+            self._observer.fired(fired)
+
+    def _observe_finished(self, run_id: str) -> None:
+        if self._observer:
+            run = self._store.read(partial(runs.run_by_id, run_id=run_id))
+            if run is not None:
+                self._observer.finished(run)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -1,0 +1,1 @@
+"""The stages and their loops: read, ask a rule, write."""

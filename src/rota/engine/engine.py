@@ -1,0 +1,315 @@
+"""One scheduling process at work: the loops, the slots, and the hints that pass between the stages."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from rota.engine.claim import Claimed, Holder, claim
+from rota.engine.execute import Executor, Functions, Processes, handle_of
+from rota.engine.fire import Fired, fire
+from rota.engine.loop import AlarmFactory, Loop
+from rota.engine.prune import Pruner
+from rota.engine.record import Finished, expire, record
+from rota.engine.slots import Slots
+from rota.model.clock import Clock, from_ms_or_none
+from rota.model.states import Status
+from rota.settings import Settings
+from rota.store import jobs, runs
+from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
+
+FIRES_A_ROUND = 200
+EXPIRIES_A_ROUND = 200
+QUARANTINE = timedelta(seconds=60)
+RECORD_AGAIN = 1.0
+RESERVED = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a claim brought, and whether there may be more."""
+
+    claimed: list[Claimed]
+    more: bool
+
+
+class Engine:
+    """Fires, claims, executes and records for one worker, on one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        settings: Settings,
+        holder: Holder,
+        processes: Processes,
+        functions: Functions,
+        on_fired: Callable[[Fired], None] = lambda _fired: None,
+        on_finished: Callable[[str], None] = lambda _run_id: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._holder = holder
+        self._functions = functions
+        self._on_fired = on_fired
+        self._on_finished = on_finished
+        self._outcomes: list[Finished] = []
+        self._flush_planned = False
+        self._claiming: asyncio.Future[Claims] | None = None
+        self._claim_again = False
+        self._quarantine: dict[str, datetime] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._emptied = asyncio.Event()
+        self.claims = True
+        self.slots = Slots(settings.scheduler.concurrency)
+        self.executor = Executor(
+            store,
+            clock,
+            holder=holder,
+            processes=processes,
+            functions=functions,
+            ended=self.ended,
+            left=self._left,
+        )
+        self.fire_loop = Loop("fire", self._fire_round, clock=clock)
+        self.claim_loop = Loop("claim", self._claim_round, clock=clock)
+        self.release_loop = Loop("release", self._release_round, clock=clock)
+        self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
+        self.prune_loop = Loop("prune", Pruner(store, clock, settings).round, clock=clock)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All duties, in the order of the flow."""
+        return (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop, self.prune_loop)
+
+    def start(self, make_alarm: AlarmFactory) -> None:
+        """Let the loops run."""
+        self._tasks = [asyncio.create_task(loop.run(make_alarm), name=f"rota-{loop.name}") for loop in self.loops]
+
+    async def end(self) -> None:
+        """Stop the loops; what runs goes on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def quiesce(self) -> None:
+        """Fire and claim nothing more; runs at their gates go back to the queue."""
+        self.claims = False
+        for task, loop in zip(self._tasks, self.loops, strict=False):
+            if loop is self.fire_loop:
+                task.cancel()
+        for run_id in list(self.executor.carried):
+            self.executor.hand_back(run_id)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is carried or an outcome is not yet stored."""
+        return bool(self.executor.carried) or bool(self._outcomes)
+
+    async def until_empty(self) -> None:
+        """Wait until nothing is carried and every outcome is stored."""
+        while self.busy or self._claiming is not None:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def wake(self) -> None:
+        """Look at everything again: another process changed something."""
+        for loop in (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop):
+            loop.wake()
+
+    # fire
+
+    async def _fire_round(self) -> datetime | None:
+        now = self._clock.now()
+        due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self._quarantine)))
+        due = [job_id for job_id in due if self._quarantine.get(job_id, now) <= now]
+        fired = await asyncio.gather(*(self._fire_one(job_id, now) for job_id in due))
+        if any(one is not None and one.runs for one in fired):
+            self.claim_now()
+        return self._next_fire(now)
+
+    async def _fire_one(self, job_id: str, now: datetime) -> Fired | None:
+        """Fire one job. One that cannot be fired is told and left alone for a while, so that it costs no other."""
+        try:
+            fired = await self._store.submit(partial(fire, job_id=job_id, now=now))
+        except Exception as error:
+            self._quarantine[job_id] = now + QUARANTINE
+            log.exception("job could not be fired", job=job_id, error=str(error))
+            return None
+        self._quarantine.pop(job_id, None)
+        for born, reason, count in fired.skips:
+            log.info("run skipped", run=born.handle, reason=reason.value, count=count)
+        self._on_fired(fired)
+        return fired
+
+    def _next_fire(self, now: datetime) -> datetime:
+        tick = now + self._settings.scheduler.tick
+        due = self._store.read(jobs.next_due)
+        if due is None:
+            return tick
+        if due <= now and self._quarantine:
+            return min(tick, *self._quarantine.values())
+        return min(due, tick)
+
+    # claim
+
+    async def _claim_round(self) -> datetime | None:
+        self.claim_now()
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming])
+        return self._clock.now() + self._settings.scheduler.tick
+
+    def claim_now(self) -> None:
+        """Ask for runs for the free slots, in the same commit as what was submitted just before."""
+        if not self.claims:
+            return
+        if self._claiming is not None:
+            self._claim_again = True
+            return
+        free = self.slots.free()
+        if not free:
+            return
+        for slot in free:
+            self.slots.take(slot, RESERVED)
+        self._claim_again = False
+        self._claiming = self._store.submit(partial(self._claim, free=free, now=self._clock.now()))
+        self._claiming.add_done_callback(partial(self._claimed, free=free))
+
+    def _claim(self, db: Database, *, free: Sequence[int], now: datetime) -> Claims:
+        claimed = claim(db, self._holder, free, now=now)
+        return Claims(claimed, more=len(claimed) == len(free))
+
+    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
+        self._claiming = None
+        self._emptied.set()
+        for slot in free:
+            self.slots.give_back(slot)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            log.error("claim failed", error=str(error))
+            asyncio.get_running_loop().call_later(RECORD_AGAIN, self.claim_now)
+            return
+        claims = future.result()
+        for claimed in claims.claimed:
+            self.slots.take(claimed.slot, claimed.run.id)
+            log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
+            self.executor.begin(claimed)
+            if not self.claims:
+                self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
+        if claims.more or self._claim_again:
+            self.claim_now()
+
+    def _left(self, run_id: str) -> None:
+        """A run left its slot without having run: it waits again, or ended before its start."""
+        self.released(run_id)
+        self._on_finished(run_id)
+        self._emptied.set()
+        self.release_loop.wake()
+        self.fire_loop.wake()
+        self.claim_now()
+
+    def released(self, run_id: str) -> None:
+        """Free the slot of a run, unless code of it still runs."""
+        slot = self.slots.slot_of(run_id)
+        if slot is not None and not self._functions.holds(run_id):
+            self.slots.give_back(slot)
+            self.claim_now()
+
+    # record
+
+    def ended(self, finished: Finished) -> None:
+        """Take an outcome; it is stored with all that ended in this turn of the event loop."""
+        self._outcomes.append(finished)
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def all_ended(self, finished: Sequence[Finished]) -> None:
+        """Take many outcomes and store them now."""
+        self._outcomes.extend(finished)
+        self.flush()
+
+    def flush(self) -> None:
+        """Store the outcomes at hand, then claim for the slots they leave, both in one commit."""
+        self._flush_planned = False
+        batch, self._outcomes = self._outcomes, []
+        if not batch:
+            return
+        for finished in batch:
+            carried = self.executor.carried.get(finished.run_id)
+            if carried is not None and not self._functions.holds(finished.run_id):
+                self.slots.give_back(carried.slot)
+        future = self._store.submit(partial(self._record, batch=batch, now=self._clock.now()))
+        future.add_done_callback(partial(self._recorded, batch))
+        self.claim_now()
+
+    def _record(self, db: Database, *, batch: Sequence[Finished], now: datetime) -> None:
+        for finished in batch:
+            record(db, finished, epoch=self._holder.epoch, now=now)
+
+    def _recorded(self, batch: list[Finished], future: "asyncio.Future[None]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._record_later(batch, error)
+            return
+        for finished in batch:
+            carried = self.executor.carried.pop(finished.run_id, None)
+            if finished.outcome.status is Status.FAILED and carried is not None:
+                outcome = finished.outcome
+                log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
+            self._on_finished(finished.run_id)
+        self._emptied.set()
+        self.fire_loop.wake()
+        self.claim_now()
+
+    def _record_later(self, batch: list[Finished], error: BaseException) -> None:
+        """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
+        log.error("outcomes could not be stored, trying again", count=len(batch), error=str(error))
+        for finished in batch:
+            carried = self.executor.carried.get(finished.run_id)
+            if carried is not None:
+                self.slots.take(carried.slot, finished.run_id)
+        parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
+        for part in parts:
+            asyncio.get_running_loop().call_later(RECORD_AGAIN, self.all_ended, part)
+
+    # release and cancel
+
+    async def _release_round(self) -> datetime | None:
+        """Let go runs whose waiting time is over, and end those that waited too long (R-02, R-09)."""
+        now = self._clock.now()
+        due = self._store.read(_next_release)
+        if due is not None and due <= now:
+            await self._store.submit(partial(_release, now=now))
+            self.claim_now()
+            due = self._store.read(_next_release)
+        return due
+
+    async def _cancel_round(self) -> datetime | None:
+        """Stop what somebody wants stopped."""
+        for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
+            if run_id in self.executor.carried:
+                log.info("run is being stopped", run=handle_of(self.executor.carried[run_id]), reason=reason.value)
+            self.executor.stop(run_id)
+        return None
+
+
+def _next_release(db: Database) -> datetime | None:
+    found = [db.row("run_next_release"), db.row("run_next_expiry")]
+    due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
+    return min((at for at in due if at is not None), default=None)
+
+
+def _release(db: Database, *, now: datetime) -> None:
+    expire(db, now=now, limit=EXPIRIES_A_ROUND)
+    runs.let_go_due(db, now)

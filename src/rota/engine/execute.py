@@ -1,0 +1,364 @@
+"""Execute: gates, start, work. Each claimed run ends in a frozen Outcome, handed to record."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from rota.engine.claim import Claimed, Holder, start
+from rota.engine.record import Finished, finish
+from rota.model.clock import Clock
+from rota.model.errors import RotaError, SecretMissing
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Condition
+from rota.model.states import Reason, Status
+from rota.rules.admission import ConditionResult, Go, Skip, Wait, decide
+from rota.store import runs
+from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
+
+
+class Launched(Protocol):
+    """A process that waits at its gate."""
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Which process it is."""
+        ...
+
+    def open(self) -> None:
+        """Let it begin."""
+        ...
+
+    def close(self) -> None:
+        """Send it away; it never begins."""
+        ...
+
+
+class Processes(Protocol):
+    """Runs commands under keepers. The real one is `engine/processes.py`, tests script their own."""
+
+    def prepare(self, claimed: Claimed) -> Any:
+        """Return everything a start needs; raises SecretMissing or SpawnFailed."""
+        ...
+
+    async def launch(self, run_id: str, prepared: Any) -> Launched:
+        """Start a process that waits at its gate."""
+        ...
+
+    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+        """Wait until the process is gone and return how it ended."""
+        ...
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Run a condition in a process of its own."""
+        ...
+
+    def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
+        """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
+        ...
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        """Tell whether this very process still runs."""
+        ...
+
+    def outcome_left(self, run_id: str) -> bool:
+        """Tell whether a keeper wrote how the run ended."""
+        ...
+
+    async def sweep(self, run_id: str) -> list[int]:
+        """Kill whatever carries the run's tag; return what could not be killed."""
+        ...
+
+
+class Functions(Protocol):
+    """Runs Python functions inside this process."""
+
+    def begin(self, claimed: Claimed) -> None:
+        """Start a function; its outcome is reported later."""
+        ...
+
+    def stop(self, run_id: str) -> None:
+        """Ask a function to end; its outcome is reported."""
+        ...
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Ask a registered condition."""
+        ...
+
+    def holds(self, run_id: str) -> bool:
+        """Tell whether code of a run that ended still runs: a thread cannot be killed."""
+        ...
+
+    async def until_free(self, job_id: str) -> None:
+        """Wait until no code of an ended run of this job still runs (R-12)."""
+        ...
+
+
+@dataclass(slots=True)
+class Carried:
+    """A run in one of our slots."""
+
+    claimed: Claimed | None
+    run_id: str
+    job_id: str
+    slot: int
+    in_process: bool
+    task: "asyncio.Task[None] | None" = None
+    process: ProcessIdentity | None = None
+    begun: bool = False
+    stopping: bool = False
+    at_once: bool = False
+    returning: bool = False
+
+
+class Executor:
+    """Carries claimed runs to their end."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: Holder,
+        processes: Processes,
+        functions: Functions,
+        ended: Callable[[Finished], None],
+        left: Callable[[str], None],
+    ) -> None:
+        self.carried: dict[str, Carried] = {}
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._processes = processes
+        self._functions = functions
+        self._ended = ended
+        self._left = left
+
+    def begin(self, claimed: Claimed) -> None:
+        """Take a claimed run on."""
+        run = claimed.run
+        in_process = claimed.spec.work.in_process
+        carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process)
+        self.carried[run.id] = carried
+        if claimed.started:
+            carried.begun = True
+            self._functions.begin(claimed)
+        else:
+            carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
+
+    def adopt(self, owned: runs.Owned, *, slot: int, process: ProcessIdentity) -> None:
+        """Take on a run whose keeper was started by another process."""
+        carried = Carried(None, owned.id, owned.job_id, slot, in_process=False, process=process)
+        self.carried[owned.id] = carried
+        carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
+
+    def stop(self, run_id: str, *, at_once: bool = False) -> None:
+        """End a run early, wherever it stands. Whoever asked has stored why."""
+        carried = self.carried.get(run_id)
+        if carried is None or (carried.stopping and not at_once):
+            return
+        carried.stopping, carried.at_once = True, at_once
+        if carried.process is not None:
+            self._processes.stop(carried.process, at_once=at_once)
+        elif carried.in_process and carried.begun:
+            self._functions.stop(run_id)
+        elif carried.task is not None and not carried.begun:
+            carried.task.cancel()
+
+    def hand_back(self, run_id: str) -> None:
+        """Give a run that still stands at its gates back to the queue; one that has begun stays."""
+        carried = self.carried.get(run_id)
+        if carried is not None and carried.task is not None and not carried.begun:
+            carried.returning = True
+            carried.task.cancel()
+
+    def leave(self, run_id: str) -> None:
+        """Stop following a run without ending it; its keeper goes on for the next process."""
+        carried = self.carried.pop(run_id, None)
+        if carried is not None and carried.task is not None:
+            carried.task.cancel()
+
+    async def _carry(self, carried: Carried, claimed: Claimed) -> None:
+        try:
+            if await self._pass_gates(claimed):
+                await self._work(carried, claimed)
+        except asyncio.CancelledError:
+            if carried.returning:
+                await self._put_back(claimed)
+            elif carried.stopping:
+                await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            else:
+                raise
+        except SecretMissing as error:
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SECRET_MISSING, error=str(error)))
+        except RotaError as error:
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=str(error)))
+        except Exception as error:
+            log.exception("run could not be started", run=claimed.run.handle)
+            text = f"{type(error).__name__}: {error}"
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text))
+
+    async def _pass_gates(self, claimed: Claimed) -> bool:
+        """Ask the conditions; put the run back or end it where they say no (R-09)."""
+        run, gates = claimed.run, claimed.spec.gates
+        if run.forced or not gates.conditions:
+            return True
+        results = await self._ask_conditions(claimed)
+        now = self._clock.now()
+        admission = decide(gates, expires_at=run.expires_at, forced=run.forced, conditions=results, now=now)
+        told = {"conditions": [_told(result) for result in results], "conditions_at": now.isoformat()}
+        await self._store.submit(partial(runs.note_decisions, run_id=run.id, decisions=told))
+        if isinstance(admission, Go):
+            return True
+        if isinstance(admission, Wait):
+            await self._put_back(claimed, admission)
+        else:
+            await self._skip(claimed, admission)
+        return False
+
+    async def _ask_conditions(self, claimed: Claimed) -> list[ConditionResult]:
+        """Ask one after the other, up to the first that does not pass."""
+        results: list[ConditionResult] = []
+        for index, condition in enumerate(claimed.spec.gates.conditions):
+            elsewhere = condition.command or claimed.spec.work.python is not None
+            if elsewhere and condition.name != "network_up":
+                result = await self._processes.check(claimed, condition, index=index)
+            else:
+                result = await self._functions.check(claimed, condition, index=index)
+            results.append(result)
+            if result.answer != "pass":
+                break
+        return results
+
+    async def _put_back(self, claimed: Claimed, wait: Wait | None = None) -> None:
+        def release(db: Database) -> bool:
+            asked = _asked(db, claimed.run.id)
+            if asked is not None:
+                return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            return runs.release_run(
+                db,
+                claimed.run.id,
+                epoch=self._holder.epoch,
+                waiting_for=wait.waiting_for if wait else None,
+                not_before=wait.until if wait else None,
+            )
+
+        if wait is not None:
+            until = wait.until.isoformat()
+            log.info("run waits", run=claimed.run.handle, waiting_for=wait.waiting_for.value, until=until)
+        await self._until_stored(release)
+        self._drop(claimed.run.id)
+
+    async def _skip(self, claimed: Claimed, admission: Skip) -> None:
+        log.info("run skipped", run=claimed.run.handle, reason=admission.reason.value, why=admission.why)
+        await self._give_up(claimed, Outcome(Status.SKIPPED, admission.reason, error=admission.why))
+
+    async def _give_up(self, claimed: Claimed, outcome: Outcome) -> None:
+        """End a dispatched run that never started; a stored wish to cancel it comes first."""
+
+        def end(db: Database) -> bool:
+            asked = _asked(db, claimed.run.id)
+            return self._finish(db, claimed, outcome if asked is None else Outcome(Status.CANCELLED, asked))
+
+        if outcome.status is Status.FAILED:
+            log.info("run failed", run=claimed.run.handle, reason=outcome.reason, error=outcome.error)
+        await self._until_stored(end)
+        self._drop(claimed.run.id)
+
+    def _finish(self, db: Database, claimed: Claimed, outcome: Outcome) -> bool:
+        now = self._clock.now()
+        return finish(db, claimed.run.id, outcome, expected=Status.DISPATCHED, epoch=self._holder.epoch, now=now)
+
+    async def _work(self, carried: Carried, claimed: Claimed) -> None:
+        """Start the work. From here on a wish to stop is only noted, and acted on once the start is stored."""
+        if carried.in_process:
+            await self._functions.until_free(carried.job_id)
+            carried.begun = True
+            await self._work_in_process(carried, claimed)
+            return
+        carried.begun = True
+        prepared = self._processes.prepare(claimed)
+        launched = await self._processes.launch(claimed.run.id, prepared)
+        if not await self._start_at_gate(claimed, launched):
+            await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            return
+        carried.process = launched.identity
+        launched.open()
+        if carried.stopping:
+            self._processes.stop(launched.identity, at_once=carried.at_once)
+        await self._follow(carried, launched.identity)
+
+    async def _work_in_process(self, carried: Carried, claimed: Claimed) -> None:
+        if not await self._start(claimed, self._holder.identity):
+            await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            return
+        carried.task = None
+        self._functions.begin(claimed)
+        if carried.stopping:
+            self._functions.stop(carried.run_id)
+
+    async def _start_at_gate(self, claimed: Claimed, launched: Launched) -> bool:
+        """Store the start with the keeper's pid; the gate stays shut unless that is committed (R-01, R-28)."""
+        try:
+            started = await self._start(claimed, launched.identity)
+        except BaseException:
+            launched.close()
+            raise
+        if not started:
+            launched.close()
+        return started
+
+    async def _start(self, claimed: Claimed, process: ProcessIdentity) -> bool:
+        operation = partial(start, claimed=claimed, holder=self._holder, process=process, now=self._clock.now())
+        return await self._store.submit(operation)
+
+    async def _follow(self, carried: Carried, process: ProcessIdentity) -> None:
+        outcome = await self._processes.outcome(carried.run_id, process)
+        self._ended(Finished(carried.run_id, carried.job_id, outcome))
+
+    async def _until_stored(self, operation: Callable[[Database], bool]) -> None:
+        """Write, however long the storage refuses: the result lives in memory meanwhile."""
+        pause = 0.1
+        while True:
+            try:
+                await asyncio.shield(self._store.submit(operation))
+                return
+            except RotaError as error:
+                log.error("storage refuses a result, trying again", error=str(error))
+                await pause_for(timedelta(seconds=pause))
+                pause = min(pause * 2, 5.0)
+
+    def _drop(self, run_id: str) -> None:
+        if self.carried.pop(run_id, None) is not None:
+            self._left(run_id)
+
+
+async def pause_for(duration: timedelta) -> None:
+    """Wait for an elapsed time on the running loop."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    handle = loop.call_later(duration.total_seconds(), done.set)
+    try:
+        await done.wait()
+    finally:
+        handle.cancel()
+
+
+def _asked(db: Database, run_id: str) -> Reason | None:
+    row = db.row("run_ending", id=run_id)
+    return runs.reason_or_none(row[1]) if row else None
+
+
+def _told(result: ConditionResult) -> dict[str, Any]:
+    return {"title": result.title, "answer": result.answer, "detail": result.detail, "took_ms": result.took_ms}
+
+
+def handle_of(carried: Carried) -> str:
+    """Return how logs name a carried run."""
+    return carried.claimed.run.handle if carried.claimed else carried.run_id

@@ -1,0 +1,120 @@
+"""Fire: when an instant has come, one transaction writes its row and moves the cursor. Never one without the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rota.engine.enqueue import Born, active_runs, enqueue, skip
+from rota.model.clock import MILLISECOND
+from rota.model.records import Job
+from rota.model.states import Reason, Trigger
+from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_id
+from rota.rules.overlap import After, Go, Replace
+from rota.store import jobs, runs
+from rota.store.driver import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What one fire left: the rows, in the order of their instants."""
+
+    job: str
+    runs: tuple[Born, ...] = ()
+    skips: tuple[tuple[Born, Reason, int | None], ...] = ()
+
+
+def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
+    """Account for every instant of a job that has come, and move its cursor beyond them."""
+    job = jobs.job_by_id(db, job_id)
+    if job.next_for is None or job.next_at is None or job.next_at > now:
+        return Fired(job.name)
+    plan = plan_fire(job, _facts(db, job, now), now=now)
+    _move(db, job, plan, now)
+    born: dict[str, Born] = {}
+    skips: list[tuple[Born, Reason, int | None]] = []
+    for step in plan.steps:
+        if isinstance(step, PlannedRun):
+            born[planned_id(step.slot_key)] = _enqueue(db, job, step, born, now)
+        else:
+            skips.append((_skip(db, job, step, now), step.reason, step.count))
+    return Fired(job.name, tuple(born.values()), tuple(skips))
+
+
+def _facts(db: Database, job: Job, now: datetime) -> FireFacts:
+    assert job.next_for is not None
+    spans: tuple[Span, ...] = ()
+    if now - job.next_for > job.spec.misfire.grace:
+        found = runs.executed_spans(db, job.id, since=job.next_for, until=now)
+        spans = tuple(Span(start, end, handle) for start, end, handle in found)
+    return FireFacts(active=active_runs(db, job.id), executed=spans)
+
+
+def _move(db: Database, job: Job, plan: FirePlan, now: datetime) -> None:
+    """Move the cursor. Only skips can use a job up here: a run does so when its chain is final (R-07)."""
+    ran = any(isinstance(step, PlannedRun) for step in plan.steps)
+    used_up = plan.next_for is None and not ran and (job.spec.schedule.at is not None or job.spec.schedule.run_once)
+    follows_runs = job.spec.schedule.follows_runs
+    moved = jobs.move_cursor(
+        db,
+        job,
+        next_for=plan.next_for,
+        next_at=plan.next_at,
+        anchored_at=now if follows_runs and not ran else job.anchored_at,
+        used_up_at=now if used_up else None,
+        fire_number=job.fire_number + len(plan.steps),
+    )
+    assert moved, "the job was read in this transaction"
+
+
+def _enqueue(db: Database, job: Job, step: PlannedRun, born: Mapping[str, Born], now: datetime) -> Born:
+    verdict = _with_ids(step, born)
+    return enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.SCHEDULE,
+        now=now,
+        slot_key=step.slot_key,
+        scheduled_for=step.scheduled_for,
+        decisions=_decisions(job, step, {"verdict": type(verdict).__name__.lower()}),
+    )
+
+
+def _with_ids(step: PlannedRun, born: Mapping[str, Born]) -> Go | After | Replace:
+    """Return the verdict with the identifiers of runs that this very plan made."""
+    ids = {planned: run.id for planned, run in born.items()}
+    if step.after_previous and born:
+        return After(list(ids.values())[-1])
+    if isinstance(step.verdict, After):
+        return After(ids.get(step.verdict.predecessor_id, step.verdict.predecessor_id))
+    if isinstance(step.verdict, Replace):
+        return Replace(tuple(ids.get(run_id, run_id) for run_id in step.verdict.run_ids))
+    return step.verdict
+
+
+def _skip(db: Database, job: Job, step: PlannedSkip, now: datetime) -> Born:
+    error = f"{step.blocking} was not finished" if step.blocking else None
+    return skip(
+        db,
+        job,
+        step.reason,
+        now=now,
+        slot_key=step.slot_key,
+        scheduled_for=step.scheduled_for,
+        covers_to=step.covers_to,
+        count=step.count,
+        error=error,
+        decisions=_decisions(job, step, {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None),
+    )
+
+
+def _decisions(job: Job, step: PlannedRun | PlannedSkip, overlap: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what only this moment knows and `explain` will tell."""
+    late = step.late_by // MILLISECOND
+    told: dict[str, Any] = {"late_ms": late}
+    if isinstance(step, PlannedRun) and step.made_up:
+        told["made_up"] = job.spec.misfire.policy.value
+    if overlap is not None:
+        told["overlap"] = {"policy": job.spec.overlap.policy.value, **overlap}
+    return told

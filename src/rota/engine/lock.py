@@ -1,0 +1,90 @@
+"""The locks that say a process is alive: held by the operating system, gone with the process, never renewed (R-22)."""
+
+import fcntl
+import os
+import uuid
+from pathlib import Path
+
+from rota.model.errors import AlreadyServing, StateError
+
+SERVE_LOCK = "serve.lock"
+LOCKS = "locks"
+
+
+class Lock:
+    """An exclusive lock on a file, kept until the process ends or lets go."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def write(self, text: str) -> None:
+        """Leave a note for whoever finds the lock taken."""
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+    def release(self, *, remove: bool = False) -> None:
+        """Let go; remove the file where nobody else uses its name."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def take(path: Path) -> Lock | None:
+    """Take the lock of this file, None if another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return Lock(path, descriptor)
+
+
+def take_serve_lock(state: Path) -> Lock:
+    """Take the lock that only one serving process may hold; AlreadyServing names the one that does."""
+    path = state / SERVE_LOCK
+    lock = take(path)
+    if lock is None:
+        raise AlreadyServing(serving_pid(state), str(state))
+    lock.write(str(os.getpid()))
+    return lock
+
+
+def serving_pid(state: Path) -> int | None:
+    """Return the pid of the process that serves, None if none does."""
+    path = state / SERVE_LOCK
+    if not is_held(path):
+        return None
+    text = path.read_text("ascii", errors="replace").strip()
+    return int(text) if text.isdigit() else None
+
+
+def take_process_lock(state: Path) -> Lock:
+    """Take a new lock under a name of its own, for one process row."""
+    folder = state / LOCKS
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = take(folder / uuid.uuid4().hex)
+    if lock is None:
+        raise StateError(f"cannot lock a new file in {folder}", hint="keep the state on a local disk")
+    return lock
+
+
+def process_lock_held(state: Path, name: str) -> bool:
+    """Tell whether the process that took this lock is alive."""
+    return is_held(state / LOCKS / name)
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether some process holds the lock of this file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

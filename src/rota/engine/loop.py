@@ -1,0 +1,78 @@
+"""The one skeleton of all background duties: do what is due, then wait for a time or a hint."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from rota.engine.clock import Alarm
+from rota.model.clock import Clock
+
+log = structlog.get_logger("rota")
+
+Round = Callable[[], Awaitable[datetime | None]]
+AlarmFactory = Callable[[asyncio.Event], Alarm]
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=30)
+
+
+@dataclass(slots=True)
+class Pulse:
+    """When a loop last went round, and what stopped it."""
+
+    rounds: int = 0
+    last_at: datetime | None = None
+    failures: int = 0
+    error: str | None = None
+
+
+class Loop:
+    """A duty: `round` does what is due and says when to look again (None: only when woken)."""
+
+    def __init__(self, name: str, round_: Round, *, clock: Clock) -> None:
+        self.name = name
+        self.round = round_
+        self.pulse = Pulse()
+        self._clock = clock
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let the loop look again at once. Call from its event loop."""
+        self._woken.set()
+
+    async def run(self, make_alarm: AlarmFactory) -> None:
+        """Go round until cancelled. A round that raises is told, and tried again after a growing pause."""
+        alarm = make_alarm(self._woken)
+        try:
+            while True:
+                self._woken.clear()
+                alarm.set(await self.turn())
+                await self._woken.wait()
+        finally:
+            alarm.close()
+
+    async def turn(self) -> datetime | None:
+        """Do one round; return when the next is due."""
+        try:
+            due = await self.round()
+        except Exception as error:
+            return self._failed(error)
+        finally:
+            self.pulse.rounds += 1
+            self.pulse.last_at = self._clock.now()
+        if self.pulse.failures:
+            log.info("loop recovered", loop=self.name, failures=self.pulse.failures)
+        self.pulse.failures, self.pulse.error = 0, None
+        return due
+
+    def _failed(self, error: Exception) -> datetime:
+        pulse = self.pulse
+        pulse.failures += 1
+        if pulse.error != str(error):
+            log.error("loop failed", loop=self.name, error=str(error), exc_info=pulse.failures == 1)
+        pulse.error = str(error)
+        pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), LONGEST_PAUSE)
+        again: datetime = self._clock.now() + pause
+        return again

@@ -1,0 +1,153 @@
+"""Commands for the executor: the run's folder and surroundings found, keepers started, asked and stopped."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.engine.claim import Claimed
+from rota.model.clock import Clock
+from rota.model.errors import RotaError
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Condition
+from rota.rules.admission import ConditionResult
+from rota.runners.command import (
+    CheckResult,
+    CommandRunner,
+    Launch,
+    RunFacts,
+    Surroundings,
+    prepare,
+    prepare_check,
+    read_ended,
+)
+from rota.runners.output import folder_of
+from rota.runners.processes import alive, kill_tagged
+from rota.runners.spawning import Spawned, Spawner
+from rota.settings import Settings
+
+FALSE_EXIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperAtGate:
+    """A keeper that waits at its gate."""
+
+    spawned: Spawned
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Which process it is."""
+        return self.spawned.identity
+
+    def open(self) -> None:
+        """Let it begin."""
+        self.spawned.gate.open()
+
+    def close(self) -> None:
+        """Send it away; it never begins."""
+        self.spawned.gate.close()
+
+
+class KeeperProcesses:
+    """Runs commands under keepers, in the folders of one project."""
+
+    def __init__(self, clock: Clock, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._environ = environ
+        self._spawner = Spawner()
+        self._runner = CommandRunner(self._spawner, settings.state)
+
+    def prepare(self, claimed: Claimed) -> Launch:
+        """Return everything a start needs; raises SecretMissing or SpawnFailed."""
+        return prepare(claimed.spec.work, run_facts(claimed), self._surroundings(self._folder(claimed.run.id)))
+
+    async def launch(self, run_id: str, prepared: Launch) -> KeeperAtGate:
+        """Start a process that waits at its gate."""
+        return KeeperAtGate(await self._runner.launch(prepared, self._folder(run_id)))
+
+    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+        """Wait until the process is gone and return how it ended."""
+        return await self._runner.outcome(self._folder(run_id), identity)
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Run a condition in a process of its own (R-09)."""
+        folder = self._folder(claimed.run.id) / "conditions" / str(index)
+        began = self._clock.monotonic()
+        try:
+            facts, around = run_facts(claimed), self._surroundings(folder)
+            launch = prepare_check(condition, claimed.spec.work, run=facts, surroundings=around)
+            result = await self._runner.check(launch, folder)
+        except RotaError as error:
+            return ConditionResult(condition.title, "error", str(error))
+        took_ms = round((self._clock.monotonic() - began) * 1000)
+        return answer(condition, result, took_ms=took_ms)
+
+    def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
+        """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
+        if at_once:
+            self._runner.kill_now(identity)
+        else:
+            self._runner.stop(identity)
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        """Tell whether this very process still runs."""
+        return alive(identity)
+
+    def outcome_left(self, run_id: str) -> bool:
+        """Tell whether a keeper wrote how the run ended."""
+        return read_ended(self._folder(run_id)) is not None
+
+    async def sweep(self, run_id: str) -> list[int]:
+        """Kill whatever carries the run's tag; return what could not be killed."""
+        return await asyncio.to_thread(kill_tagged, run_id)
+
+    def close(self) -> None:
+        """Let the spawner go; keepers stay."""
+        self._spawner.stop()
+
+    def _folder(self, run_id: str) -> Path:
+        return folder_of(self._settings.state, run_id)
+
+    def _surroundings(self, folder: Path) -> Surroundings:
+        return Surroundings(
+            project=self._settings.folder,
+            state=self._settings.state,
+            folder=folder,
+            environ=self._environ,
+            credentials=self._environ.get("CREDENTIALS_DIRECTORY"),
+            imports=self._settings.imports,
+        )
+
+
+def run_facts(claimed: Claimed) -> RunFacts:
+    """Return what a process is told about its run."""
+    run = claimed.run
+    return RunFacts(
+        run_id=run.id,
+        handle=run.handle,
+        job=run.job,
+        number=run.number,
+        attempt=run.attempt,
+        trigger=run.trigger,
+        scheduled_for=run.nominal,
+        timezone=claimed.spec.schedule.timezone,
+        params=run.params,
+        state=run.state,
+    )
+
+
+def answer(condition: Condition, result: CheckResult, *, took_ms: int) -> ConditionResult:
+    """Return what a condition's exit code means: 0 pass, 10 false, anything else an error (R-09)."""
+    title = condition.title
+    if result.exit_code == 0:
+        return ConditionResult(title, "pass", "exit 0", took_ms)
+    if result.exit_code == FALSE_EXIT:
+        return ConditionResult(title, "false", f"exit {FALSE_EXIT}", took_ms)
+    if result.timed_out:
+        return ConditionResult(title, "error", "timed out", took_ms)
+    if result.exit_code is None:
+        return ConditionResult(title, "error", result.error or "it ended without an exit code", took_ms)
+    detail = f"exit {result.exit_code}, expected 0 (true) or {FALSE_EXIT} (false)"
+    return ConditionResult(title, "error", f"{detail}: {result.error}" if result.error else detail, took_ms)

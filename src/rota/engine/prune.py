@@ -1,0 +1,194 @@
+"""Prune: let go of old rows and old output, in small batches that never delay a fire."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from rota.model.clock import MILLISECOND, Clock, from_ms, to_ms
+from rota.model.ids import created_at, is_id
+from rota.model.records import Job
+from rota.model.spec import Retention
+from rota.model.states import FINAL, Status
+from rota.runners.output import RUNS, folder_of
+from rota.settings import Settings
+from rota.store import jobs
+from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
+
+EVERY = timedelta(hours=1)
+ROWS_A_BATCH = 500
+YOUNG = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is known of the run that a folder of output belongs to."""
+
+    job_id: str
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The output of one run on disk."""
+
+    path: Path
+    size: int
+
+    @property
+    def run_id(self) -> str:
+        """The run it belongs to."""
+        return self.path.name
+
+
+class Pruner:
+    """Applies `retention:` once an hour."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+
+    async def round(self) -> datetime | None:
+        """Let go of everything older than its retention."""
+        now = self._clock.now()
+        found = self._store.read(jobs.all_jobs)
+        rows = 0
+        for job in found:
+            rows += await self._prune_job(job, now)
+        removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        if rows or removed:
+            log.info("old runs and output removed", rows=rows, outputs=removed)
+        return now + EVERY
+
+    async def _prune_job(self, job: Job, now: datetime) -> int:
+        pruned = 0
+        while True:
+            ids = await self._store.submit(partial(prune_batch, job=job, now=now, limit=ROWS_A_BATCH))
+            folders = [folder_of(self._settings.state, run_id) for run_id in ids]
+            await asyncio.to_thread(_remove, folders)
+            pruned += len(ids)
+            if not ids:
+                return pruned
+
+    async def _prune_output(self, retention: Mapping[str, Retention], now: datetime) -> int:
+        folders = await asyncio.to_thread(output_folders, self._settings.state)
+        known = self._store.read(partial(_known, run_ids=[folder.run_id for folder in folders]))
+        doomed = choose_output(
+            folders,
+            known,
+            retention=retention,
+            default=self._settings.retention,
+            total=self._settings.output_total,
+            now=now,
+        )
+        await asyncio.to_thread(_remove, [folder.path for folder in doomed])
+        return len(doomed)
+
+
+def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:
+    """Delete up to `limit` old rows of a job and move its ledger with them; return the runs."""
+    doomed: list[tuple[str, int]] = []
+    for status in sorted(FINAL):
+        doomed += _doomed_rows(db, job, status, now=now, limit=limit - len(doomed))
+        if len(doomed) >= limit:
+            break
+    if not doomed:
+        return []
+    ids = json.dumps([run_id for run_id, _ in doomed])
+    db.execute("prune_executions", ids=ids)
+    db.execute("prune_runs", ids=ids)
+    newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
+    db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))
+    return [run_id for run_id, _ in doomed]
+
+
+def _doomed_rows(db: Database, job: Job, status: Status, *, now: datetime, limit: int) -> list[tuple[str, int]]:
+    retention = job.spec.retention
+    age = retention.skipped if status is Status.SKIPPED else retention.runs
+    doomed: dict[str, int] = {}
+    if age is not None:
+        before = to_ms(now - age)
+        rows = db.rows("prune_candidates", job_id=job.id, status=status, before=before, limit=limit)
+        doomed.update((run_id, last) for run_id, last in rows)
+    if status is Status.SKIPPED and retention.skipped_count is not None and len(doomed) < limit:
+        keep = retention.skipped_count
+        rows = db.rows("prune_surplus", job_id=job.id, status=status, keep=keep, limit=limit)
+        doomed.update((run_id, last) for run_id, last in rows)
+    return list(doomed.items())[:limit]
+
+
+def _known(db: Database, *, run_ids: Sequence[str]) -> dict[str, Kept]:
+    rows = db.rows("runs_known", ids=json.dumps(list(run_ids)))
+    return {run_id: Kept(job_id, finished_at is not None) for run_id, job_id, finished_at in rows}
+
+
+def output_folders(state: Path) -> list[Folder]:
+    """Return the output folders of all runs, oldest first."""
+    found = [path for path in (state / RUNS).glob("*/*") if is_id(path.name)]
+    return [Folder(path, _size(path)) for path in sorted(found, key=lambda path: path.name)]
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.lstat().st_size
+        except OSError:
+            continue  # removed meanwhile
+    return total
+
+
+def choose_output(
+    folders: Sequence[Folder],
+    known: Mapping[str, Kept],
+    *,
+    retention: Mapping[str, Retention],
+    default: Retention,
+    total: int | None,
+    now: datetime,
+) -> list[Folder]:
+    """Return the folders to remove: too old, without a run, or the oldest beyond the total; none of unfinished runs."""
+    removable = [folder for folder in folders if _removable(folder, known, now)]
+    doomed = [folder for folder in removable if _too_old(folder, known, retention=retention, default=default, now=now)]
+    surplus = sum(folder.size for folder in folders) - sum(folder.size for folder in doomed)
+    gone = set(doomed)
+    for folder in removable:
+        if total is None or surplus <= total:
+            break
+        if folder not in gone:
+            doomed.append(folder)
+            surplus -= folder.size
+    return doomed
+
+
+def _removable(folder: Folder, known: Mapping[str, Kept], now: datetime) -> bool:
+    kept = known.get(folder.run_id)
+    return kept.finished if kept else now - created_at(folder.run_id) > YOUNG
+
+
+def _too_old(
+    folder: Folder, known: Mapping[str, Kept], *, retention: Mapping[str, Retention], default: Retention, now: datetime
+) -> bool:
+    kept = known.get(folder.run_id)
+    if kept is None:
+        return True
+    age = retention.get(kept.job_id, default).output
+    return age is not None and now - created_at(folder.run_id) > age
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.parent.rmdir()  # the day's folder, once it is empty
+        except OSError:
+            pass

@@ -1,0 +1,132 @@
+"""Recover: before the first fire, record what really happened to the runs of processes that are gone (R-23)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from rota.engine.claim import Holder
+from rota.engine.execute import Executor, Processes
+from rota.engine.record import Finished, finish, record
+from rota.engine.slots import Slots
+from rota.model.clock import Clock
+from rota.model.records import Outcome
+from rota.model.states import Reason, Status
+from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
+from rota.store import jobs, processes, runs
+from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A run of a dead process with what the decision needs."""
+
+    owned: runs.Owned
+    handle: str
+    slot: int
+    facts: LeftBehind
+
+
+async def recover(
+    store: Store,
+    clock: Clock,
+    *,
+    holder: Holder,
+    dead: list[int],
+    children: Processes,
+    executor: Executor,
+    slots: Slots,
+) -> int:
+    """Resolve every run of the dead epochs; return how many there were. Doing it twice changes nothing more."""
+    found = store.read(partial(_left_behind, dead=dead, children=children))
+    for left in found:
+        action = decide_recovery(left.facts)
+        log.info("run of a lost process", run=left.handle, action=action.value)
+        await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
+    await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
+    return len(found)
+
+
+def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[Left]:
+    found = []
+    for owned in runs.owned_runs(db, dead):
+        work = jobs.version_spec(db, owned.job_id, owned.version).work
+        run = runs.run_by_id(db, owned.id)
+        assert run is not None
+        assert run.slot is not None
+        facts = LeftBehind(
+            status=owned.status,
+            in_process=work.in_process,
+            keeper_alive=owned.process is not None and children.alive(owned.process),
+            outcome_left=children.outcome_left(owned.id),
+            losses=owned.losses,
+            on_restart=work.on_restart,
+        )
+        found.append(Left(owned, run.handle, run.slot, facts))
+    return found
+
+
+async def _resolve(
+    left: Left,
+    action: Recovery,
+    store: Store,
+    clock: Clock,
+    *,
+    holder: Holder,
+    children: Processes,
+    executor: Executor,
+    slots: Slots,
+) -> None:
+    owned = left.owned
+    if action in (Recovery.REQUEUE, Recovery.FAIL_LOST):
+        await children.sweep(owned.id)
+        await store.submit(partial(_resolve_dispatched, owned=owned, action=action, now=clock.now()))
+        return
+    if action in (Recovery.ADOPT, Recovery.STOP):
+        assert owned.process is not None
+        await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch))
+        slots.take(left.slot, owned.id)
+        executor.adopt(owned, slot=left.slot, process=owned.process)
+        if action is Recovery.STOP or owned.cancel_reason is not None:
+            executor.stop(owned.id)
+        return
+    outcome = await _outcome_of(left, action, children)
+    finished = Finished(owned.id, owned.job_id, outcome)
+    await store.submit(partial(_record_as_found, finished=finished, epoch=owned.epoch, now=clock.now()))
+
+
+async def _outcome_of(left: Left, action: Recovery, children: Processes) -> Outcome:
+    if action is Recovery.READ_OUTCOME and left.owned.process is not None:
+        return await children.outcome(left.owned.id, left.owned.process)
+    unkillable = await children.sweep(left.owned.id)
+    if unkillable:
+        text = f"processes {', '.join(map(str, unkillable))} could not be killed"
+        return Outcome(Status.FAILED, Reason.UNKILLABLE, error=text)
+    return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
+
+
+def _resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now: datetime) -> None:
+    if owned.cancel_reason is not None:
+        outcome = Outcome(Status.CANCELLED, owned.cancel_reason)
+        finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
+    elif action is Recovery.FAIL_LOST:
+        outcome = Outcome(Status.FAILED, Reason.WORKER_LOST, error="its worker was lost three times before it started")
+        finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
+    else:
+        runs.release_run(db, owned.id, epoch=owned.epoch, lost=True)
+
+
+def _adopt(db: Database, *, owned: runs.Owned, epoch: int) -> bool:
+    return db.execute("run_adopt", id=owned.id, epoch=epoch, expected=owned.epoch) == 1
+
+
+def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datetime) -> bool:
+    return record(db, finished, epoch=epoch, now=now)
+
+
+def _end_processes(db: Database, *, dead: list[int], now: datetime) -> None:
+    for epoch in dead:
+        processes.end_process(db, epoch, ending="lost", now=now)

@@ -1,0 +1,67 @@
+"""One process's claim to schedule on a state folder: its locks, its epoch, and its goodbye (R-22, R-23)."""
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from rota.engine.claim import Holder
+from rota.engine.lock import Lock, process_lock_held, take_process_lock
+from rota.model.clock import Clock
+from rota.model.ids import new_id
+from rota.model.records import ProcessIdentity
+from rota.store import processes
+from rota.store.driver import Database, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A process that schedules: who it is in the database, and the lock that shows it lives."""
+
+    holder: Holder
+    lock: Lock
+    dead: list[int]
+
+
+def open_session(store: Store, state: Path, clock: Clock, *, kind: str, identity: ProcessIdentity) -> Session:
+    """Enter this process under a new epoch, and find the epochs of processes that are gone."""
+    lock = take_process_lock(state)
+    enter = partial(_enter, kind=kind, identity=identity, lock=lock.path.name, now=clock.now())
+    holder = store.write(enter)
+    return Session(holder, lock, store.read(partial(_dead_epochs, state=state, own=holder.epoch)))
+
+
+def _enter(db: Database, *, kind: str, identity: ProcessIdentity, lock: str, now: datetime) -> Holder:
+    worker_id = processes.ensure_worker(db, worker_id=new_id(now), name=socket.gethostname(), now=now)
+    version = metadata.version("rota")
+    epoch = processes.open_process(
+        db, worker_id=worker_id, kind=kind, identity=identity, lock=lock, version=version, now=now
+    )
+    return Holder(worker_id, epoch, identity)
+
+
+def _dead_epochs(db: Database, *, state: Path, own: int) -> list[int]:
+    """Return epochs whose process is gone: no longer locked, or ended with runs left to their keepers."""
+    unended = processes.open_processes(db)
+    known = {process.epoch for process in unended}
+    lost = [process.epoch for process in unended if not process_lock_held(state, process.lock)]
+    detached = [epoch for epoch in processes.epochs_with_runs(db) if epoch not in known]
+    return sorted({*lost, *detached} - {own})
+
+
+def close_session(store: Store, session: Session, clock: Clock, *, ending: processes.Ending) -> None:
+    """Say goodbye and let the lock go."""
+    epoch = session.holder.epoch
+    store.write(partial(processes.end_process, epoch=epoch, ending=ending, now=clock.now()))
+    session.lock.release(remove=True)
+
+
+def sweep_locks(state: Path) -> None:
+    """Remove lock files that nobody holds."""
+    folder = state / "locks"
+    for name in os.listdir(folder) if folder.is_dir() else []:
+        if not process_lock_held(state, name):
+            (folder / name).unlink(missing_ok=True)

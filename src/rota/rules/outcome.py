@@ -1,0 +1,21 @@
+"""What an ending means, once it is known who asked for it."""
+
+from dataclasses import replace
+
+from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
+from rota.model.states import Reason, Status
+
+LOSSES_ALLOWED = 2
+
+
+def settle(outcome: Outcome, asked: Reason | None) -> Outcome:
+    """Return the outcome to store: a run that was stopped because somebody asked is CANCELLED (R-08)."""
+    stopped = outcome.status is Status.FAILED and outcome.reason is Reason.SHUTDOWN
+    if stopped and asked is not None:
+        outcome = replace(outcome, status=Status.CANCELLED, reason=asked, error=None)
+    return replace(outcome, error=cut(outcome.error, ERROR_LIMIT), summary=cut(outcome.summary, SUMMARY_LIMIT))
+
+
+def lost_too_often(losses: int) -> bool:
+    """Tell whether a dispatched run whose worker was lost once more must fail (R-01: the third loss)."""
+    return losses >= LOSSES_ALLOWED
