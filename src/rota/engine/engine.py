@@ -288,23 +288,25 @@ class Engine:
     async def _release_round(self) -> datetime | None:
         """Let go runs whose waiting time is over, and end those that waited too long (R-02, R-09)."""
         now = self._clock.now()
-        due = self._store.read(_next_release)
+        due = self._store.read(next_release)
         if due is not None and due <= now:
             await self._store.submit(partial(_release, now=now))
             self.claim_now()
-            due = self._store.read(_next_release)
+            due = self._store.read(next_release)
         return due
 
     async def _cancel_round(self) -> datetime | None:
         """Stop what somebody wants stopped."""
         for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
-            if run_id in self.executor.carried:
-                log.info("run is being stopped", run=handle_of(self.executor.carried[run_id]), reason=reason.value)
-            self.executor.stop(run_id)
+            carried = self.executor.carried.get(run_id)
+            if carried is not None and not carried.stopping:
+                log.info("run is being stopped", run=handle_of(carried), reason=reason.value)
+                self.executor.stop(run_id)
         return None
 
 
-def _next_release(db: Database) -> datetime | None:
+def next_release(db: Database) -> datetime | None:
+    """Return when the next waiting run is let go or expires."""
     found = [db.row("run_next_release"), db.row("run_next_expiry")]
     due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
     return min((at for at in due if at is not None), default=None)

@@ -7,8 +7,7 @@ from rota.model.clock import to_ms
 from rota.model.records import Job, Outcome
 from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
-from rota.rules.cursor import Cursor, cursor_after_chain
-from rota.rules.instants import fires_at, next_instant
+from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import settle
 from rota.store import jobs, runs
 from rota.store.driver import Database
@@ -72,27 +71,21 @@ def _pass_on(db: Database, run_id: str, predecessor_id: str | None) -> None:
 
 
 def _move_cursor(db: Database, job: Job, ended: runs.Ended, status: Status, now: datetime) -> None:
+    """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
     schedule = job.spec.schedule
-    if not job.schedules or job.next_for is not None:
+    if not job.schedules or job.next_for is not None or ended.scheduled_for is None:
         return
-    if schedule.at is not None or (schedule.run_once and status is not Status.SKIPPED):
-        _set_cursor(db, job, Cursor(None, None), anchored_at=job.anchored_at, used_up_at=now)
+    cursor = cursor_after_chain(
+        job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=now
+    )
+    skipped = status is Status.SKIPPED
+    if schedule.at is not None or (schedule.run_once and not (skipped and cursor.next_for)):
+        _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=now)
     elif schedule.follows_runs:
-        anchored_at = (ended.started_at or now) if schedule.anchor is Anchor.START else now
-        cursor = cursor_after_chain(job, first_started_at=ended.started_at, finished_at=now)
-        _set_cursor(db, job, cursor, anchored_at=anchored_at)
-    elif schedule.run_once and ended.scheduled_for is not None:
-        _set_cursor_after_skip(db, job, ended.scheduled_for, now)
-
-
-def _set_cursor_after_skip(db: Database, job: Job, scheduled_for: datetime, now: datetime) -> None:
-    """A skip does not use up a run_once job while later instants exist (R-07)."""
-    following = next_instant(job.spec.schedule, after=scheduled_for, created_at=job.created_at)
-    if following is None:
-        _set_cursor(db, job, Cursor(None, None), anchored_at=job.anchored_at, used_up_at=now)
-        return
-    at = fires_at(job.spec.schedule, following, job_id=job.id, created_at=job.created_at)
-    _set_cursor(db, job, Cursor(following, at), anchored_at=job.anchored_at)
+        started = schedule.anchor is Anchor.START and ended.started_at is not None
+        _set_cursor(db, job, cursor, anchored_at=ended.started_at if started else now)
+    else:
+        _set_cursor(db, job, cursor, anchored_at=job.anchored_at)
 
 
 def _set_cursor(

@@ -7,77 +7,112 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 
 T = TypeVar("T")
 Coder = Callable[[Any], Any]
+Make = Callable[[Any], Coder | None]
+"""Returns the coder of a type hint; None says that values pass as they are."""
 
 
 def encode(value: Any) -> Any:
     """Return a record, enum, instant or duration as a JSON value; instants and durations in milliseconds."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, timedelta):
-        return value // MILLISECOND
-    if isinstance(value, datetime):
-        return to_ms(value)
-    if isinstance(value, Mapping):
-        return {key: encode(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
-    record: Any = type(value)
-    return {name: encode(getattr(value, name)) for name in _names(record)}
-
-
-@cache
-def _names(record: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(record))
+    kind: Any = type(value)
+    coder = _encoder(kind)
+    return value if coder is None else coder(value)
 
 
 def decode(record: type[T], value: Any) -> T:
     """Return the `record` that `encode` made `value` from. Keys it does not know are ignored, missing ones default."""
     hint: Any = record
-    return typing.cast(T, _decoder(hint)(value))
+    coder = _decoder(hint)
+    return typing.cast(T, value if coder is None else coder(value))
 
 
 @cache
-def _decoder(hint: Any) -> Coder:
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return _optional(hint)
-    if origin is tuple:
-        item = _decoder(typing.get_args(hint)[0])
-        return lambda values: tuple(item(value) for value in values)
+def _encoder(hint: Any) -> Coder | None:
+    """Return how values of a hint are written; where the hint does not say it, each value's own type does."""
+    if not isinstance(hint, type):
+        return _composed(hint, _encoder, sequence=list, otherwise=encode)
+    for kind, coder in _WRITTEN:
+        if issubclass(hint, kind):
+            return coder
+    if dataclasses.is_dataclass(hint):
+        return _record_encoder(hint)
+    raise TypeError(f"a {hint.__name__} has no place in a record")
+
+
+_WRITTEN: tuple[tuple[Any, Coder | None], ...] = (
+    (Enum, attrgetter("value")),
+    (str | int | float | None, None),
+    (timedelta, lambda duration: duration // MILLISECOND),
+    (datetime, to_ms),
+    (Mapping, lambda values: {key: encode(value) for key, value in values.items()}),
+    (tuple | list, lambda values: [encode(value) for value in values]),
+)
+
+
+@cache
+def _decoder(hint: Any) -> Coder | None:
     if hint is timedelta:
-        return lambda ms: timedelta(milliseconds=ms)
+        return lambda ms: timedelta(0, 0, ms * 1000)  # positional: twice as fast as by name
     if hint is datetime:
         return from_ms
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
+        return _member_decoder(hint)
     if dataclasses.is_dataclass(hint):
-        return _record(typing.cast(type, hint))
-    return _as_it_is
+        return _record_decoder(typing.cast(type, hint))
+    return _composed(hint, _decoder, sequence=tuple, otherwise=None)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def _composed(hint: Any, make: Make, *, sequence: type, otherwise: Coder | None) -> Coder | None:
+    """Return the coder of an optional or a tuple, built from the coder of what it holds."""
+    origin = typing.get_origin(hint)
+    inner = [arg for arg in typing.get_args(hint) if arg not in (types.NoneType, ...)]
+    if origin not in (typing.Union, types.UnionType, tuple) or len(inner) != 1:
+        return otherwise
+    coder = make(inner[0])
+    if origin is tuple:
+        return sequence if coder is None else lambda values: sequence(map(coder, values))
+    return None if coder is None else lambda value: None if value is None else coder(value)
 
 
-def _optional(hint: Any) -> Coder:
-    inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-    coder = _decoder(inner[0]) if len(inner) == 1 else _as_it_is
-    return lambda value: None if value is None else coder(value)
+def _record_encoder(record: type) -> Coder:
+    coders = _coders(record, _encoder)
+    names, values_of = tuple(coders), attrgetter(*coders)
+    changing = [(name, coder) for name, coder in coders.items() if coder is not None]
+
+    def write(value: Any) -> Any:
+        written = dict(zip(names, values_of(value), strict=True))
+        for name, coder in changing:
+            written[name] = coder(written[name])
+        return written
+
+    return write
 
 
-def _record(record: type) -> Coder:
-    hints = typing.get_type_hints(record)
-    coders = {name: _decoder(hints[name]) for name in _names(record)}
+def _record_decoder(record: type) -> Coder:
+    coders = _coders(record, _decoder)
 
     def build(values: Mapping[str, Any]) -> Any:
-        return record(**{name: coder(values[name]) for name, coder in coders.items() if name in values})
+        known = {}
+        for name, value in values.items():
+            if name in coders:
+                coder = coders[name]
+                known[name] = value if coder is None else coder(value)
+        return record(**known)
 
     return build
+
+
+def _member_decoder(kind: type[Enum]) -> Coder:
+    members = {member.value: member for member in kind}
+    return lambda value: members.get(value) or kind(value)
+
+
+def _coders(record: type, make: Make) -> dict[str, Coder | None]:
+    hints = typing.get_type_hints(record)
+    return {field.name: make(hints[field.name]) for field in dataclasses.fields(record)}

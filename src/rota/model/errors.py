@@ -287,3 +287,24 @@ class NameTaken(RotaError):
     """A job of another source has this name."""
 
     code = "name_taken"
+
+
+class NotApplied(RotaError):
+    """A project has no stored jobs yet."""
+
+    code = "not_applied"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"nothing of {folder} is applied yet",
+            hint="`rota apply` stores the jobs of its rota.yaml; `rota serve` does so when it starts",
+        )
+
+
+class FileExists(RotaError):
+    """A file that would be written is there already."""
+
+    code = "file_exists"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is there already", hint="nothing was written; move it away, or use another folder")

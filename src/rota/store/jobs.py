@@ -92,8 +92,6 @@ def change_job(
 ) -> bool:
     """Close the job's span and open the next one; tell whether the job was still as `job` shows it."""
     schedules = spec.enabled and retired_at is None and used_up_at is None
-    db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now))
-    _insert_version(db, spec, job_id=job.id, version=job.version + 1, schedules=schedules, tzdata=tzdata, now=now)
     changed = db.execute(
         "job_change",
         id=job.id,
@@ -107,7 +105,11 @@ def change_job(
         next_at=to_ms_or_none(next_at),
         now=to_ms(now),
     )
-    return changed == 1
+    if changed == 0:
+        return False
+    db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now))
+    _insert_version(db, spec, job_id=job.id, version=job.version + 1, schedules=schedules, tzdata=tzdata, now=now)
+    return True
 
 
 def _insert_version(

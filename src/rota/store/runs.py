@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
-from rota.model.records import Execution, Job, Outcome, ProcessIdentity, Run
+from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.store.driver import Database
 from rota.store.rows import execution_of, run_of, write_json
@@ -327,17 +327,28 @@ def finish_run(
 
 def finish_execution(db: Database, run_id: str, outcome: Outcome, *, now: datetime) -> None:
     """Close the audit record of a run."""
-    artifacts = {"output_bytes": outcome.output_bytes, "files": list(outcome.files), "summary": outcome.summary}
-    kept = {name: value for name, value in artifacts.items() if value}
     db.execute(
         "execution_finish",
         run_id=run_id,
         status=outcome.status,
         exit_code=outcome.exit_code,
         error=outcome.error,
-        artifacts=write_json(kept) if kept else None,
+        artifacts=_artifacts(outcome),
         now=to_ms(now),
     )
+
+
+def _artifacts(outcome: Outcome) -> str | None:
+    """Return the JSON of what a run left; names of files that do not fit are counted, never a cause to fail."""
+    files = list(outcome.files)
+    while True:
+        left_out = len(outcome.files) - len(files)
+        artifacts = {"output_bytes": outcome.output_bytes, "summary": outcome.summary, "files": files}
+        kept = {name: value for name, value in {**artifacts, "files_left_out": left_out}.items() if value}
+        text = write_json(kept)
+        if not files or len(text.encode()) <= ARTIFACTS_LIMIT:
+            return text if kept else None
+        files.pop()
 
 
 def execution_of_run(db: Database, run_id: str) -> Execution | None:

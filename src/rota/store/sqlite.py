@@ -126,6 +126,11 @@ class SqliteStore:
         self._submitted.put(_Submitted(operation, future))
         return future
 
+    def data_version(self) -> int:
+        """Return a number that changes when another connection, of this process or another, has committed."""
+        row = self._connection().execute("PRAGMA data_version").fetchone()
+        return int(str(row[0])) if row else 0
+
     def close(self) -> None:
         """Finish what was submitted and let go of the database."""
         if self._writer is not None:

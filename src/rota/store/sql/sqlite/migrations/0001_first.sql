@@ -147,7 +147,8 @@ CREATE INDEX run_cancelling ON run (cancel_requested_at) WHERE cancel_requested_
 CREATE INDEX run_pruning ON run (job_id, status, finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TRIGGER inv_001 BEFORE UPDATE ON run
-WHEN OLD.first_dispatched_at IS NOT NULL AND NEW.params IS DISTINCT FROM OLD.params
+WHEN OLD.first_dispatched_at IS NOT NULL
+  AND (NEW.params IS DISTINCT FROM OLD.params OR NEW.first_dispatched_at IS DISTINCT FROM OLD.first_dispatched_at)
 BEGIN SELECT RAISE(ABORT, 'INV-001'); END;
 
 CREATE TRIGGER run_final BEFORE UPDATE ON run

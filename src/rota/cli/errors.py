@@ -1,0 +1,102 @@
+"""Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
+
+import json
+
+import click
+
+from rota.model import errors as model
+from rota.model.errors import FileProblems, RotaError
+
+USAGE = 2
+REFUSED = 6
+FILE = 65
+NO_PROJECT = 66
+NO_SCHEDULER = 69
+INTERRUPTED = 130
+
+EXIT_CODES: dict[type[RotaError], int] = {
+    model.InvalidValue: USAGE,
+    model.UnknownJob: USAGE,
+    model.UnknownRun: USAGE,
+    model.RunIsFinal: REFUSED,
+    model.JobDisabled: REFUSED,
+    model.OverlapRefused: REFUSED,
+    model.EmptyApply: REFUSED,
+    model.NameTaken: REFUSED,
+    model.FileExists: REFUSED,
+    model.FileProblems: FILE,
+    model.FunctionMissing: FILE,
+    model.ProjectMissing: NO_PROJECT,
+    model.NotApplied: NO_PROJECT,
+    model.NoScheduler: NO_SCHEDULER,
+    model.IllegalTransition: 70,
+    model.SpawnFailed: 71,
+    model.AlreadyServing: 73,
+    model.StateError: 74,
+    model.StorageFull: 74,
+    model.DatabaseBusy: 75,
+    model.DatabaseReadOnly: 77,
+    model.DatabaseForeign: 78,
+    model.DatabaseNewer: 78,
+    model.DatabaseCorrupt: 78,
+    model.SecretMissing: 78,
+    RotaError: 1,
+}
+
+
+def exit_code(error: RotaError) -> int:
+    """Return the exit code of an error: that of its class, else of the nearest class above."""
+    return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
+
+
+def report(error: RotaError, *, as_json: bool) -> None:
+    """Tell an error on stderr."""
+    if as_json:
+        click.echo(json.dumps(error_json(error), indent=2, ensure_ascii=False), err=True)
+        return
+    if isinstance(error, FileProblems):
+        tell_problems(error)
+        return
+    click.echo(f"rota: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"      {error.hint}", err=True)
+
+
+def tell_problems(error: FileProblems) -> None:
+    """Tell the problems of a file on stderr, one a line."""
+    for problem in error.problems:
+        click.echo(str(problem), err=True)
+    click.echo(f"{error.message}, nothing was changed", err=True)
+
+
+def error_json(error: RotaError) -> dict[str, object]:
+    """Return an error in the shape in which --json tells it."""
+    told: dict[str, object] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, FileProblems):
+        told["problems"] = [
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "column": problem.column,
+                "path": problem.path,
+                "code": problem.code,
+                "message": problem.message,
+                "hint": problem.hint,
+            }
+            for problem in error.problems
+        ]
+    return {"error": told}
+
+
+def report_usage(error: click.UsageError, *, as_json: bool) -> int:
+    """Tell a mistake in the command itself."""
+    text = error.format_message()
+    text = text[:1].lower() + text[1:].rstrip(".")
+    hint = f"see `{error.ctx.command_path} --help`" if error.ctx is not None else "see `rota help`"
+    if as_json:
+        told = {"code": "usage", "message": text, "hint": hint}
+        click.echo(json.dumps({"error": told}, indent=2, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"rota: {text}", err=True)
+        click.echo(f"      {hint}", err=True)
+    return USAGE

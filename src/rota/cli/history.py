@@ -1,0 +1,126 @@
+"""`rota history`: past runs, newest first; equal neighbours collapsed."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.cli.tables import Cell
+    from rota.model.records import Run
+
+LIMIT = 50
+ROWS_A_LINE = 40
+
+
+@click.command("history", cls=RotaCommand)
+@click.argument("job", required=False)
+@click.option("--status", "statuses", metavar="S", multiple=True, help="Only runs of this status; may be repeated.")
+@click.option("--reason", "reasons", metavar="R", multiple=True, help="Only runs of this reason; may be repeated.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Only runs of jobs that carry this label.")
+@click.option("--since", metavar="TIME", help="From then on: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.")
+@click.option("--until", metavar="TIME", help="Before then; the same words.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines.")
+@click.option("--all", "each", is_flag=True, help="Show each run on a line of its own.")
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    job: str | None,
+    statuses: tuple[str, ...],
+    reasons: tuple[str, ...],
+    labels: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int,
+    each: bool,
+) -> None:
+    """Show runs, newest first. Equal neighbours of one job are one line, `disk-check ×288`; --json never collapses."""
+    from rota.operations.jobs import project_timezone
+    from rota.operations.runs import history
+    from rota.operations.views import run_json
+    from rota.rules.times import read_instant
+
+    now = invocation.now()
+    whole = each or invocation.as_json
+    with invocation.store() as (_, store):
+        zone = project_timezone(store)
+        runs = history(
+            store,
+            job=job,
+            statuses=statuses,
+            reasons=reasons,
+            labels=labels,
+            since=read_instant(since, zone, now=now) if since else None,
+            until=read_instant(until, zone, now=now) if until else None,
+            limit=limit if whole else limit * ROWS_A_LINE,
+        )
+    if invocation.as_json:
+        print_json([run_json(run) for run in runs])
+        return
+    stretches = [[run] for run in runs] if each else collapsed(runs)
+    _show(stretches[:limit], zone, now=now)
+    if len(stretches) > limit:
+        click.echo(f"the newest {limit} lines; more with --limit")
+
+
+def collapsed(runs: "Sequence[Run]") -> "list[list[Run]]":
+    """Return runs in stretches of equal neighbours: same job, status and reason."""
+    return [list(same) for _, same in groupby(runs, key=lambda run: (run.job, run.status.shown, run.reason))]
+
+
+def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
+    from rota.cli.tables import Column, print_table
+
+    if not stretches:
+        click.echo("no runs")
+        return
+    names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK")
+    columns = [*(Column(name) for name in names), Column("WHY", flexible=True)]
+    print_table(columns, [_row(runs, zone, now=now) for runs in stretches])
+
+
+def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.cli.tables import Cell
+    from rota.cli.words import COLOURS, plain, took
+
+    newest = runs[0]
+    counts = [run.count or 1 for run in runs]
+    name = newest.handle if len(runs) == 1 else newest.job
+    times = f" ×{sum(counts):,}" if sum(counts) > 1 else ""
+    status = newest.status.shown
+    return [
+        f"{name}{times}",
+        Cell(status.value, COLOURS.get(status)),
+        newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
+        _started(runs, zone, now=now),
+        took(newest, now=now),
+        plain(_why(newest)),
+    ]
+
+
+def _started(runs: "list[Run]", zone: str, *, now: datetime) -> str:
+    from rota.rules.times import day_time
+
+    newest, oldest = (run.started_at or run.nominal for run in (runs[0], runs[-1]))
+    first = day_time(oldest, zone, now=now, seconds=len(runs) == 1)
+    if len(runs) == 1:
+        return first
+    return f"{first} … {day_time(newest, zone, now=now)}"
+
+
+def _why(run: "Run") -> str:
+    from datetime import timedelta
+
+    from rota.model.durations import say_duration
+
+    if run.error:
+        return run.error
+    parts = [run.result_summary or ""]
+    if "made_up" in run.decisions:
+        parts.append(f"{say_duration(timedelta(milliseconds=run.decisions.get('late_ms', 0)))} late")
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,115 @@
+"""One call of the command: where it looks, which clock it reads, how it answers."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rota.model.clock import Clock
+    from rota.operations.project import Place
+    from rota.store.driver import Store
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What a command is given; tests bring their own clock, folder and pause."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    folder: Path | None = None
+    given_clock: "Clock | None" = None
+    pause: Callable[[float], None] = _pause
+    directory: str | None = None
+    as_json: bool = False
+
+    @property
+    def clock(self) -> "Clock":
+        """The clock of this call."""
+        if self.given_clock is None:
+            from rota.engine.clock import SystemClock
+
+            self.given_clock = SystemClock()
+        return self.given_clock
+
+    def now(self) -> datetime:
+        """Return the wall time."""
+        return self.clock.now()
+
+    @property
+    def cwd(self) -> Path:
+        """The folder in which the command was typed."""
+        return self.folder or Path.cwd()
+
+    def place(self) -> "Place":
+        """Return where the project and its state are; ProjectMissing when there is none."""
+        from rota.operations.project import locate
+
+        return locate(self.directory, self.environ, self.cwd)
+
+    @contextmanager
+    def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
+        """Open the project's database; without `create` something must have been applied before."""
+        from rota.model.errors import NotApplied
+        from rota.operations.project import open_state
+
+        place = self.place()
+        if not create and not (place.state / "rota.db").exists():
+            raise NotApplied(str(place.folder))
+        store = open_state(place.state, self.clock, create=create)
+        try:
+            yield place, store
+        finally:
+            store.close()
+
+
+class RotaCommand(click.Command):
+    """A command with what every command has: --json and --dir."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params = [*self.params, _json_option(), _directory_option()]
+
+
+def _json_option() -> click.Option:
+    return click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=_note_json, help="Answer in JSON, in a fixed shape."
+    )
+
+
+def _directory_option() -> click.Option:
+    return click.Option(
+        ["--dir", "directory"],
+        metavar="PATH",
+        expose_value=False,
+        callback=_note_directory,
+        help="The project's folder.",
+    )
+
+
+def _note_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        ctx.ensure_object(Invocation).as_json = True
+
+
+def _note_directory(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value:
+        ctx.ensure_object(Invocation).directory = value
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON answer."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")

@@ -1,0 +1,183 @@
+"""`rota next`: the coming fires of all jobs, of one job, or of a schedule that is not saved anywhere."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.model.spec import Schedule
+
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """One line of the answer."""
+
+    at: datetime
+    nominal: datetime
+    timezone: str
+    job: str = ""
+
+
+@click.command("next", cls=RotaCommand)
+@click.argument("job", required=False)
+@click.option("-n", "count", type=click.IntRange(1, MOST), help="How many fires (5; with --days: all of them).")
+@click.option("--days", type=click.IntRange(1, 3660), help="Only fires within this many days.")
+@click.option("--cron", metavar="EXPR", multiple=True, help="A cron expression instead of a job; may be repeated.")
+@click.option("--interval", metavar="D", help="An interval instead of a job: 30s, 5m, 1h, 1d.")
+@click.option("--at", "instant", metavar="TIME", help="One instant instead of a job: 2026-11-16T02:30.")
+@click.option("--timezone", metavar="ZONE", help="The zone of --cron and --at (UTC), and of the times shown.")
+@click.option("--after", metavar="TIME", help="Show fires after this instant instead of now.")
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    job: str | None,
+    count: int | None,
+    days: int | None,
+    cron: tuple[str, ...],
+    interval: str | None,
+    instant: str | None,
+    timezone: str | None,
+    after: str | None,
+) -> None:
+    """Show when jobs fire next: all of them by time, one JOB, or a schedule given by --cron, --interval or --at."""
+    limit = count or (MOST if days else 5)
+    given = [name for name, value in (("--cron", cron), ("--interval", interval), ("--at", instant)) if value]
+    if len(given) > 1 or (given and job):
+        raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} do not go together")
+    now = invocation.now()
+    since = _after(after, timezone, now)
+    if given:
+        schedule = _schedule(cron, interval, instant, timezone, since=since)
+        found = _of_schedule(schedule, since, limit)
+    else:
+        found = _of_project(invocation, job, since=since if after else None, limit=limit)
+    if days:
+        found = [fire for fire in found if fire.at <= since + timedelta(days=days)]
+    _answer(invocation, found[:limit], now=now, zone=timezone, single=bool(given or job))
+
+
+def _after(text: str | None, timezone: str | None, now: datetime) -> datetime:
+    from rota.rules.times import read_instant
+
+    return now if text is None else read_instant(text, timezone or "UTC", now=now)
+
+
+def _schedule(
+    cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str | None, *, since: datetime
+) -> "Schedule":
+    from rota.model.durations import parse_duration
+    from rota.model.spec import Schedule
+    from rota.rules.cron import check_cron
+    from rota.rules.times import read_instant
+    from rota.rules.timezone import zone
+
+    tz = zone(timezone or "UTC").key
+    if cron:
+        for expression in cron:
+            check_cron(expression)
+        return Schedule(cron=cron, timezone=tz)
+    if interval:
+        return Schedule(interval=parse_duration(int(interval) if interval.isdigit() else interval), timezone=tz)
+    return Schedule(at=read_instant(instant or "", tz, now=since), timezone=tz)
+
+
+def _of_schedule(schedule: "Schedule", after: datetime, limit: int) -> list[Coming]:
+    from rota.rules.instants import next_fires
+
+    fires = next_fires(schedule, after, limit)
+    return [Coming(fire.at, fire.nominal, schedule.timezone) for fire in fires]
+
+
+def _of_project(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
+    """Return the fires of stored jobs, or of the file's where nothing is stored yet."""
+    place = invocation.place()
+    if (place.state / "rota.db").exists():
+        found = _of_stored(invocation, name, since=since, limit=limit)
+        if found is not None:
+            return found
+    return _of_file(invocation, name, since=since, limit=limit)
+
+
+def _of_stored(
+    invocation: Invocation, name: str | None, *, since: datetime | None, limit: int
+) -> list[Coming] | None:
+    from rota.operations.jobs import coming_fires, list_jobs
+    from rota.rules.instants import next_fires
+
+    with invocation.store() as (_, store):
+        stored = [view.job for view in list_jobs(store)]
+    chosen = [job for job in stored if name is None or job.name == name]
+    if not chosen:
+        return None
+    found: list[Coming] = []
+    for job in chosen:
+        schedule = job.spec.schedule
+        if since is None:
+            fires = coming_fires(job, n=limit)
+        else:
+            fires = next_fires(schedule, since, limit, created_at=job.created_at, job_id=job.id) if job.schedules else []
+        found += [Coming(fire.at, fire.nominal, schedule.timezone, job.name) for fire in fires]
+    return sorted(found, key=lambda fire: (fire.at, fire.job))
+
+
+def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
+    from difflib import get_close_matches
+
+    from rota.cli.check import first_fire
+    from rota.model.errors import UnknownJob
+    from rota.operations.loading import load_project
+    from rota.rules.instants import Fire, next_fires
+
+    place, now = invocation.place(), invocation.now()
+    specs = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.jobs
+    chosen = [spec for spec in specs if name is None or spec.name == name]
+    if name is not None and not chosen:
+        raise UnknownJob(name, get_close_matches(name, [spec.name for spec in specs], n=1))
+    found: list[Coming] = []
+    for spec in (spec for spec in chosen if spec.enabled):
+        fires = next_fires(spec.schedule, since or now, limit)
+        first = first_fire(spec, now)
+        if since is None and first is not None and first <= now:
+            fires = [Fire(first, first), *fires]
+        found += [Coming(fire.at, fire.nominal, spec.schedule.timezone, spec.name) for fire in fires[:limit]]
+    return sorted(found, key=lambda fire: (fire.at, fire.job))
+
+
+def _answer(invocation: Invocation, found: list[Coming], *, now: datetime, zone: str | None, single: bool) -> None:
+    if invocation.as_json:
+        print_json([_as_json(fire, zone, single=single) for fire in found])
+        return
+    if not found:
+        click.echo("no coming fires")
+    width = max((len(fire.job) for fire in found), default=0)
+    for fire in found:
+        click.echo(_line(fire, zone, now=now, width=width))
+
+
+def _line(fire: Coming, zone: str | None, *, now: datetime, width: int) -> str:
+    from rota.model.clock import iso
+    from rota.model.durations import say_duration
+    from rota.rules.times import from_now, full_time
+
+    tz = zone or fire.timezone
+    local = f"{full_time(fire.at, tz, now=now, seconds=True)} {tz}"
+    utc = "" if tz == "UTC" else f"  {iso(fire.at)}"
+    jitter = f"  jitter +{say_duration(fire.at - fire.nominal)}" if fire.at > fire.nominal else ""
+    name = f"{fire.job:{width}}  " if width else ""
+    return f"{name}{local}{utc}  {from_now(fire.at, now)}{jitter}"
+
+
+def _as_json(fire: Coming, zone: str | None, *, single: bool) -> dict[str, Any]:
+    from rota.model.clock import iso
+    from rota.rules.timezone import zone as zone_of
+
+    local = fire.at.astimezone(zone_of(zone or fire.timezone))
+    told = {"at": iso(fire.at), "local": local.isoformat(timespec="milliseconds" if local.microsecond else "seconds")}
+    return told if single else {"job": fire.job, **told}

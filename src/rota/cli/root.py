@@ -1,0 +1,157 @@
+"""The command `rota`: a table of commands, each imported only when it is used."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
+from rota.cli.invocation import Invocation
+
+GROUPS = ("Start", "Define", "See", "Act")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command as the overview shows it."""
+
+    group: str
+    summary: str
+    shows: str = ""
+
+
+COMMANDS: dict[str, Entry] = {
+    "init": Entry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
+    "serve": Entry("Start", "run the scheduler in the foreground"),
+    "stop": Entry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
+    "help": Entry("Start", "show this, or one command", "[COMMAND | --all]"),
+    "check": Entry("Define", "check the file: every problem with line and column"),
+    "apply": Entry("Define", "make the stored jobs equal to the file", "[--dry-run shows the plan]"),
+    "next": Entry("Define", "the coming fires of all jobs, of one job, or of --cron / --interval / --at"),
+    "schema": Entry("Define", "print the JSON Schema of rota.yaml, for editors"),
+    "status": Entry("See", "is it alive, what needs me, what runs, what is next"),
+    "list": Entry("See", "jobs with schedule, last outcomes and next fire"),
+    "show": Entry("See", "one job or run in full"),
+    "history": Entry("See", "past runs, newest first; equal ones collapsed", "[--status --reason --since --all]"),
+    "logs": Entry("See", "output of a run", "[-f] [--tail N]"),
+    "explain": Entry("See", "why did it, did it not, or will it run"),
+    "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run]"),
+    "trigger": Entry("Act", "start a job now and do not wait: run --detach"),
+    "cancel": Entry("Act", "stop runs, or take them out of the queue"),
+}
+
+
+class Root(click.Group):
+    """The group behind `rota`. Its help is printed from the table, so that no command is imported for it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"rota.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was asked for; an unknown one is answered with the nearest name."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            guess = f"did you mean `rota {near[0]}`? " if near else ""
+            raise click.UsageError(f"there is no command {name!r}; {guess}list them with `rota help`")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the commands by group, from the table."""
+        for group in GROUPS:
+            with formatter.section(group):
+                formatter.write_dl([(name, _summary(entry)) for name, entry in COMMANDS.items() if entry.group == group])
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """Run a command and end the process with its exit code; errors are told here, without a traceback."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        as_json = _wants_json(arguments)
+        extra.pop("standalone_mode", None)
+        try:
+            code: Any = super().main(arguments, prog_name or "rota", standalone_mode=False, **extra)
+        except click.UsageError as error:
+            code = report_usage(error, as_json=as_json)
+        except (click.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except Exception as error:
+            code = _told(error, as_json=as_json)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Exception, *, as_json: bool) -> int:
+    from rota.model.errors import RotaError
+
+    if isinstance(error, click.ClickException):
+        error = RotaError(error.format_message())
+    if not isinstance(error, RotaError):
+        raise error
+    report(error, as_json=as_json)
+    return exit_code(error)
+
+
+def _summary(entry: Entry) -> str:
+    return f"{entry.summary}  {entry.shows}" if entry.shows else entry.summary
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in before
+
+
+@click.group(
+    cls=Root,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    subcommand_metavar="COMMAND …",
+    epilog="rota alone, inside a project, is rota status. Every command has --help and --json.",
+)
+@click.option("--dir", "directory", metavar="PATH", help="The project's folder (else ROTA_DIR, else the nearest above).")
+@click.version_option(package_name="rota", message="rota %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, directory: str | None) -> Any:
+    """Decide when work starts, start it safely, and always say what happened and why."""
+    invocation = ctx.ensure_object(Invocation)
+    invocation.directory = directory or invocation.directory
+    if invocation.environ.get("NO_COLOR"):
+        ctx.color = False
+    if ctx.invoked_subcommand is None:
+        return _alone(ctx, invocation)
+    return None
+
+
+def _alone(ctx: click.Context, invocation: Invocation) -> Any:
+    """Inside a project `rota` is `rota status`, elsewhere its help."""
+    from rota.model.errors import ProjectMissing
+
+    try:
+        invocation.place()
+    except ProjectMissing:
+        if invocation.directory or invocation.environ.get("ROTA_DIR"):
+            raise
+        click.echo(ctx.get_help())
+        return 0
+    status = cli.get_command(ctx, "status")
+    assert status is not None
+    with status.make_context("status", [], parent=ctx) as inner:
+        return status.invoke(inner)
+
+
+def main() -> NoReturn:
+    """Run the command `rota`."""
+    cli.main()

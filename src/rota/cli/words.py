@@ -1,0 +1,108 @@
+"""The words in which runs and jobs are shown on a terminal."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import click
+
+from rota.model.durations import say_duration
+from rota.model.records import Run
+from rota.model.states import Reason, Status
+from rota.operations.jobs import JobView
+from rota.rules.instants import explain_schedule
+from rota.rules.times import day_time, roughly
+from rota.runners.output import clean_for_terminal
+
+COLOURS = {
+    Status.COMPLETED: "green",
+    Status.FAILED: "red",
+    Status.SKIPPED: "yellow",
+    Status.CANCELLED: "magenta",
+    Status.RUNNING: "cyan",
+    Status.QUEUED: "blue",
+}
+TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
+MISSED = "○"
+LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
+
+
+def plain(text: str | None) -> str:
+    """Return a text that came from outside on one line and without control characters."""
+    return " ".join(clean_for_terminal(text or "").split())
+
+
+def coloured(status: Status, text: str | None = None) -> str:
+    """Return a status, or a text about it, in its colour."""
+    return click.style(text or status.shown.value, fg=COLOURS.get(status.shown))
+
+
+def rewritable() -> bool:
+    """Tell whether a person looks at stdout."""
+    return sys.stdout.isatty()
+
+
+def took(run: Run, *, now: datetime) -> str:
+    """Return how long a run took, or runs so far; empty when it never started."""
+    if run.started_at is None:
+        return ""
+    return say_duration(max((run.finished_at or now) - run.started_at, timedelta()))
+
+
+def outcome_words(run: Run, *, now: datetime) -> str:
+    """Return a run's outcome in a few words: `COMPLETED 11 min`, `FAILED exit 3`, `SKIPPED overlap`."""
+    status = run.status.shown.value
+    if run.status is Status.FAILED and run.reason is Reason.EXIT_CODE and run.exit_code is not None:
+        return f"{status} exit {run.exit_code}"
+    if run.reason is not None:
+        return f"{status} {run.reason}"
+    if run.waiting_for is not None:
+        return f"{status} for {run.waiting_for}"
+    late = run.decisions.get("late_ms", 0)
+    if "made_up" in run.decisions and run.status is Status.COMPLETED:
+        return f"{status}, {roughly(timedelta(milliseconds=late))} late"
+    return " ".join(part for part in (status, took(run, now=now)) if part)
+
+
+def ticks(runs: Sequence[Run]) -> str:
+    """Return one mark a finished run, oldest first; `runs` are newest first."""
+    return "".join(_tick(run) for run in reversed(runs) if run.status.final)
+
+
+def _tick(run: Run) -> str:
+    return MISSED if run.reason is Reason.MISSED else TICKS[run.status]
+
+
+def schedule_words(view: JobView, zone: str) -> str:
+    """Return a job's schedule; the zone is left out where the table's heading names it."""
+    return explain_schedule(view.job.spec.schedule).replace(f" ({zone})", "")
+
+
+def next_words(view: JobView, zone: str, *, now: datetime) -> str:
+    """Return when a job fires next, in the zone of the table, or why it does not."""
+    job = view.job
+    if job.next_at is None:
+        return _no_next(view)
+    away = job.next_at - now
+    when = "now" if away < timedelta(seconds=1) else f"in {roughly(away)}"
+    seconds = away < timedelta(minutes=2)
+    words = f"{day_time(job.next_at, zone, now=now, seconds=seconds)}  {when}"
+    if job.next_for is not None and job.next_at > job.next_for:
+        words += f"  jitter +{roughly(job.next_at - job.next_for)}"
+    return words
+
+
+def _no_next(view: JobView) -> str:
+    schedule = view.job.spec.schedule
+    if view.state not in ("running", "idle"):
+        return view.state
+    if schedule.manual:
+        return "by hand"
+    if schedule.interval is not None and schedule.follows_runs and view.unfinished:
+        return f"when done + {say_duration(schedule.interval)}"
+    return "when done" if view.unfinished else "no more"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 job`, `2 jobs`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

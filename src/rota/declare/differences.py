@@ -1,0 +1,105 @@
+"""Two specs of a job in the words of the file, and what differs between them. Values of `env` are never shown."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.model.clock import iso
+from rota.model.durations import write_duration
+from rota.model.records import cut
+from rota.model.spec import Condition, Jitter, JobSpec, Retention
+
+SHOWN = 120
+
+
+def differences(before: JobSpec, after: JobSpec) -> tuple[str, ...]:
+    """Return what differs, such as `cron "0 2 * * *" -> "0 3 * * *"`, one text a key."""
+    if before == after:
+        return ()
+    old, new = _keys(before), _keys(after)
+    found = [f"{key} {_write(old[key])} -> {_write(new[key])}" for key in old if old[key] != new[key]]
+    return (*found, *_env_differences(before, after))
+
+
+def _keys(spec: JobSpec) -> dict[str, Any]:
+    schedule, work, gates = spec.schedule, spec.work, spec.gates
+    return {
+        "name": spec.name,
+        "cron": schedule.cron,
+        "interval": schedule.interval,
+        "at": schedule.at,
+        "timezone": schedule.timezone,
+        "start_at": schedule.start_at,
+        "end_at": schedule.end_at,
+        "anchor": schedule.anchor,
+        "first_run": schedule.first_run,
+        "jitter": schedule.jitter,
+        "run_once": schedule.run_once,
+        "misfire": spec.misfire.policy,
+        "misfire_grace": spec.misfire.grace,
+        "misfire_limit": spec.misfire.limit,
+        "misfire_max_age": spec.misfire.max_age,
+        "overlap": spec.overlap.policy,
+        "queue_depth": spec.overlap.queue_depth,
+        "kind": work.kind,
+        "command": list(work.command),
+        "shell": work.shell,
+        "shell_with": list(work.shell_with),
+        "run": work.function,
+        "python": work.python,
+        "params": dict(work.params),
+        "env_pass": list(work.env_pass),
+        "env_file": work.env_file,
+        "cwd": work.cwd,
+        "timeout": work.timeout or "never",
+        "term_grace": work.term_grace,
+        "isolate": work.isolate,
+        "output": work.output,
+        "on_restart": work.on_restart,
+        "conditions": gates.conditions,
+        "when_false": gates.when_false,
+        "recheck": gates.recheck,
+        "expires_after": gates.expires_after,
+        "labels": list(spec.labels),
+        "priority": spec.priority,
+        "enabled": spec.enabled,
+        "description": spec.description,
+        "retention": spec.retention,
+    }
+
+
+def _env_differences(before: JobSpec, after: JobSpec) -> list[str]:
+    old = {variable.name: variable for variable in before.work.env}
+    new = {variable.name: variable for variable in after.work.env}
+    found = [f"env.{name} added" for name in new if name not in old]
+    found += [f"env.{name} removed" for name in old if name not in new]
+    found += [f"env.{name} changed" for name in new if name in old and old[name] != new[name]]
+    return found or ([] if before.work.env == after.work.env else ["env in another order"])
+
+
+def _write(value: Any) -> str:
+    text = _text(value)
+    return cut(text, SHOWN) or "none"
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", (), [], {}):
+        return "none"
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, Jitter):
+        return f"{value.percent:g}%" if value.percent is not None else _text(value.up_to)
+    if isinstance(value, Retention):
+        kept = {key: getattr(value, key) for key in ("runs", "skipped", "skipped_count", "output")}
+        return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())
+    if isinstance(value, tuple):
+        value = [_condition(item) if isinstance(item, Condition) else item for item in value]
+        value = value[0] if len(value) == 1 else value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _condition(condition: Condition) -> str:
+    waits = "" if condition.timeout == Condition().timeout else f" (timeout {write_duration(condition.timeout)})"
+    return condition.title + waits

@@ -1,0 +1,124 @@
+"""Which keys mean something on which job: a job's own key that does not fit is an error, a default is left out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
+
+SCHEDULES = ("cron", "interval", "at")
+WORKS = {"command": Kind.COMMAND, "shell": Kind.SHELL, "run": Kind.FUNCTION}
+SPELLINGS = {"overlap_policy": "overlap", "timeout_seconds": "timeout", "working_directory": "cwd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What kind of job it is, as far as that decides which keys it knows."""
+
+    schedule: str
+    work: Kind
+    python: bool
+    in_process: bool
+    overlap: OverlapPolicy
+    misfire: MisfirePolicy
+    conditions: bool
+    when_false: WhenFalse
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a key needs to mean something, and the keys that decide it."""
+
+    fits: Callable[[Shape], bool]
+    looks_at: tuple[str, ...]
+    message: str
+    hint: str
+
+
+def shape_of(own: Mapping[str, Any], defaults: Mapping[str, Any], *, python: bool) -> Shape:
+    """Return the shape of a job from its own keys, the defaults, and whether the project names an interpreter."""
+    schedule = next((key for key in SCHEDULES if key in own), "")
+    work = next((kind for key, kind in WORKS.items() if key in own), Kind.COMMAND)
+    python = work is Kind.FUNCTION and (python or "python" in own or "python" in defaults)
+    isolate = own.get("isolate", defaults.get("isolate", Isolate.THREAD))
+    return Shape(
+        schedule=schedule,
+        work=work,
+        python=python,
+        in_process=work is Kind.FUNCTION and not python and isolate is Isolate.THREAD,
+        overlap=own.get("overlap") or defaults.get("overlap", OverlapPolicy.FORBID),
+        misfire=own.get("misfire") or defaults.get("misfire") or default_misfire(schedule),
+        conditions=bool(own.get("conditions", defaults.get("conditions"))),
+        when_false=own.get("when_false") or defaults.get("when_false") or default_when_false(schedule),
+    )
+
+
+def default_misfire(schedule: str) -> MisfirePolicy:
+    """Return the policy of a job that names none (R-10)."""
+    return MisfirePolicy.ONCE if schedule in ("interval", "at") else MisfirePolicy.SKIP
+
+
+def default_when_false(schedule: str) -> WhenFalse:
+    """Return what a false condition does to a job that does not say (R-09)."""
+    return WhenFalse.WAIT if schedule == "interval" else WhenFalse.SKIP
+
+
+def _without(what: str, *, hint: str = "") -> tuple[str, str]:
+    return f"has no effect without {what}", hint or f"add {what}, or remove this line"
+
+
+_INTERVAL = Need(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`"))
+_REPEATING = Need(
+    lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
+)
+_SCHEDULED = Need(
+    lambda shape: shape.schedule != "",
+    SCHEDULES,
+    *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
+)
+_PROCESS = Need(
+    lambda shape: not shape.in_process,
+    ("run", "isolate", "python"),
+    "has no effect on a function inside the scheduler's process",
+    "add `isolate: process`, or remove this line",
+)
+_FUNCTION = Need(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`"))
+_SHELL = Need(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`"))
+_CONDITIONS = Need(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`"))
+_WAITING = Need(lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`"))
+_QUEUE = Need(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`"))
+_ALL = Need(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`"))
+_MAKES_UP = Need(
+    lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
+)
+
+NEEDS: Mapping[str, tuple[Need, ...]] = {
+    "anchor": (_INTERVAL,),
+    "first_run": (_INTERVAL,),
+    "start_at": (_REPEATING,),
+    "end_at": (_REPEATING,),
+    "jitter": (_REPEATING,),
+    "run_once": (_SCHEDULED,),
+    "misfire": (_SCHEDULED,),
+    "misfire_grace": (_SCHEDULED,),
+    "misfire_limit": (_SCHEDULED, _ALL),
+    "misfire_max_age": (_SCHEDULED, _MAKES_UP),
+    "queue_depth": (_QUEUE,),
+    "shell_with": (_SHELL,),
+    "isolate": (_FUNCTION,),
+    "python": (_FUNCTION,),
+    "env": (_PROCESS,),
+    "env_pass": (_PROCESS,),
+    "env_file": (_PROCESS,),
+    "cwd": (_PROCESS,),
+    "term_grace": (_PROCESS,),
+    "on_restart": (_PROCESS,),
+    "when_false": (_CONDITIONS,),
+    "recheck": (_CONDITIONS, _WAITING),
+}
+"""What each key needs; keys that are not here fit every job."""
+
+
+def misfit(key: str, shape: Shape) -> Need | None:
+    """Return what `key` lacks on a job of that shape, None when it fits."""
+    return next((need for need in NEEDS.get(key, ()) if not need.fits(shape)), None)

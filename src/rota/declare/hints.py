@@ -1,0 +1,80 @@
+"""What to answer to a key that rota does not know: fixed words first, then the nearest name."""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+_LATER = "not in this version"
+
+JOB_WORDS = {
+    "every": "intervals are written `interval: 30m`",
+    "schedule": 'times are written `cron: "30 2 * * *"`, `interval: 30m` or `at: "2026-11-15 08:30"`',
+    "when": "gates are written `conditions: [network_up]`",
+    "if": "gates are written `conditions: [network_up]`",
+    "cmd": "write `command: [program, argument]`, or `shell:` for a shell's text",
+    "script": "write `command: [program, argument]`, `shell:` for a shell's text, or `run:` for a Python function",
+    "exec": "write `command: [program, argument]`, or `shell:` for a shell's text",
+    "function": "Python functions are written `run: name` or `run: module:function`",
+    "tz": "write `timezone: Europe/Paris`",
+    "catchup": "missed instants are governed by `misfire: skip | once | all`",
+    "catch_up": "missed instants are governed by `misfire: skip | once | all`",
+    "coalesce": "missed instants are governed by `misfire: skip | once | all`",
+    "concurrency_policy": "write `overlap: forbid | queue | replace | allow`",
+    "environment": "write `env: {NAME: value}`",
+    "dir": "write `cwd: folder`",
+    "workdir": "write `cwd: folder`",
+    "tags": "write `labels: [backup]`",
+    "disabled": "write `enabled: false`",
+    "user": "a job runs as the user of the scheduler",
+    "name": "a job's name is its key under `jobs:`",
+    "retries": f"automatic retries are {_LATER}",
+    "retry": f"automatic retries are {_LATER}",
+    "depends_on": f"groups of jobs are {_LATER}",
+    "needs": f"groups of jobs are {_LATER}",
+    "group": f"groups and the poll are {_LATER}; leave it out",
+    "on_failure": f"notifications are {_LATER}",
+    "notify": f"notifications are {_LATER}",
+    "resources": f"pools are {_LATER}",
+    "pools": f"pools are {_LATER}",
+    "queue": f"pools are {_LATER}; one job's own queue is `overlap: queue`",
+    "prompt": f"agent jobs are {_LATER}",
+    "prompt_file": f"agent jobs are {_LATER}",
+    "task": f"agent jobs are {_LATER}",
+    "agent": f"agent jobs are {_LATER}",
+    "budget": f"budgets are {_LATER}",
+    "quiet_hours": f"quiet hours are {_LATER}",
+    "needs_poll": f"the poll is {_LATER}",
+}
+"""Fixed hints for words people type in a job; none of them is ever accepted."""
+
+TOP_WORDS = {
+    "tz": "write `timezone: Europe/Paris`",
+    "import": "write `imports: [module]`",
+    "modules": "write `imports: [module]`",
+    "agents": f"agents are {_LATER}",
+    "groups": f"groups of jobs are {_LATER}",
+    "pools": f"pools are {_LATER}",
+    "notify": f"notifications are {_LATER}",
+    "budgets": f"budgets are {_LATER}",
+    "quiet_hours": f"quiet hours are {_LATER}",
+    "poll": f"the poll is {_LATER}",
+    "include": f"including other files is {_LATER}",
+    "store": f"other stores than SQLite are {_LATER}",
+    "http": f"the HTTP API is {_LATER}",
+    "concurrency": "it belongs into `scheduler:`",
+    "tick": "it belongs into `scheduler:`",
+    "timeout": "it belongs into `scheduler:`, `defaults:` or a job",
+    "env": "it belongs into `defaults:` or a job",
+}
+"""Fixed hints for words people type at the top of the file."""
+
+
+def unknown_key(key: str, known: Collection[str], words: dict[str, str] | None = None) -> str:
+    """Return the hint for an unknown key.
+
+    >>> unknown_key("intervall", ["cron", "interval"])
+    'did you mean "interval"?'
+    """
+    if words and (fixed := words.get(key.lower())):
+        return fixed
+    near = get_close_matches(key[:100].lower().replace("-", "_"), known, n=1, cutoff=0.75)
+    return f'did you mean "{near[0]}"?' if near else ""

@@ -1,0 +1,307 @@
+"""A complete JobSpec from the keys a user wrote: defaults merged, kinds told apart, contradictions refused."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.declare.fields import shown, to_datetime
+from rota.declare.fitting import SCHEDULES, SPELLINGS, WORKS, Shape, misfit, shape_of
+from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.spec import RetentionEntry
+from rota.declare.values import WorkType
+from rota.model.clock import cut_to_ms
+from rota.model.errors import RotaError
+from rota.model.spec import (
+    Anchor,
+    EnvValue,
+    FirstRun,
+    Gates,
+    Isolate,
+    JobSpec,
+    Kind,
+    Misfire,
+    OnRestart,
+    OutputPolicy,
+    Overlap,
+    Retention,
+    Schedule,
+    Work,
+)
+from rota.rules.placeholders import check_placeholders, has_placeholders, known_placeholders
+from rota.rules.timezone import localize
+
+Keys = Mapping[str, Any]
+KeyPath = tuple[str | int, ...]
+
+RECHECK = timedelta(seconds=60)
+MISFIRE_GRACE = timedelta(seconds=60)
+SHELL_WITH = ("/bin/sh", "-e", "-c")
+_TYPES = {
+    WorkType.COMMAND: Kind.COMMAND,
+    WorkType.SHELL: Kind.SHELL,
+    WorkType.SCRIPT: Kind.FUNCTION,
+    WorkType.FUNCTION: Kind.FUNCTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing wrong with a job; the path starts below the job. It follows from what is wrong with `looks_at`."""
+
+    path: KeyPath
+    message: str
+    code: str = "conflict"
+    hint: str = ""
+    looks_at: tuple[str, ...] = ()
+
+
+NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:` or `run:`", tuple(WORKS))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the project gives to each of its jobs."""
+
+    folder: str
+    home: str
+    timezone: str
+    local_zone: Callable[[], str]
+    timeout: timedelta | None
+    python: str | None
+    retention: Retention
+    defaults: Keys = field(default_factory=dict)
+
+
+def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | None, list[Trouble]]:
+    """Return the spec of a job from its own read keys, or what is wrong with them."""
+    own, troubles = one_spelling(own)
+    troubles += _wrong_kind(own)
+    shape = shape_of(own, around.defaults, python=around.python is not None)
+    troubles += _misfits(own, shape)
+    keys = _merged(own, around.defaults, shape)
+    troubles += _resolve_times(keys, around)
+    spec = _spec(name, keys, around=around, shape=shape)
+    troubles += _wrong_placeholders(spec.work, spec, keys)
+    return (None, troubles) if troubles else (spec, [])
+
+
+def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
+    """Return `keys` with the accepted older spellings replaced; both spellings at once are an error."""
+    found, troubles = dict(keys), []
+    for older, key in SPELLINGS.items():
+        if older not in found:
+            continue
+        value = found.pop(older)
+        if key in found:
+            troubles.append(Trouble((older,), f"is another spelling of `{key}`, which is there too", hint="keep one"))
+        else:
+            found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
+    return found, troubles
+
+
+def _wrong_kind(own: Keys) -> list[Trouble]:
+    works = [key for key in own if key in WORKS]
+    schedules = [key for key in own if key in SCHEDULES]
+    troubles = [
+        Trouble((key,), f"a job has one {what}, and this one has `{found[0]}` already", hint="keep one of them")
+        for what, found in (("kind of work", works), ("schedule", schedules))
+        for key in found[1:]
+    ]
+    if not works:
+        troubles.append(NO_WORK)
+    elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
+        message = f"`type: {own['type']}` does not agree with `{works[0]}`"
+        troubles.append(Trouble(("type",), message, hint="remove it, the work says it already"))
+    return troubles
+
+
+def _misfits(own: Keys, shape: Shape) -> list[Trouble]:
+    troubles = [
+        Trouble((key,), need.message, "no_effect", need.hint, need.looks_at)
+        for key in own
+        if (need := misfit(key, shape)) is not None
+    ]
+    if shape.python and own.get("isolate") is Isolate.THREAD:
+        message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
+        troubles.append(Trouble(("isolate",), message, hint="remove this line, or `python:`"))
+    return troubles
+
+
+def _merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
+    if not defaults:
+        return dict(own)
+    keys = {key: value for key, value in defaults.items() if misfit(key, shape) is None}
+    env, labels = keys.get("env"), keys.get("labels")
+    keys.update(own)
+    if env and "env" in own:
+        keys["env"] = {**env, **own["env"]}
+    if labels and "labels" in own:
+        keys["labels"] = _merged_labels(labels, own["labels"])
+    return keys
+
+
+def _merged_labels(labels: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    replaced = {label.partition("=")[0] for label in own if "=" in label}
+    kept = [label for label in labels if "=" not in label or label.partition("=")[0] not in replaced]
+    return tuple(dict.fromkeys((*kept, *own)))
+
+
+def _spec(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSpec:
+    get = keys.get
+    schedule = _schedule(keys)
+    return JobSpec(
+        name=name,
+        work=_work(keys, around, shape),
+        schedule=schedule,
+        misfire=Misfire(
+            shape.misfire,
+            grace=get("misfire_grace", MISFIRE_GRACE),
+            limit=get("misfire_limit", 10),
+            max_age=get("misfire_max_age"),
+        ),
+        overlap=Overlap(shape.overlap, get("queue_depth", 1)),
+        gates=_gates(keys, schedule, shape),
+        retention=_retention(around.retention, get("retention")),
+        labels=get("labels", ()),
+        priority=get("priority", 0),
+        enabled=get("enabled", True),
+        description=get("description", ""),
+    )
+
+
+def _resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
+    """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
+    troubles: list[Trouble] = []
+    try:
+        zone = keys.get("timezone", around.timezone)
+        keys["timezone"] = around.local_zone() if zone == "local" else zone
+    except RotaError as error:
+        keys["timezone"] = "UTC"
+        troubles.append(Trouble(("timezone",), error.message, "timezone", error.hint))
+    for key in ("at", "start_at", "end_at"):
+        if key in keys:
+            keys[key], wrong = _instant(key, keys[key], keys["timezone"])
+            troubles += wrong
+    start_at, end_at = keys.get("start_at"), keys.get("end_at")
+    if start_at and end_at and end_at <= start_at:
+        troubles.append(Trouble(("end_at",), "is not after `start_at`", hint="no instant lies between them"))
+    return troubles
+
+
+def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trouble]]:
+    if key == "at" and len(text) <= len("2026-11-15"):
+        message = f"{shown(text)} names a day but no time"
+        return None, [Trouble((key,), message, "instant", "add one: 2026-11-15 08:30")]
+    try:
+        return cut_to_ms(localize(to_datetime(text), zone)), []
+    except (RotaError, OverflowError) as error:
+        hint = error.hint if isinstance(error, RotaError) else "name a year from 2 to 9998"
+        message = error.message if isinstance(error, RotaError) else f"{shown(text)} is out of the calendar"
+        return None, [Trouble((key,), message, "instant", hint)]
+
+
+def _schedule(keys: Keys) -> Schedule:
+    jitter = keys.get("jitter")
+    return Schedule(
+        cron=keys.get("cron", ()),
+        interval=keys.get("interval"),
+        at=keys.get("at"),
+        timezone=keys["timezone"],
+        start_at=keys.get("start_at"),
+        end_at=keys.get("end_at"),
+        anchor=keys.get("anchor", Anchor.COMPLETION),
+        first_run=keys.get("first_run", FirstRun.NOW),
+        jitter=jitter if jitter and (jitter.up_to or jitter.percent) else None,
+        run_once=keys.get("run_once", False),
+    )
+
+
+def _work(keys: Keys, around: Surroundings, shape: Shape) -> Work:
+    get = keys.get
+    python = _python(keys, around, shape)
+    return Work(
+        kind=shape.work,
+        command=get("command", ()),
+        shell=get("shell", ""),
+        shell_with=get("shell_with", SHELL_WITH),
+        function=get("run", ""),
+        python=python,
+        params=get("params", {}),
+        env=tuple([EnvValue(name, entry.value, entry.secret) for name, entry in get("env", {}).items()]),
+        env_pass=tuple(get("env_pass", ())),
+        env_file=_place(keys, "env_file", around) if "env_file" in keys else None,
+        cwd=_place(keys, "cwd", around) if "cwd" in keys else around.folder,
+        timeout=get("timeout", around.timeout),
+        term_grace=get("term_grace", timedelta(seconds=10)),
+        isolate=Isolate.PROCESS if shape.python else get("isolate", Isolate.THREAD),
+        output=get("output", OutputPolicy.FULL),
+        on_restart=get("on_restart", OnRestart.ADOPT),
+    )
+
+
+def interpreter_of(keys: Keys, around: Surroundings) -> str | None:
+    """Return the interpreter of a job's function: its own, that of the defaults, or the project's."""
+    written = keys.get("python") or around.defaults.get("python")
+    return place_of(written, around.folder, home=around.home, program=True) if written else around.python
+
+
+def _python(keys: Keys, around: Surroundings, shape: Shape) -> str | None:
+    if shape.work is Kind.FUNCTION:
+        return interpreter_of(keys, around)
+    # A command has no interpreter, but the registered conditions in front of it do.
+    named = any(gate.name and gate.name not in BUILTIN_CONDITIONS for gate in keys.get("conditions", ()))
+    return around.python if named else None
+
+
+def _place(keys: Keys, key: str, around: Surroundings) -> str:
+    text: str = keys[key]
+    return text if has_placeholders(text) else place_of(text, around.folder, home=around.home)
+
+
+def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str:
+    """Return the absolute path of what a file names: relative to `folder`, `~` is `home`.
+
+    >>> place_of("a/../b", "/srv", home="/home/x")
+    '/srv/b'
+    """
+    if program and "/" not in text:
+        return text
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    elif text.startswith("~"):
+        text = os.path.expanduser(text)
+    return os.path.normpath(os.path.join(folder, text))
+
+
+def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
+    interval = schedule.interval
+    return Gates(
+        conditions=tuple(keys.get("conditions", ())),
+        when_false=shape.when_false,
+        recheck=keys.get("recheck") or (min(RECHECK, interval) if interval else RECHECK),
+        expires_after=keys.get("expires_after"),
+    )
+
+
+def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
+    return replace(base, **{key: getattr(entry, key) for key in entry.model_fields_set}) if entry else base
+
+
+def _wrong_placeholders(work: Work, spec: JobSpec, keys: Keys) -> list[Trouble]:
+    texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
+    texts += [(("env", variable.name), variable.value) for variable in work.env if variable.value]
+    texts += [(("cwd",), keys["cwd"])] if "cwd" in keys else []
+    for index, condition in enumerate(spec.gates.conditions):
+        texts += [(("conditions", index), word) for word in condition.command]
+    troubles = [
+        Trouble(path, message, "placeholder", hint, ("params",))
+        for path, text in texts
+        if "{{" in text
+        for message, _, hint in (found.partition("; ") for found in check_placeholders(text, params=work.params))
+    ]
+    if work.shell and "{{" in work.shell and (known := known_placeholders(work.shell)):
+        hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
+        troubles.append(Trouble(("shell",), f"`{known[0]}` is not filled in a shell's text", "placeholder", hint))
+    return troubles

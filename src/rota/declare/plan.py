@@ -1,0 +1,87 @@
+"""What an apply would do: the declared jobs against the stored ones (R-14). Jobs of other sources are not touched."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rota.declare.differences import differences
+from rota.model.errors import NameTaken
+from rota.model.records import Job
+from rota.model.spec import JobSpec
+
+
+class ChangeKind(StrEnum):
+    """What happens to one job."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REVIVE = "revive"
+    RETIRE = "retire"
+    ADOPT = "adopt"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One job in a plan: the spec it gets, the stored job it concerns, and what differs."""
+
+    kind: ChangeKind
+    name: str
+    spec: JobSpec | None = None
+    job: Job | None = None
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes, in the order of the file, then what is retired; `empties` when some jobs would become none."""
+
+    changes: tuple[Change, ...]
+    empties: bool = False
+
+    @property
+    def changing(self) -> tuple[Change, ...]:
+        """The changes that change something."""
+        return tuple(change for change in self.changes if change.kind is not ChangeKind.UNCHANGED)
+
+
+def plan(declared: Sequence[JobSpec], stored: Sequence[Job], *, source: str, adopt: Collection[str] = ()) -> Plan:
+    """Return how the jobs of `source` become the declared ones.
+
+    A name that a job of another source has is NameTaken, unless it is in `adopt`.
+    """
+    known = {job.name.casefold(): job for job in stored}
+    _refuse_taken(declared, known, source=source, adopt=adopt)
+    changes = [_change(spec, known.get(spec.name.casefold()), source) for spec in declared]
+    wanted = {spec.name.casefold() for spec in declared}
+    ours = [job for job in stored if job.source == source and job.retired_at is None]
+    gone = [Change(ChangeKind.RETIRE, job.name, job=job) for job in ours if job.name.casefold() not in wanted]
+    return Plan((*changes, *gone), empties=bool(ours) and not declared)
+
+
+def _refuse_taken(
+    declared: Sequence[JobSpec], known: Mapping[str, Job], *, source: str, adopt: Collection[str]
+) -> None:
+    taken = [
+        job
+        for spec in declared
+        if (job := known.get(spec.name.casefold())) and job.source != source and spec.name not in adopt
+    ]
+    if not taken:
+        return
+    names = ", ".join(f"{job.name!r} ({job.source})" for job in taken)
+    what = "a job of another source has this name" if len(taken) == 1 else "jobs of other sources have these names"
+    flags = " ".join(f"--adopt {job.name}" for job in taken)
+    raise NameTaken(f"{what}: {names}", hint=f"choose another name, or take it over with `rota apply {flags}`")
+
+
+def _change(spec: JobSpec, job: Job | None, source: str) -> Change:
+    if job is None:
+        return Change(ChangeKind.CREATE, spec.name, spec)
+    found = differences(job.spec, spec)
+    if job.source != source:
+        return Change(ChangeKind.ADOPT, spec.name, spec, job, found)
+    if job.retired_at is not None:
+        return Change(ChangeKind.REVIVE, spec.name, spec, job, found)
+    kind = ChangeKind.UNCHANGED if job.spec == spec else ChangeKind.UPDATE
+    return Change(kind, spec.name, spec, job, found)

@@ -1,0 +1,71 @@
+"""Maps of the file through their pydantic models; pydantic's findings in our own words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from rota.declare.fields import Refused, shown, wrong_type
+from rota.declare.hints import JOB_WORDS, TOP_WORDS, unknown_key
+from rota.declare.jobs import KeyPath, Trouble
+from rota.declare.spec import DefaultsSection, JobEntry, ProjectFile
+
+_WORDS: Mapping[type[BaseModel], dict[str, str]] = {
+    JobEntry: JOB_WORDS,
+    DefaultsSection: JOB_WORDS,
+    ProjectFile: TOP_WORDS,
+}
+
+
+def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Trouble]]:
+    """Return the keys that were written, read by `model`, and what is wrong with the others."""
+    if not isinstance(raw, dict):
+        return {}, [_trouble((), wrong_type(raw, "a map of keys"))]
+    try:
+        return _written(model.model_validate(raw), raw), []
+    except ValidationError as error:
+        findings = error.errors(include_url=False)
+    bad = {finding["loc"][0] for finding in findings}
+    good = {key: value for key, value in raw.items() if key not in bad}
+    return _written(model.model_validate(good), good), [_translated(model, finding) for finding in findings]
+
+
+def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
+    values = entry.__dict__
+    return {key: values[key] for key in raw}
+
+
+def _translated(model: type[BaseModel], finding: Any) -> Trouble:
+    path: KeyPath = tuple(part for part in finding["loc"] if part != "[key]")
+    refused = finding.get("ctx", {}).get("error")
+    if isinstance(refused, Refused):
+        return _trouble(path, refused)
+    if finding["type"] == "extra_forbidden":
+        return _unknown(model, path)
+    if finding["type"] == "list_type":
+        hint = f"write `{path[-1]}: [{finding['input'][:80]}]`" if isinstance(finding["input"], str) else ""
+        return _trouble(path, wrong_type(finding["input"], "a list", hint=hint))
+    if finding["type"] in ("dict_type", "mapping_type", "model_type", "model_attributes_type"):
+        return _trouble(path, wrong_type(finding["input"], "a map of keys"))
+    return Trouble(path, f"{shown(finding['input'])} cannot be used", "invalid_value")
+
+
+def _trouble(path: KeyPath, refused: Refused) -> Trouble:
+    return Trouble((*path, *refused.at), refused.message, refused.code, refused.hint)
+
+
+def _unknown(model: type[BaseModel], path: KeyPath) -> Trouble:
+    key = str(path[-1])
+    if model is DefaultsSection and len(path) == 1 and key in JobEntry.model_fields:
+        return Trouble(path, "cannot be a default", "unknown_key", "write it in the job itself")
+    inner = _inner(model, path)
+    return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(inner.model_fields), _WORDS.get(inner)))
+
+
+def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
+    for part in path[:-1]:
+        kind = model.model_fields[str(part)].annotation if part in model.model_fields else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            break
+        model = kind
+    return model

@@ -1,0 +1,224 @@
+"""The shape of rota.yaml: every section and key with its description. Descriptions are product text."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rota.declare.values import (
+    AnchorWord,
+    Argv,
+    Count,
+    Cron,
+    Duration,
+    Env,
+    EnvName,
+    FirstRunWord,
+    Flag,
+    FunctionName,
+    Gate,
+    Grace,
+    Instant,
+    Interval,
+    IsolateWord,
+    JitterValue,
+    Kept,
+    KeptCount,
+    KeptSize,
+    Labels,
+    MisfireWord,
+    Module,
+    Note,
+    OnRestartWord,
+    OptionalDuration,
+    OutputWord,
+    OverlapWord,
+    Params,
+    Priority,
+    Seconds,
+    Text,
+    Tick,
+    Timeout,
+    TypeWord,
+    WhenFalseWord,
+    WorkType,
+    Zone,
+)
+from rota.model.spec import (
+    Anchor,
+    FirstRun,
+    Isolate,
+    Jitter,
+    MisfirePolicy,
+    OnRestart,
+    OutputPolicy,
+    OverlapPolicy,
+    WhenFalse,
+)
+
+
+class Strict(BaseModel):
+    """A map in the file that knows its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RetentionEntry(Strict):
+    """How long a job's rows and output are kept; `forever` is a value."""
+
+    runs: Kept = Field(timedelta(days=365), description="How long rows of executed runs are kept.")
+    skipped: Kept = Field(timedelta(days=30), description="How long rows of skipped instants are kept.")
+    skipped_count: KeptCount = Field(10_000, description="How many rows of skipped instants a job keeps at most.")
+    output: Kept = Field(timedelta(days=30), description="How long the output of a run is kept.")
+
+
+class RetentionSection(RetentionEntry):
+    """How long rows and output are kept; `forever` is a value."""
+
+    output_total: KeptSize = Field(
+        5_000_000_000, description="How much output all runs keep together, oldest go first."
+    )
+
+
+class SchedulerSection(Strict):
+    """How the scheduler of this project behaves."""
+
+    concurrency: Count = Field(16, description="How many runs execute at the same time.")
+    tick: Tick = Field(timedelta(minutes=1), description="The longest time between two looks at the clock, 1s to 1h.")
+    timeout: Timeout = Field(timedelta(minutes=10), description="The timeout of jobs that name none; `never` for none.")
+    shutdown_grace: Grace = Field(timedelta(seconds=30), description="How long running work may go on at shutdown.")
+    enabled: Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
+
+
+class SharedKeys(Strict):
+    """Keys that a job and `defaults:` have in common."""
+
+    timezone: Zone = Field("UTC", description="The IANA time zone of the job's times; the file's own when absent.")
+    anchor: AnchorWord = Field(
+        Anchor.COMPLETION,
+        description="What an interval counts from: the end of a run, its start, or a fixed grid.",
+    )
+    first_run: FirstRunWord = Field(
+        FirstRun.NOW, description="When a new interval job runs first: as soon as it is applied, or an interval later."
+    )
+    jitter: JitterValue = Field(
+        Jitter(), description="A delay chosen by hash: up to 50% of the gap to the next instant, or up to a duration."
+    )
+    misfire: MisfireWord = Field(
+        MisfirePolicy.SKIP,
+        description="What happens to instants noticed too late: skip, run the latest once, or run all.",
+    )
+    misfire_grace: Duration = Field(
+        timedelta(seconds=60), description="How late an instant may be noticed and still count as on time."
+    )
+    misfire_limit: Count = Field(10, description="How many missed instants `misfire: all` runs, the newest.")
+    misfire_max_age: OptionalDuration = Field(
+        None, description="How late a missed instant may still start under `misfire: once` or `all`."
+    )
+    overlap: OverlapWord = Field(
+        OverlapPolicy.FORBID,
+        description="What happens when the job is due while a run is unfinished: skip, wait, replace it, or start.",
+    )
+    overlap_policy: OverlapWord = Field(OverlapPolicy.FORBID, description="Accepted spelling of `overlap`.")
+    queue_depth: Count = Field(1, description="How many runs may wait behind the running one under `overlap: queue`.")
+    shell_with: Argv = Field(
+        ("/bin/sh", "-e", "-c"), description="The program and arguments that get a shell job's text as their last one."
+    )
+    python: Text = Field(
+        "", description="Another Python interpreter for functions, relative to the project; they then run as processes."
+    )
+    params: Params = Field(
+        default_factory=dict,
+        description="Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
+    )
+    env: Env = Field(
+        default_factory=dict, description="Environment variables: a text, a number, true or false, or {secret: NAME}."
+    )
+    env_pass: list[EnvName] = Field(
+        default_factory=list, description="Variables of the scheduler's own environment that the job gets too."
+    )
+    env_file: Text = Field("", description="A file of NAME=value lines, relative to the project, read at each start.")
+    cwd: Text = Field(".", description="The folder the work runs in, relative to the project; `~` is the home folder.")
+    working_directory: Text = Field(".", description="Accepted spelling of `cwd`.")
+    timeout: Timeout = Field(
+        timedelta(minutes=10), description="How long a run may take; `never` for no limit; else `scheduler.timeout`."
+    )
+    timeout_seconds: Seconds = Field(600, description="Accepted spelling of `timeout`, in whole seconds.")
+    term_grace: Grace = Field(
+        timedelta(seconds=10), description="How long a stopped run has between TERM and KILL; 0 kills at once."
+    )
+    isolate: IsolateWord = Field(
+        Isolate.THREAD, description="Where a function runs: in the scheduler, or in a process that can be killed."
+    )
+    output: OutputWord = Field(
+        OutputPolicy.FULL, description="How much output is kept: first and last part, only the last, or nothing."
+    )
+    on_restart: OnRestartWord = Field(
+        OnRestart.ADOPT,
+        description="What a new scheduler does with a run that survived the old one: go on, or kill it.",
+    )
+    conditions: list[Gate] = Field(
+        default_factory=list,
+        description="Gates that must all pass: registered names, or {command: …} that exits 0 (true) or 10 (false).",
+    )
+    when_false: WhenFalseWord = Field(
+        WhenFalse.SKIP, description="What a false condition does: the run waits (interval jobs) or is skipped (others)."
+    )
+    recheck: Duration = Field(
+        timedelta(seconds=60), description="How often a waiting run's conditions are looked at again."
+    )
+    expires_after: OptionalDuration = Field(
+        None, description="How long a run may wait in the queue before it is skipped as expired."
+    )
+    labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
+    priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
+    enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
+    description: Note = Field("", description="A text for people, at most 1,000 characters.")
+    retention: RetentionEntry = Field(
+        RetentionEntry.model_construct(), description="How long this job's rows and output are kept."
+    )
+
+
+class DefaultsSection(SharedKeys):
+    """Keys for all jobs; a job's own key wins, `env` and `labels` are merged."""
+
+
+class JobEntry(SharedKeys):
+    """One job: one kind of work, at most one schedule, and its policies."""
+
+    cron: Cron = Field((), description="When: five cron fields in quotes, or a list of such texts.")
+    interval: Interval = Field(None, description="When: a duration between runs, counted from `anchor`.")
+    at: Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
+    start_at: Instant = Field("", description="No instant before this one.")
+    end_at: Instant = Field("", description="No instant at or after this one.")
+    run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
+    command: Argv = Field((), description="Work: a program and its arguments, as a list or a plain text without shell.")
+    shell: Text = Field("", description="Work: a text for the shell.")
+    run: FunctionName = Field("", description="Work: a registered Python function, or module:function.")
+    type: TypeWord = Field(
+        WorkType.COMMAND, description="Accepted from older files; must agree with the work: `script` is `run`."
+    )
+
+
+class ProjectFile(Strict):
+    """A rota.yaml."""
+
+    timezone: Zone = Field(
+        "UTC", description="The IANA time zone of all jobs that name none; `local` is this machine's."
+    )
+    defaults: DefaultsSection = Field(
+        DefaultsSection.model_construct(), description="Keys for all jobs; a job's own key wins."
+    )
+    scheduler: SchedulerSection = Field(
+        SchedulerSection.model_construct(), description="Slots, timing and shutdown of this project's scheduler."
+    )
+    imports: list[Module] = Field(
+        default_factory=list, description="Python modules whose @rota.job and @rota.condition are known."
+    )
+    python: Text = Field("", description="The Python interpreter for `imports` and functions, relative to the project.")
+    state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
+    jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
+    retention: RetentionSection = Field(
+        RetentionSection.model_construct(), description="How long the rows and output of all jobs are kept."
+    )

@@ -1,0 +1,198 @@
+"""The types of single values in the file: each reads with our own reader and shows our own schema to editors."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import PlainValidator as Reads
+from pydantic import WithJsonSchema as Schema
+
+from rota.declare import fields, maps, words
+from rota.model.spec import (
+    Anchor,
+    Condition,
+    EnvValue,
+    FirstRun,
+    Isolate,
+    Jitter,
+    MisfirePolicy,
+    OnRestart,
+    OutputPolicy,
+    OverlapPolicy,
+    WhenFalse,
+)
+
+PRIORITY = 1000
+
+
+class WorkType(StrEnum):
+    """What `type:` may say; it must agree with the work that is given."""
+
+    COMMAND = "command"
+    SHELL = "shell"
+    SCRIPT = "script"
+    FUNCTION = "function"
+
+
+_DURATION: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*[0-9]+[smhdSMHD]\s*$", "examples": ["30s", "5m", "1h", "1d"]},
+        {"type": "integer", "minimum": 1},
+    ]
+}
+_ARGV: dict[str, Any] = {
+    "anyOf": [
+        {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
+        {"type": "string", "minLength": 1},
+    ]
+}
+_INSTANT = {"type": "string", "pattern": f"^{fields.INSTANT.pattern.replace(chr(92) + 'd', '[0-9]')}$"}
+_ENV_NAME = {"type": "string", "pattern": "^(?!ROTA_)[A-Za-z_][A-Za-z0-9_]*$"}
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+_ENV_ENTRY: dict[str, Any] = {
+    "anyOf": [
+        _SCALAR,
+        {
+            "type": "object",
+            "properties": {"secret": {"type": "string"}},
+            "required": ["secret"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_ENV = {"type": "object", "propertyNames": _ENV_NAME, "additionalProperties": _ENV_ENTRY}
+
+
+def _or(word: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [*schema.get("anyOf", [schema]), {"const": word}]}
+
+
+def _words(kind: type[StrEnum]) -> dict[str, Any]:
+    return {"enum": [str(word) for word in kind]}
+
+
+Text = Annotated[str, Reads(fields.read_text), Schema({"type": "string", "minLength": 1})]
+Note = Annotated[str, Reads(fields.read_note), Schema({"type": "string", "maxLength": 1000})]
+Flag = Annotated[bool, Reads(fields.read_flag), Schema({"type": "boolean"})]
+Duration = Annotated[timedelta, Reads(fields.read_duration), Schema(_DURATION)]
+OptionalDuration = Annotated[timedelta | None, Reads(fields.read_duration), Schema(_DURATION)]
+Interval = Annotated[timedelta | None, Reads(fields.read_interval), Schema(_DURATION)]
+Grace = Annotated[
+    timedelta, Reads(fields.read_grace), Schema({"anyOf": [_DURATION["anyOf"][0], {"type": "integer", "minimum": 0}]})
+]
+Timeout = Annotated[
+    timedelta | None, Reads(fields.or_word("never", fields.read_duration)), Schema(_or("never", _DURATION))
+]
+Kept = Annotated[
+    timedelta | None, Reads(fields.or_word("forever", fields.read_duration)), Schema(_or("forever", _DURATION))
+]
+KeptCount = Annotated[
+    int | None,
+    Reads(fields.or_word("forever", fields.whole(1, 1_000_000_000))),
+    Schema(_or("forever", {"type": "integer", "minimum": 1})),
+]
+KeptSize = Annotated[
+    int | None,
+    Reads(fields.or_word("forever", fields.read_size)),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^\s*[0-9]+ ?([kKmMgGtT]?[bB])\s*$", "examples": ["500MB", "5GB"]},
+                {"type": "integer", "minimum": 1},
+                {"const": "forever"},
+            ]
+        }
+    ),
+]
+Tick = Annotated[
+    timedelta,
+    Reads(fields.between(timedelta(seconds=1), timedelta(hours=1), said="1s and 1h")),
+    Schema(_DURATION),
+]
+Zone = Annotated[str, Reads(fields.read_zone), Schema({"type": "string", "examples": ["Europe/Paris", "UTC", "local"]})]
+Instant = Annotated[str, Reads(fields.read_instant), Schema(_INSTANT)]
+Cron = Annotated[
+    tuple[str, ...],
+    Reads(fields.read_cron),
+    Schema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+JitterValue = Annotated[
+    Jitter,
+    Reads(fields.read_jitter),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^\s*([0-9]+[smhdSMHD]|[0-9]{1,3}(\.[0-9]{1,3})? ?%)\s*$"},
+                {"type": "integer", "minimum": 0},
+            ]
+        }
+    ),
+]
+Argv = Annotated[tuple[str, ...], Reads(words.read_command), Schema(_ARGV)]
+Gate = Annotated[
+    Condition,
+    Reads(words.read_condition),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "command": _ARGV, "timeout": _DURATION},
+                    "oneOf": [{"required": ["name"]}, {"required": ["command"]}],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+EnvName = Annotated[str, Reads(maps.read_env_name), Schema(_ENV_NAME)]
+EnvEntry = Annotated[EnvValue, Reads(maps.read_env_value), Schema(_ENV_ENTRY)]
+Env = Annotated[dict[EnvName, EnvEntry], Schema(_ENV)]
+Params = Annotated[
+    dict[str, Any],
+    Reads(maps.read_params),
+    Schema({"type": "object", "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}),
+]
+Labels = Annotated[
+    tuple[str, ...],
+    Reads(maps.read_labels),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object", "additionalProperties": _SCALAR},
+            ]
+        }
+    ),
+]
+Module = Annotated[
+    str,
+    Reads(fields.matching(fields.MODULE, "the name of a module", hint="write it as in `import package.module`")),
+    Schema({"type": "string"}),
+]
+FunctionName = Annotated[
+    str,
+    Reads(
+        fields.matching(fields.FUNCTION, "the name of a function", hint="write a registered name or module:function")
+    ),
+    Schema({"type": "string"}),
+]
+
+Count = Annotated[int, Reads(fields.whole(1, 1000)), Schema({"type": "integer", "minimum": 1, "maximum": 1000})]
+Seconds = Annotated[int, Reads(fields.whole(1, 316_224_000)), Schema({"type": "integer", "minimum": 1})]
+Priority = Annotated[
+    int,
+    Reads(fields.whole(-PRIORITY, PRIORITY)),
+    Schema({"type": "integer", "minimum": -PRIORITY, "maximum": PRIORITY}),
+]
+AnchorWord = Annotated[Anchor, Reads(fields.choice(Anchor)), Schema(_words(Anchor))]
+FirstRunWord = Annotated[FirstRun, Reads(fields.choice(FirstRun)), Schema(_words(FirstRun))]
+MisfireWord = Annotated[MisfirePolicy, Reads(fields.choice(MisfirePolicy)), Schema(_words(MisfirePolicy))]
+OverlapWord = Annotated[OverlapPolicy, Reads(fields.choice(OverlapPolicy)), Schema(_words(OverlapPolicy))]
+IsolateWord = Annotated[Isolate, Reads(fields.choice(Isolate)), Schema(_words(Isolate))]
+OutputWord = Annotated[OutputPolicy, Reads(fields.choice(OutputPolicy)), Schema(_words(OutputPolicy))]
+OnRestartWord = Annotated[OnRestart, Reads(fields.choice(OnRestart)), Schema(_words(OnRestart))]
+WhenFalseWord = Annotated[WhenFalse, Reads(fields.choice(WhenFalse)), Schema(_words(WhenFalse))]
+TypeWord = Annotated[WorkType, Reads(fields.choice(WorkType)), Schema(_words(WorkType))]

@@ -1,0 +1,1 @@
+"""The use cases that every face offers: each exists once, here."""

@@ -1,0 +1,227 @@
+"""Jobs: apply a file, list, show, preview."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+
+from rota.declare.plan import Change, ChangeKind, Plan, plan
+from rota.declare.validate import Declared
+from rota.engine.clock import tzdata_version
+from rota.engine.enqueue import active_runs, cancel
+from rota.engine.fire import fire
+from rota.model.errors import EmptyApply, UnknownJob
+from rota.model.ids import new_id
+from rota.model.records import Job, Run
+from rota.model.spec import JobSpec
+from rota.model.states import Reason, Status
+from rota.rules.cursor import NOWHERE, cursor_after_edit, first_cursor
+from rota.rules.instants import Fire, next_fires
+from rota.store import jobs, runs
+from rota.store.driver import Database, Store
+
+TIMEZONE_KEY = "timezone"
+LAST_OUTCOMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as lists show it: with its unfinished and its newest runs."""
+
+    job: Job
+    unfinished: tuple[Run, ...]
+    last: tuple[Run, ...]
+
+    @property
+    def state(self) -> str:
+        """Derived, never stored: retired, disabled, used up, running, idle."""
+        if self.job.retired_at is not None:
+            return "retired"
+        if not self.job.enabled:
+            return "disabled"
+        if self.job.used_up_at is not None:
+            return "used up"
+        return "running" if any(run.status is not Status.QUEUED for run in self.unfinished) else "idle"
+
+
+def source_of(declared: Declared) -> str:
+    """Return the source under which the jobs of a file are stored."""
+    return f"file:{declared.settings.file}"
+
+
+def apply(
+    store: Store,
+    declared: Declared,
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    adopt: Collection[str] = (),
+    allow_empty: bool = False,
+    cancel_queued: bool = False,
+) -> Plan:
+    """Make the stored jobs of the file equal to it; return what changed, or would (R-14)."""
+    operation = partial(
+        apply_in,
+        declared=declared,
+        now=now,
+        adopt=adopt,
+        allow_empty=allow_empty,
+        cancel_queued=cancel_queued,
+    )
+    if dry_run:
+        return store.read(partial(_planned, declared=declared, adopt=adopt, allow_empty=allow_empty))
+    return store.write(operation)
+
+
+def apply_in(
+    db: Database,
+    *,
+    declared: Declared,
+    now: datetime,
+    adopt: Collection[str] = (),
+    allow_empty: bool = False,
+    cancel_queued: bool = False,
+) -> Plan:
+    """Apply inside a transaction."""
+    found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty)
+    tzdata = tzdata_version()
+    for change in found.changing:
+        _carry_out(db, change, source=source_of(declared), tzdata=tzdata, now=now)
+        if cancel_queued and change.job is not None:
+            _cancel_queued(db, change.job.id, now)
+    if db.row("meta_get", key=TIMEZONE_KEY) != (declared.settings.timezone,):
+        db.execute("meta_set", key=TIMEZONE_KEY, value=declared.settings.timezone)
+    return found
+
+
+def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_empty: bool) -> Plan:
+    found = plan(declared.jobs, jobs.all_jobs(db), source=source_of(declared), adopt=adopt)
+    if found.empties and not allow_empty:
+        raise EmptyApply(
+            f"{declared.settings.file} has no jobs, and {len(found.changes)} stored ones came from it",
+            hint="to retire them all pass --allow-empty",
+        )
+    return found
+
+
+def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: datetime) -> None:
+    if change.kind is ChangeKind.CREATE:
+        assert change.spec is not None
+        create(db, change.spec, source=source, tzdata=tzdata, now=now)
+        return
+    assert change.job is not None
+    fire(db, change.job.id, now=now)  # what was due under the old definition is accounted for under it
+    job = jobs.job_by_id(db, change.job.id)
+    if change.kind is ChangeKind.RETIRE:
+        jobs.change_job(
+            db,
+            job,
+            job.spec,
+            source=job.source,
+            retired_at=now,
+            used_up_at=job.used_up_at,
+            next_for=None,
+            next_at=None,
+            tzdata=tzdata,
+            now=now,
+        )
+        return
+    assert change.spec is not None
+    _change(db, job, change.spec, source=source, tzdata=tzdata, now=now)
+
+
+def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> str:
+    """Store a new job and return its identifier."""
+    job_id = new_id(now)
+    cursor = first_cursor(spec, job_id=job_id, created_at=now)
+    jobs.insert_job(
+        db,
+        spec,
+        job_id=job_id,
+        source=source,
+        next_for=cursor.next_for,
+        next_at=cursor.next_at,
+        tzdata=tzdata,
+        now=now,
+    )
+    return job_id
+
+
+def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> None:
+    same_schedule = job.spec.schedule == spec.schedule
+    used_up_at = job.used_up_at if same_schedule else None
+    active = any(True for _ in active_runs(db, job.id))
+    cursor = NOWHERE if used_up_at else cursor_after_edit(job, spec, now=now, active=active)
+    jobs.change_job(
+        db,
+        job,
+        spec,
+        source=source,
+        retired_at=None,
+        used_up_at=used_up_at,
+        next_for=cursor.next_for,
+        next_at=cursor.next_at,
+        tzdata=tzdata,
+        now=now,
+    )
+
+
+def _cancel_queued(db: Database, job_id: str, now: datetime) -> None:
+    for run in active_runs(db, job_id):
+        if run.status is Status.QUEUED:
+            cancel(db, run.id, reason=Reason.RETIRED, now=now)
+
+
+def find_job(db: Database, name: str) -> Job:
+    """Return the job of this name, or raise UnknownJob with the nearest name."""
+    job = jobs.job_by_name(db, name)
+    if job is None:
+        raise UnknownJob(name, get_close_matches(name, jobs.job_names(db), n=1))
+    return job
+
+
+def list_jobs(store: Store, *, labels: Sequence[str] = (), retired: bool = False) -> list[JobView]:
+    """Return the jobs that carry all of `labels`, by name."""
+    return store.read(partial(_list_jobs, labels=labels, retired=retired))
+
+
+def _list_jobs(db: Database, *, labels: Sequence[str], retired: bool) -> list[JobView]:
+    chosen = [job for job in jobs.all_jobs(db) if has_labels(job, labels) and (retired or job.retired_at is None)]
+    return [job_view(db, job) for job in chosen]
+
+
+def has_labels(job: Job, labels: Sequence[str]) -> bool:
+    """Tell whether a job carries all of these labels."""
+    return set(labels) <= set(job.spec.labels)
+
+
+def job_view(db: Database, job: Job) -> JobView:
+    """Return a job with its unfinished and newest runs."""
+    newest = runs.newest_runs(db, job.id, limit=LAST_OUTCOMES)
+    return JobView(job, tuple(runs.unfinished_runs(db, job.id)), tuple(newest))
+
+
+def show_job(store: Store, name: str) -> JobView:
+    """Return one job by name."""
+    return store.read(lambda db: job_view(db, find_job(db, name)))
+
+
+def coming_fires(job: Job, *, n: int) -> list[Fire]:
+    """Return the next fires of a stored job: its cursor first, then what its schedule says."""
+    if not job.schedules:
+        return []
+    schedule = job.spec.schedule
+    if job.next_for is None or job.next_at is None:
+        return []
+    first = Fire(job.next_for, job.next_at)
+    if schedule.run_once or schedule.at is not None:
+        return [first]
+    following = next_fires(schedule, job.next_for, n - 1, created_at=job.created_at, job_id=job.id) if n > 1 else []
+    return [first, *following][:n]
+
+
+def project_timezone(store: Store) -> str:
+    """Return the zone in which people of this project read times."""
+    row = store.read(lambda db: db.row("meta_get", key=TIMEZONE_KEY))
+    return str(row[0]) if row else "UTC"

@@ -1,0 +1,51 @@
+"""Loading a project's file with its functions: what `check`, `apply` and `serve` share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rota.declare.registry import BUILTIN_CONDITIONS, Registry, default
+from rota.declare.validate import Declared, read_project
+from rota.engine.functions import FunctionTable
+from rota.model.spec import JobSpec
+from rota.runners.interpreter import InterpreterFinder
+from rota.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked file and the functions it names."""
+
+    declared: Declared
+    table: FunctionTable
+
+
+def load_project(folder: Path, environ: Mapping[str, str], *, state: Path | None = None, now: datetime) -> Loaded:
+    """Read and check a project's file; raise FileProblems with every problem."""
+    declared = read_project(folder, environment=environ, interpreter=_interpreter, state=state, now=now)
+    return Loaded(declared, function_table(declared.jobs, default))
+
+
+def _interpreter(python: str, settings: Settings) -> InterpreterFinder:
+    return InterpreterFinder(python, settings.folder, settings.imports)
+
+
+def function_table(jobs: tuple[JobSpec, ...], registry: Registry) -> FunctionTable:
+    """Return the functions and conditions that these jobs run inside the scheduler's process."""
+    functions = {job.work.function for job in jobs if job.work.in_process}
+    conditions = {
+        condition.name
+        for job in jobs
+        for condition in job.gates.conditions
+        if condition.name and job.work.python is None and condition.name not in _built_in(registry)
+    }
+    return FunctionTable(
+        {name: registry.resolve(name) for name in functions},
+        {name: registry.resolve_condition(name) for name in conditions},
+    )
+
+
+def _built_in(registry: Registry) -> set[str]:
+    """Return the built-in conditions that no registered one replaces (R-09)."""
+    return set(BUILTIN_CONDITIONS) - set(registry.conditions)

@@ -1,0 +1,75 @@
+"""The output of a run: read, followed, or why there is none (R-21)."""
+
+import codecs
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from rota.model.durations import say_duration
+from rota.model.spec import OutputPolicy
+from rota.operations.runs import RunView
+from rota.runners.output import clean_for_terminal, folder_of, gap_mark, read_from, read_output, size, tail
+
+
+def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
+    """Yield what is kept of a run's output: all of it, or its last lines."""
+    folder = folder_of(state, run_id)
+    if lines is None:
+        yield from read_output(folder)
+    else:
+        yield tail(folder, lines)
+
+
+def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
+    """Return why there is nothing to read; None when there is something."""
+    if size(folder_of(state, view.run.id)):
+        return None
+    run = view.run
+    if view.execution is None:
+        reason = f" {run.reason}" if run.reason else ""
+        return f"{run.handle} has not started: it is {run.status.shown}{reason}" if not run.status.final else (
+            f"{run.handle} never started: {run.status}{reason}"
+        )
+    if view.spec.work.output is OutputPolicy.NONE:
+        return f"the output of {run.handle} was not kept: its job says `output: none`"
+    kept = view.spec.retention.output
+    lost = bool(view.execution.artifacts.get("output_bytes"))
+    if lost or (kept is not None and run.finished_at is not None and now - run.finished_at > kept):
+        days = f" ({say_duration(kept)})" if kept else ""
+        return f"the output of {run.handle} is no longer kept: see `retention.output`{days}"
+    return f"{run.handle} wrote nothing" if run.status.final else f"{run.handle} has written nothing yet"
+
+
+class Follower:
+    """Reads a run's output as it grows, in whole lines."""
+
+    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0) -> None:
+        self.folder = folder
+        self.raw = raw
+        self.offset = offset
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def lines(self) -> list[str]:
+        """Return the lines that were finished since the last call."""
+        while (piece := read_from(self.folder, self.offset)).data:
+            gap = gap_mark(piece.skipped) if piece.skipped else b""
+            self._rest += self._decoder.decode(gap + piece.data)
+            self.offset = piece.end
+        *whole, self._rest = self._rest.split("\n")
+        return [self._shown(line) for line in whole]
+
+    def rest(self) -> list[str]:
+        """Return what is left at the end, finished or not."""
+        found = self.lines()
+        last, self._rest = self._rest, ""
+        return [*found, self._shown(last)] if last else found
+
+    def _shown(self, line: str) -> str:
+        return line if self.raw else clean_for_terminal(line.removesuffix("\r"))
+
+
+def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0) -> Follower:
+    """Return a reader of a run's growing output."""
+    return Follower(folder_of(state, run_id), raw=raw, offset=offset)
+

@@ -1,0 +1,76 @@
+"""A project on disk: where it is, its state folder, its store, its loaded file."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.model.clock import Clock
+from rota.model.errors import StateError
+from rota.settings import FILE_NAME, STATE_NAME
+from rota.store.driver import Store
+
+GITIGNORE = "*\n"
+_STATE_KEY = re.compile(r"^(state\s*:|[\"']state[\"']\s*:|[{\[])", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a project and its state are, known without reading all of its file."""
+
+    folder: Path
+    state: Path
+
+
+def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Place:
+    """Find the project: --dir, ROTA_DIR, the nearest rota.yaml upwards; and its state: ROTA_STATE, `state:`, .rota."""
+    from rota.declare.files import find_project
+
+    folder = find_project(directory, environ, cwd)
+    return Place(folder, _state_of(folder, environ))
+
+
+def _state_of(folder: Path, environ: Mapping[str, str]) -> Path:
+    if environ.get("ROTA_STATE"):
+        return (folder / Path(environ["ROTA_STATE"]).expanduser()).absolute()
+    text = (folder / FILE_NAME).read_text("utf-8", errors="replace")
+    if not _STATE_KEY.search(text):
+        return folder / STATE_NAME
+    from rota.declare.files import load
+
+    written = load(folder / FILE_NAME).data.get("state")
+    return (folder / Path(written).expanduser()).absolute() if isinstance(written, str) else folder / STATE_NAME
+
+
+def make_state(state: Path) -> bool:
+    """Make the state folder: 0700, with its own .gitignore. Tell whether it is new."""
+    try:
+        state.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return _keep_private(state)
+    except OSError as error:
+        raise StateError(
+            f"cannot make the state folder {state}: {error.strerror}", hint="set `state:` or ROTA_STATE"
+        ) from None
+    (state / ".gitignore").write_text(GITIGNORE)
+    return True
+
+
+def _keep_private(state: Path) -> bool:
+    if not state.is_dir():
+        raise StateError(f"the state folder {state} is a file", hint="move it away, or set `state:` or ROTA_STATE")
+    if not (state / ".gitignore").exists():
+        (state / ".gitignore").write_text(GITIGNORE)
+    if state.stat().st_mode & 0o077:
+        os.chmod(state, 0o700)
+    return False
+
+
+def open_state(state: Path, clock: Clock, *, create: bool) -> Store:
+    """Open the database of a state folder; without `create` it must be there."""
+    from rota.store.migrate import open_store
+
+    if create:
+        make_state(state)
+    return open_store(state / "rota.db", now=clock.now(), create=create)

@@ -1,0 +1,204 @@
+"""Runs: start, cancel, find, list."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from rota.engine.enqueue import Born, active_runs, cancel, enqueue
+from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
+from rota.model.ids import is_id
+from rota.model.records import PARAMS_LIMIT, Execution, Job, Run
+from rota.model.spec import JobSpec
+from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
+from rota.operations.jobs import find_job, has_labels
+from rota.rules.overlap import Go, Refuse, judge
+from rota.store import jobs, runs
+from rota.store.driver import Database, Store
+from rota.store.rows import write_json
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with everything stored about it."""
+
+    run: Run
+    job: Job
+    spec: JobSpec
+    execution: Execution | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel did: the run is final now, or its processes are being stopped."""
+
+    run: Run
+    final: bool
+
+
+def trigger(
+    store: Store,
+    name: str,
+    *,
+    now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Born:
+    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29)."""
+    return store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+
+
+def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, now: datetime) -> Born:
+    job = find_job(db, name)
+    _refuse_disabled(job)
+    verdict = Go() if force else judge(job.spec.overlap, active_runs(db, job.id))
+    if isinstance(verdict, Refuse):
+        raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
+    decisions = {"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}}
+    return enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.MANUAL,
+        now=now,
+        params=merged_params(job.spec, params),
+        forced=force,
+        decisions=decisions,
+    )
+
+
+def _refuse_disabled(job: Job) -> None:
+    if job.retired_at is not None:
+        raise JobDisabled(job.name, "retired: the file no longer has it")
+    if not job.enabled:
+        raise JobDisabled(job.name, "disabled")
+
+
+def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the job's params with those of this run over them; only declared names, 64 KB at most (R-25)."""
+    given = params or {}
+    unknown = sorted(set(given) - set(spec.work.params))
+    if unknown:
+        known = ", ".join(sorted(spec.work.params)) or "none"
+        raise InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
+    merged = {**spec.work.params, **given}
+    if len(write_json(merged).encode()) > PARAMS_LIMIT:
+        raise InvalidValue(
+            f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
+        )
+    return merged
+
+
+def find_run(db: Database, handle: str) -> Run:
+    """Return the run that a handle names: `backup:112`, `backup:-1`, `backup` (its newest), or an identifier."""
+    if is_id(handle):
+        run = runs.run_by_id(db, handle.lower())
+        if run is None:
+            raise UnknownRun(handle)
+        return run
+    name, colon, number = handle.rpartition(":")
+    if not colon:
+        return _newest(db, handle, back=0)
+    if not number.removeprefix("-").isdigit():
+        raise UnknownRun(handle)
+    if number.startswith("-"):
+        return _newest(db, name, back=int(number[1:]))
+    found = runs.run_by_number(db, find_job(db, name).id, int(number))
+    if found is None:
+        raise UnknownRun(handle)
+    return found
+
+
+def _newest(db: Database, name: str, *, back: int) -> Run:
+    found = runs.newest_runs(db, find_job(db, name).id, limit=1, offset=back)
+    if not found:
+        raise UnknownRun(f"{name}:-{back}" if back else name)
+    return found[0]
+
+
+def show_run(store: Store, handle: str) -> RunView:
+    """Return one run with its job, frozen definition and execution."""
+    return store.read(lambda db: run_view(db, find_run(db, handle)))
+
+
+def run_view(db: Database, run: Run) -> RunView:
+    """Return a run with everything stored about it."""
+    return RunView(
+        run=run,
+        job=jobs.job_by_id(db, run.job_id),
+        spec=jobs.version_spec(db, run.job_id, run.version),
+        execution=runs.execution_of_run(db, run.id),
+    )
+
+
+def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> Cancelled:
+    """Cancel a run: at once if it is queued, else by asking its holder to stop it."""
+    if dry_run:
+        run = store.read(partial(_cancellable, handle=handle))
+        return Cancelled(run, final=run.status is Status.QUEUED)
+    return store.write(partial(_cancel_run, handle=handle, now=now))
+
+
+def _cancellable(db: Database, *, handle: str) -> Run:
+    run = find_run(db, handle)
+    if run.status.final:
+        raise RunIsFinal(run.handle, run.status)
+    return run
+
+
+def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
+    run = _cancellable(db, handle=handle)
+    final = cancel(db, run.id, reason=Reason.REQUESTED, now=now)
+    after = runs.run_by_id(db, run.id)
+    assert after is not None
+    return Cancelled(after, final)
+
+
+def history(
+    store: Store,
+    *,
+    job: str | None = None,
+    statuses: Sequence[str] = (),
+    reasons: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    """Return past and present runs, newest first."""
+    wanted = [word for status in statuses for word in _stored_statuses(status)] or None
+    checked = [_reason(reason) for reason in reasons] or None
+
+    def read(db: Database) -> list[Run]:
+        job_id = find_job(db, job).id if job else None
+        job_ids = [one.id for one in jobs.all_jobs(db) if has_labels(one, labels)] if labels else None
+        if job_id is not None and job_ids is not None and job_id not in job_ids:
+            return []
+        return runs.history(
+            db,
+            job_id=job_id,
+            job_ids=job_ids,
+            statuses=wanted,
+            reasons=checked,
+            since=since,
+            until=until,
+            limit=limit,
+        )
+
+    return store.read(read)
+
+
+def _stored_statuses(word: str) -> list[str]:
+    upper = word.upper()
+    status = OLDER_WORDS.get(upper) or (Status(upper) if upper in SHOWN else None)
+    if status is None:
+        raise InvalidValue(f"no status is named {word!r}", hint=f"use one of {', '.join(SHOWN)}")
+    return ["DISPATCHED", "RUNNING"] if status is Status.RUNNING else [status.value]
+
+
+def _reason(word: str) -> str:
+    try:
+        return Reason(word.lower()).value
+    except ValueError:
+        raise InvalidValue(f"no reason is named {word!r}", hint=f"use one of {', '.join(Reason)}") from None

@@ -1,0 +1,195 @@
+"""The scheduler seen from outside: is it alive, what needs somebody, what runs, what is next; and stopping it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.lock import SERVE_LOCK, is_held, serving_pid
+from rota.engine.wake import ask
+from rota.model.clock import iso
+from rota.model.durations import say_duration
+from rota.model.errors import NoScheduler, StateError
+from rota.model.records import Run
+from rota.model.spec import JobSpec
+from rota.model.states import Reason, Status
+from rota.operations.jobs import JobView, coming_fires, list_jobs
+from rota.operations.views import is_failing, run_json
+from rota.store import jobs, runs
+from rota.store.driver import Database, Store
+
+QUEUE_SHOWN = 1000
+NEXT_SHOWN = 5
+STUCK_AFTER = timedelta(minutes=1)
+
+
+class Liveness(StrEnum):
+    """Whether a scheduler serves a state folder (R-22)."""
+
+    RUNNING = "running"
+    STALLED = "stalled"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What the scheduler's loop answered."""
+
+    liveness: Liveness
+    pid: int | None = None
+    answer: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def last_round(self) -> datetime | None:
+        """When a loop last went round."""
+        rounds = [datetime.fromisoformat(loop["last_at"]) for loop in self.answer.get("loops", ()) if loop["last_at"]]
+        return max(rounds, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing that needs somebody: the job or file, what is wrong, and the command that tells more."""
+
+    name: str
+    what: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextFire:
+    """A coming fire of a job."""
+
+    at: datetime
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemView:
+    """Everything that `rota status` shows."""
+
+    heartbeat: Heartbeat
+    attention: tuple[Attention, ...] = ()
+    running: tuple[Run, ...] = ()
+    queued: tuple[Run, ...] = ()
+    next: tuple[NextFire, ...] = ()
+    jobs: int = 0
+
+
+def heartbeat(state: Path) -> Heartbeat:
+    """Ask the scheduler's loop; a lock without an answer within a second is a stalled scheduler (R-22)."""
+    answer = ask(state, {"ask": "status"})
+    if answer is not None and "pid" in answer:
+        return Heartbeat(Liveness.RUNNING, answer["pid"], answer)
+    if is_held(state / SERVE_LOCK):
+        return Heartbeat(Liveness.STALLED, serving_pid(state))
+    return Heartbeat(Liveness.DEAD)
+
+
+def serves(state: Path) -> bool:
+    """Tell whether a process holds the lock of a serving scheduler."""
+    return is_held(state / SERVE_LOCK)
+
+
+def look(store: Store, beat: Heartbeat, *, now: datetime) -> SystemView:
+    """Return how a project is."""
+    views = list_jobs(store)
+    unfinished = store.read(partial(runs.all_unfinished_runs, limit=QUEUE_SHOWN))
+    running = tuple(run for run in unfinished if run.status is not Status.QUEUED)
+    specs = store.read(partial(_specs, found=running))
+    broken = _broken_file(beat)
+    return SystemView(
+        heartbeat=beat,
+        attention=(*broken, *_stuck(running, specs, now), *(note for view in views if (note := _needs(view, now)))),
+        running=running,
+        queued=tuple(run for run in unfinished if run.status is Status.QUEUED),
+        next=_next_fires(views),
+        jobs=len(views),
+    )
+
+
+def _specs(db: Database, found: Sequence[Run]) -> dict[str, JobSpec]:
+    return {run.id: jobs.version_spec(db, run.job_id, run.version) for run in found}
+
+
+def _broken_file(beat: Heartbeat) -> tuple[Attention, ...]:
+    problem = beat.answer.get("file_problem")
+    if not problem:
+        return ()
+    first, *more = str(problem).splitlines()
+    rest = f" (and {len(more)} more)" if more else ""
+    return (Attention("rota.yaml", f"not applied, the last good set goes on: {first}{rest}", "rota check"),)
+
+
+def _stuck(running: Sequence[Run], specs: Mapping[str, JobSpec], now: datetime) -> list[Attention]:
+    return [note for run in running if (note := _late_end(run, specs[run.id], now))]
+
+
+def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
+    timeout, started = spec.work.timeout, run.started_at
+    if timeout is None or started is None or now - started <= timeout + spec.work.term_grace + STUCK_AFTER:
+        return None
+    what = f"stuck: runs for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
+    return Attention(run.job, what, f"rota explain {run.handle}")
+
+
+def _needs(view: JobView, now: datetime) -> Attention | None:
+    newest = next((run for run in view.last if run.status.final), None)
+    if newest is None:
+        return None
+    name = view.job.name
+    if is_failing(view):
+        failed = next(run for run in view.last if run.status is Status.FAILED)
+        why = f": {failed.error}" if failed.error else ""
+        return Attention(name, f"FAILED {failed.reason}{why}", f"rota explain {failed.handle}")
+    if newest.reason is Reason.MISSED:
+        count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
+        return Attention(name, f"missed {count}, {say_duration(now - newest.created_at)} ago", f"rota explain {name}")
+    if newest.reason in (Reason.CONDITION_ERROR, Reason.EXPIRED):
+        why = f": {newest.error}" if newest.error else ""
+        return Attention(name, f"SKIPPED {newest.reason}{why}", f"rota explain {name}")
+    return None
+
+
+def _next_fires(views: Sequence[JobView]) -> tuple[NextFire, ...]:
+    found = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
+    return tuple(sorted(found, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
+
+
+def system_json(view: SystemView) -> dict[str, Any]:
+    """Return how a project is as JSON."""
+    answer = view.heartbeat.answer
+    return {
+        "state": view.heartbeat.liveness.value,
+        "pid": view.heartbeat.pid,
+        "started_at": answer.get("started_at"),
+        "last_round_at": iso(view.heartbeat.last_round) if view.heartbeat.last_round else None,
+        "enabled": answer.get("enabled"),
+        "slots": answer.get("concurrency"),
+        "slots_taken": answer.get("slots_taken"),
+        "file_problem": answer.get("file_problem"),
+        "loops": answer.get("loops", []),
+        "jobs": view.jobs,
+        "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
+        "running": [run_json(run) for run in view.running],
+        "queued": [run_json(run) for run in view.queued],
+        "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
+    }
+
+
+def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> int:
+    """Ask the scheduler to stop; return how many runs it carries. Raises when none runs or it does not answer."""
+    if not serves(state):
+        raise NoScheduler(str(state))
+    question = {"ask": "stop", "mode": mode, "within": within.total_seconds() if within is not None else None}
+    answer = ask(state, question)
+    if answer is None or "running" not in answer:
+        pid = serving_pid(state)
+        raise StateError(
+            f"the scheduler (pid {pid}) holds its lock but does not answer: it is stalled",
+            hint=f"end it with `kill {pid}`, then `kill -9 {pid}`; the next `rota serve` records what really happened",
+        )
+    running: int = answer["running"]
+    return running

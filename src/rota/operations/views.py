@@ -1,0 +1,67 @@
+"""The JSON shapes of jobs and runs, the same in every face."""
+
+from datetime import datetime
+from typing import Any
+
+from rota.model.clock import iso
+from rota.model.records import Run
+from rota.model.states import Status
+from rota.operations.jobs import JobView, coming_fires
+from rota.rules.instants import explain_schedule
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """Return a run in the fixed shape that others build on."""
+    return {
+        "id": run.id,
+        "run": run.handle,
+        "job": run.job,
+        "status": run.status.shown.value,
+        "reason": run.reason,
+        "waiting_for": run.waiting_for,
+        "trigger": run.trigger.value,
+        "scheduled_for": iso_or_none(run.scheduled_for),
+        "covers_to": iso_or_none(run.covers_to),
+        "count": run.count,
+        "created_at": iso(run.created_at),
+        "started_at": iso_or_none(run.started_at),
+        "finished_at": iso_or_none(run.finished_at),
+        "attempt": run.attempt,
+        "retry_of": run.retry_of,
+        "exit_code": run.exit_code,
+        "error": run.error,
+        "result_summary": run.result_summary,
+    }
+
+
+def iso_or_none(at: datetime | None) -> str | None:
+    """Return an instant as ISO 8601, None for none."""
+    return None if at is None else iso(at)
+
+
+def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
+    """Return a job with its state, newest runs and next fires."""
+    job = view.job
+    return {
+        "name": job.name,
+        "state": view.state,
+        "enabled": job.enabled,
+        "source": job.source,
+        "version": job.version,
+        "kind": job.spec.work.kind.value,
+        "description": job.spec.description,
+        "labels": list(job.spec.labels),
+        "schedule": explain_schedule(job.spec.schedule),
+        "timezone": job.spec.schedule.timezone,
+        "next": [{"at": iso(fire.at), "scheduled_for": iso(fire.nominal)} for fire in coming_fires(job, n=fires)],
+        "unfinished": [run_json(run) for run in view.unfinished],
+        "last": [run_json(run) for run in view.last],
+        "created_at": iso(job.created_at),
+        "updated_at": iso(job.updated_at),
+    }
+
+
+def is_failing(view: JobView) -> bool:
+    """Tell whether the newest finished run of a job failed."""
+    finished = [run for run in view.last if run.status in (Status.COMPLETED, Status.FAILED)]
+    return bool(finished) and finished[0].status is Status.FAILED

@@ -1,0 +1,1 @@
+"""Decisions: pure functions of values and `now`. Standard library and cronsim only, no input or output."""

@@ -1,0 +1,106 @@
+"""Where a job's cursor stands: the next nominal instant, and when it fires."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.model.records import Job
+from rota.model.spec import Anchor, FirstRun, JobSpec, Schedule
+from rota.rules.instants import fires_at, first_instant, next_instant, within_bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The nominal next instant and the moment it fires, jitter included; both None when nothing is planned."""
+
+    next_for: datetime | None
+    next_at: datetime | None
+
+
+NOWHERE = Cursor(None, None)
+
+
+def first_cursor(spec: JobSpec, *, job_id: str, created_at: datetime) -> Cursor:
+    """Return the cursor of a job that was just created (R-06: `first_run` applies here and only here)."""
+    schedule = spec.schedule
+    if not spec.enabled or schedule.manual:
+        return NOWHERE
+    if schedule.follows_runs:
+        nominal = _first_of_interval(schedule, created_at)
+    elif schedule.at is not None:
+        nominal = first_instant(schedule, since=schedule.at, created_at=created_at)
+    elif schedule.interval is not None:
+        nominal = first_instant(schedule, since=created_at, created_at=created_at)
+    else:
+        # As after an edit: a definition is responsible for the instants after the moment it was stored.
+        nominal = next_instant(schedule, after=created_at, created_at=created_at)
+    return cursor_at(schedule, nominal, job_id=job_id, created_at=created_at)
+
+
+def cursor_after_chain(
+    job: Job, *, scheduled_for: datetime, first_started_at: datetime | None, finished_at: datetime
+) -> Cursor:
+    """Return the cursor once a scheduled run and its retries are final.
+
+    Completion and start anchors move on (R-06). A run_once job that is not used up, since its chain was skipped, goes
+    on with the instant after the skipped one, so that every instant has its row (R-07). The cursor of the others has
+    moved when they fired.
+    """
+    schedule = job.spec.schedule
+    if not job.schedules:
+        return NOWHERE
+    if schedule.follows_runs:
+        nominal = _anchored(schedule, first_started_at, finished_at)
+    elif schedule.run_once and job.next_for is None:
+        nominal = next_instant(schedule, after=scheduled_for, created_at=job.created_at)
+    else:
+        return Cursor(job.next_for, job.next_at)
+    return cursor_at(schedule, nominal, job_id=job.id, created_at=job.created_at)
+
+
+def cursor_after_edit(job: Job, spec: JobSpec, *, now: datetime, active: bool) -> Cursor:
+    """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a chain of it is not final.
+
+    A job that was used up stays so until its schedule changes.
+    """
+    schedule = spec.schedule
+    changed = schedule != job.spec.schedule
+    if not spec.enabled or schedule.manual or (job.used_up_at is not None and not changed):
+        return NOWHERE
+    if job.schedules and not changed:
+        return Cursor(job.next_for, job.next_at)
+    if not schedule.follows_runs:
+        nominal = next_instant(schedule, after=now, created_at=job.created_at)
+    elif active:
+        return NOWHERE
+    else:
+        nominal = _interval_after_edit(job, schedule, now=now)
+    return cursor_at(schedule, nominal, job_id=job.id, created_at=job.created_at)
+
+
+def cursor_at(schedule: Schedule, nominal: datetime | None, *, job_id: str, created_at: datetime) -> Cursor:
+    """Return the cursor that stands at `nominal`."""
+    if nominal is None:
+        return NOWHERE
+    return Cursor(nominal, fires_at(schedule, nominal, job_id=job_id, created_at=created_at))
+
+
+def _first_of_interval(schedule: Schedule, created_at: datetime) -> datetime | None:
+    assert schedule.interval is not None
+    waits = schedule.first_run is FirstRun.AFTER_INTERVAL
+    return within_bounds(schedule, created_at + schedule.interval if waits else created_at)
+
+
+def _anchored(schedule: Schedule, first_started_at: datetime | None, finished_at: datetime) -> datetime | None:
+    assert schedule.interval is not None
+    if schedule.anchor is Anchor.START and first_started_at is not None:
+        return within_bounds(schedule, max(first_started_at + schedule.interval, finished_at))
+    return within_bounds(schedule, finished_at + schedule.interval)
+
+
+def _interval_after_edit(job: Job, schedule: Schedule, *, now: datetime) -> datetime | None:
+    assert schedule.interval is not None
+    if not job.schedules:
+        return within_bounds(schedule, now + schedule.interval)
+    if job.anchored_at is None:
+        return _first_of_interval(schedule, now)
+    return within_bounds(schedule, max(job.anchored_at + schedule.interval, now))

@@ -1,0 +1,255 @@
+"""Why a run did, did not or will run, told from stored data alone. Pure: records in, lines out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.model.clock import MILLISECOND
+from rota.model.durations import say_duration
+from rota.model.records import Execution, Job, Run
+from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
+from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
+from rota.rules.instants import explain_schedule
+from rota.rules.times import clock_time, day_time, from_now, full_time
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One decision: which one, and what was decided and why."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A run with all that its explanation needs; `held`: why a claimable run is not running (R-02)."""
+
+    run: Run
+    spec: JobSpec
+    job: Job
+    execution: Execution | None
+    unfinished: Sequence[Run] = ()
+    held: Held | None = None
+
+    @property
+    def tz(self) -> str:
+        """The zone in which the run is told."""
+        return self.spec.schedule.timezone
+
+
+def title(facts: Facts, *, now: datetime) -> str:
+    """Return the headline of a run's explanation."""
+    run = facts.run
+    at = run.started_at or run.finished_at or run.nominal
+    reason = f" {run.reason}" if run.reason else ""
+    when = full_time(at, facts.tz, now=now, seconds=True)
+    return f"{run.handle}  {run.status.shown}{reason}  {when} ({facts.tz})"
+
+
+def explain_run(facts: Facts, *, now: datetime) -> list[Line]:
+    """Return the chain of decisions about a run, in the order in which they were made."""
+    lines = [_due(facts, now), _misfire(facts), _overlap(facts)]
+    born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
+    if not (born_skipped and facts.run.reason in (Reason.OVERLAP, Reason.MISSED)):
+        lines.append(_conditions(facts))
+    if facts.run.status is Status.QUEUED:
+        lines.append(_waits(facts, now))
+    lines += [_start(facts, now), *_end(facts, now), _then(facts, now)]
+    return lines
+
+
+def _due(facts: Facts, now: datetime) -> Line:
+    run = facts.run
+    if run.trigger is Trigger.MANUAL or run.scheduled_for is None:
+        forced = ", with --force" if run.forced else ""
+        return Line("due", f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} started by hand{forced}")
+    first = day_time(run.scheduled_for, facts.tz, now=now, seconds=True)
+    schedule = explain_schedule(facts.spec.schedule)
+    if run.covers_to is None or run.covers_to == run.scheduled_for:
+        return Line("due", f"{first} {schedule}")
+    count = f"{run.count:,} instants" if run.count is not None else "more than 10,000 instants"
+    last = day_time(run.covers_to, facts.tz, now=now, seconds=True)
+    return Line("due", f"{count} from {first} to {last}, told in one row: {schedule}")
+
+
+def _misfire(facts: Facts) -> Line:
+    run, misfire = facts.run, facts.spec.misfire
+    if run.trigger is Trigger.MANUAL:
+        return Line("misfire", "does not concern a start by hand")
+    late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
+    if "made_up" in run.decisions:
+        return Line("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
+    if run.reason is not Reason.MISSED:
+        return Line("misfire", f"no, {say_duration(late)} late")
+    noticed = f"noticed {say_duration(late)} late, more than {say_duration(misfire.grace)}"
+    return Line("misfire", f"missed: {noticed}; {_not_made_up(facts)}")
+
+
+def _not_made_up(facts: Facts) -> str:
+    misfire = facts.spec.misfire
+    if misfire.policy is MisfirePolicy.SKIP:
+        return "`misfire: skip` does not make it up"
+    if misfire.max_age is not None:
+        return f"`misfire: {misfire.policy}` makes up later ones, none older than {say_duration(misfire.max_age)}"
+    return f"`misfire: {misfire.policy}` made up a later instant instead"
+
+
+def _overlap(facts: Facts) -> Line:
+    decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
+    policy = decided.get("policy", facts.spec.overlap.policy.value)
+    if facts.run.forced:
+        return Line("overlap", f"{policy}: not asked, --force")
+    if facts.run.reason is Reason.MISSED or not decided:
+        return Line("overlap", f"{policy}: not asked")
+    blocking = decided.get("blocking")
+    told = {
+        "go": "any number may run" if policy == "allow" else "nothing active",
+        "after": "waits its turn behind an unfinished run",
+        "replace": "took the place of what was unfinished",
+        "refuse": f"{blocking} was not finished" if blocking else "another run was not finished",
+    }
+    return Line("overlap", f"{policy}: {told.get(str(decided.get('verdict')), 'nothing active')}")
+
+
+def _conditions(facts: Facts) -> Line:
+    run, gates = facts.run, facts.spec.gates
+    if not gates.conditions:
+        return Line("conditions", "none")
+    if run.forced:
+        return Line("conditions", "not asked, --force")
+    asked = run.decisions.get("conditions")
+    if not asked:
+        return Line("conditions", f"{len(gates.conditions)}, not asked yet" if not run.status.final else "not asked")
+    return Line("conditions", "; ".join(_condition(result) for result in asked))
+
+
+def _condition(result: Mapping[str, Any]) -> str:
+    took = f"{result.get('took_ms', 0)} ms"
+    detail = f"{result['detail']}, {took}" if result.get("detail") else took
+    return f"{result.get('title')} → {result.get('answer')} ({detail})"
+
+
+def _waits(facts: Facts, now: datetime) -> Line:
+    run = facts.run
+    if run.waiting_for is WaitingFor.CONDITION:
+        again = f"looked at again {_when(run.not_before, facts.tz, now)}"
+        ends = f", given up {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
+        return Line("waits", f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}")
+    others = [other.handle for other in facts.unfinished if other.number < run.number]
+    if run.waiting_for is WaitingFor.PREDECESSOR:
+        return Line("waits", f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}")
+    if run.waiting_for is WaitingFor.REPLACED_RUN:
+        return Line("waits", f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}")
+    if facts.held is Held.NO_WORKER:
+        return Line("waits", "for a scheduler: none is running here; start one with `rota serve`")
+    if facts.held is Held.SLOT:
+        return Line("waits", "for a slot: all are taken")
+    return Line("waits", "for its turn; a slot is free")
+
+
+def _held(facts: Facts) -> str:
+    return "; no scheduler is running here" if facts.held is Held.NO_WORKER else ""
+
+
+def _when(at: datetime | None, tz: str, now: datetime) -> str:
+    return "soon" if at is None else f"at {day_time(at, tz, now=now, seconds=True)} ({from_now(at, now)})"
+
+
+def _start(facts: Facts, now: datetime) -> Line:
+    run, execution = facts.run, facts.execution
+    if execution is not None:
+        at = day_time(execution.started_at, facts.tz, now=now, seconds=True)
+        return Line("start", f"{at} {_where(facts)}, slot {execution.slot}")
+    if run.started_at is not None:
+        return Line("start", day_time(run.started_at, facts.tz, now=now, seconds=True))
+    if run.status is Status.DISPATCHED:
+        return Line("start", "not yet: it has a slot and stands at its conditions")
+    return Line("start", "never" if run.status.final else "not yet")
+
+
+def _where(facts: Facts) -> str:
+    assert facts.execution is not None
+    if facts.spec.work.in_process:
+        return f"inside the scheduler (pid {facts.execution.pid})"
+    return f"pid {facts.execution.pid} in {facts.spec.work.cwd}"
+
+
+def _end(facts: Facts, now: datetime) -> list[Line]:
+    run = facts.run
+    if run.finished_at is None:
+        return [_running(facts, now)] if run.status in (Status.RUNNING, Status.DISPATCHED) else []
+    at = day_time(run.finished_at, facts.tz, now=now, seconds=True)
+    took = f" after {say_duration(run.finished_at - run.started_at)}" if run.started_at else ""
+    reason = f" {run.reason}" if run.reason else ""
+    why = f": {run.error}" if run.error else ""
+    summary = f": {run.result_summary}" if run.result_summary and not why else ""
+    return [Line("end", f"{at} {run.status}{reason}{took}{why}{summary}")]
+
+
+def _running(facts: Facts, now: datetime) -> Line:
+    run, timeout = facts.run, facts.spec.work.timeout
+    asked = " and is being stopped" if run.cancel_requested_at else ""
+    if run.started_at is None:
+        return Line("end", f"not yet{asked}")
+    so_far = say_duration(max(now - run.started_at, timedelta()))
+    limit = f", stopped after {say_duration(timeout)}" if timeout else ", without a timeout"
+    return Line("end", f"not yet: runs for {so_far}{limit}{asked}")
+
+
+def _then(facts: Facts, now: datetime) -> Line:
+    return Line("then", next_fire(facts.job, now=now, unfinished=facts.unfinished))
+
+
+def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
+    """Return when the job fires next, or why it does not."""
+    schedule = job.spec.schedule
+    if job.next_at is not None:
+        at = full_time(job.next_at, schedule.timezone, now=now)
+        overdue = " (waits for a scheduler)" if now - job.next_at > job.spec.misfire.grace else ""
+        return f"next {at} ({schedule.timezone}), {from_now(job.next_at, now)}{overdue}"
+    return _no_next(job, unfinished)
+
+
+def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
+    schedule = job.spec.schedule
+    if job.retired_at is not None:
+        return "no next: the job is retired, its file no longer has it"
+    if not job.enabled:
+        return "no next: the job is disabled (`enabled: false`)"
+    if job.used_up_at is not None:
+        return "no next: the job was to run once, and did"
+    if schedule.manual:
+        return "no next: the job has no schedule, it is started by hand"
+    scheduled = [run for run in unfinished if run.trigger is Trigger.SCHEDULE]
+    if scheduled and schedule.interval is not None and schedule.follows_runs:
+        return f"next {say_duration(schedule.interval)} after {scheduled[-1].handle} is finished"
+    if scheduled:
+        return f"no next until {scheduled[-1].handle} is finished"
+    return "no next: the schedule has ended" if schedule.end_at else "no next: the schedule has no further instant"
+
+
+def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetime) -> list[Line]:
+    """Return a job's own lines: its state, its schedule and when it fires next or why not."""
+    running = [run.handle for run in unfinished if run.status is not Status.QUEUED]
+    queued = [run.handle for run in unfinished if run.status is Status.QUEUED]
+    told = [
+        state,
+        *([f"running {', '.join(running)}"] if running else []),
+        *([f"queued {', '.join(queued)}"] if queued else []),
+    ]
+    since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
+    return [
+        Line("state", ", ".join(told)),
+        Line("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
+        Line("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
+    ]
+
+
+def clock_or_day(at: datetime, job: Job, now: datetime) -> str:
+    """Return an instant in the job's zone: today's with seconds, others with their day."""
+    tz = job.spec.schedule.timezone
+    if now - at < timedelta(hours=12):
+        return clock_time(at, tz)
+    return day_time(at, tz, now=now)

@@ -1,0 +1,205 @@
+"""The instants of schedules that do not depend on runs: cron, at, and intervals on a fixed grid."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from rota.model.durations import say_duration
+from rota.model.spec import FirstRun, Jitter, Schedule
+from rota.rules.cron import cron_count, cron_next, cron_previous, explain_cron
+from rota.rules.interval import explain_interval, grid_count, grid_next, grid_previous
+from rota.rules.jitter import delay
+from rota.rules.timezone import zone
+
+COUNTED = 10_000
+LAST_YEAR = 9900
+"""Python's calendar ends with 9999; nothing is previewed near its end."""
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One coming fire: its nominal instant, and when it starts with its jitter."""
+
+    nominal: datetime
+    at: datetime
+
+
+def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -> datetime | None:
+    """Return the first instant strictly after `after` within the bounds; None when there is none."""
+    if schedule.start_at is not None:
+        after = max(after, schedule.start_at - _INSTANT)
+    found = _unbounded_next(schedule, after, created_at=created_at)
+    return None if found is None or _ended(schedule, found) else found
+
+
+def previous_instant(schedule: Schedule, *, before: datetime, created_at: datetime) -> datetime | None:
+    """Return the last instant strictly before `before` within the bounds; None when there is none."""
+    if schedule.end_at is not None:
+        before = min(before, schedule.end_at)
+    found = _unbounded_previous(schedule, before, created_at=created_at)
+    early = found is not None and schedule.start_at is not None and found < schedule.start_at
+    return None if early else found
+
+
+def first_instant(schedule: Schedule, *, since: datetime, created_at: datetime) -> datetime | None:
+    """Return the first instant at or after `since` within the bounds; None when there is none."""
+    return next_instant(schedule, after=since - _INSTANT, created_at=created_at)
+
+
+def last_instant(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
+    """Return the last instant at or before `until` within the bounds; None when there is none."""
+    return previous_instant(schedule, before=until + _INSTANT, created_at=created_at)
+
+
+def count_instants(
+    schedule: Schedule, *, first: datetime, last: datetime, created_at: datetime, at_most: int = COUNTED
+) -> int | None:
+    """Return how many instants lie from `first` to `last`, both included; None above `at_most`."""
+    if schedule.start_at is not None:
+        first = max(first, schedule.start_at)
+    if schedule.end_at is not None:
+        last = min(last, schedule.end_at - _INSTANT)
+    if last < first:
+        return 0
+    if schedule.cron:
+        return cron_count(schedule.cron, schedule.timezone, first=first, last=last, at_most=at_most)
+    count = _simple_count(schedule, first=first, last=last, created_at=created_at)
+    return count if count <= at_most else None
+
+
+def _simple_count(schedule: Schedule, *, first: datetime, last: datetime, created_at: datetime) -> int:
+    if schedule.at is not None:
+        return int(first <= schedule.at <= last)
+    if schedule.interval is None or schedule.follows_runs:
+        return 0
+    return grid_count(_origin(schedule, created_at), schedule.interval, first=first, last=last)
+
+
+def fires_at(schedule: Schedule, instant: datetime, *, job_id: str, created_at: datetime) -> datetime:
+    """Return when `instant` fires: itself plus its jitter, before the next instant."""
+    if schedule.jitter is None:
+        return instant
+    gap = _gap(schedule, instant, created_at=created_at)
+    return instant + delay(schedule.jitter, job_id=job_id, instant=instant, gap=gap)
+
+
+def _gap(schedule: Schedule, instant: datetime, *, created_at: datetime) -> timedelta | None:
+    if schedule.interval is not None:
+        return schedule.interval
+    following = _unbounded_next(schedule, instant, created_at=created_at)
+    return None if following is None else following - instant
+
+
+def next_fires(
+    schedule: Schedule, after: datetime, n: int, *, created_at: datetime | None = None, job_id: str = ""
+) -> list[Fire]:
+    """Return the next `n` fires strictly after `after`, jitter included in `at`.
+
+    An interval that follows runs is shown as if it was anchored at `after` and each run took no time.
+
+    >>> daily = Schedule(cron=("30 2 * * *",), timezone="Europe/Paris")
+    >>> fires = next_fires(daily, datetime.fromisoformat("2026-03-28T00:00:00Z"), 3)
+    >>> [f"{fire.at:%d %H:%M}" for fire in fires]
+    ['28 01:30', '29 01:00', '30 00:30']
+    """
+    if after.year > LAST_YEAR:
+        return []
+    created = after if created_at is None else created_at
+    nominals = _following(schedule, after) if schedule.follows_runs else _fixed(schedule, after, created_at=created)
+    return [
+        Fire(nominal, fires_at(schedule, nominal, job_id=job_id, created_at=created))
+        for nominal in islice(nominals, min(n, 1) if schedule.run_once else n)
+    ]
+
+
+def _fixed(schedule: Schedule, after: datetime, *, created_at: datetime) -> Iterator[datetime]:
+    found = next_instant(schedule, after=after, created_at=created_at)
+    while found is not None and found.year <= LAST_YEAR:
+        yield found
+        found = next_instant(schedule, after=found, created_at=created_at)
+
+
+def _following(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    assert schedule.interval is not None
+    found = within_bounds(schedule, after + schedule.interval)
+    while found is not None and found.year <= LAST_YEAR:
+        yield found
+        found = within_bounds(schedule, found + schedule.interval)
+
+
+def within_bounds(schedule: Schedule, nominal: datetime) -> datetime | None:
+    """Return `nominal`, not before `start_at`; None from `end_at` on."""
+    if schedule.start_at is not None:
+        nominal = max(nominal, schedule.start_at)
+    return None if _ended(schedule, nominal) else nominal
+
+
+def _ended(schedule: Schedule, instant: datetime) -> bool:
+    return schedule.end_at is not None and instant >= schedule.end_at
+
+
+def _unbounded_next(schedule: Schedule, after: datetime, *, created_at: datetime) -> datetime | None:
+    if schedule.cron:
+        return cron_next(schedule.cron, schedule.timezone, after)
+    if schedule.at is not None:
+        return schedule.at if schedule.at > after else None
+    if schedule.interval is None or schedule.follows_runs:
+        return None
+    return grid_next(_origin(schedule, created_at), schedule.interval, after)
+
+
+def _unbounded_previous(schedule: Schedule, before: datetime, *, created_at: datetime) -> datetime | None:
+    if schedule.cron:
+        return cron_previous(schedule.cron, schedule.timezone, before)
+    if schedule.at is not None:
+        return schedule.at if schedule.at < before else None
+    if schedule.interval is None or schedule.follows_runs:
+        return None
+    return grid_previous(_origin(schedule, created_at), schedule.interval, before)
+
+
+def _origin(schedule: Schedule, created_at: datetime) -> datetime:
+    assert schedule.interval is not None
+    if schedule.start_at is not None:
+        return schedule.start_at
+    return created_at + schedule.interval if schedule.first_run is FirstRun.AFTER_INTERVAL else created_at
+
+
+def explain_schedule(schedule: Schedule) -> str:
+    """Return what the schedule means, in plain English, with zone, bounds and jitter.
+
+    >>> explain_schedule(Schedule(cron=("30 2 * * *",), timezone="Europe/Madrid", jitter=Jitter(percent=10)))
+    'at 02:30 every day (Europe/Madrid), up to 10 % of the gap later'
+    """
+    parts = [_explain_instants(schedule)]
+    if schedule.start_at is not None:
+        parts.append(f"from {_local(schedule.start_at, schedule)}")
+    if schedule.end_at is not None:
+        parts.append(f"before {_local(schedule.end_at, schedule)}")
+    if schedule.jitter is not None:
+        parts.append(_explain_jitter(schedule.jitter))
+    if schedule.run_once and schedule.at is None:
+        parts.append("only once")
+    return ", ".join(parts)
+
+
+def _explain_instants(schedule: Schedule) -> str:
+    if schedule.cron:
+        return f"{explain_cron(schedule.cron)} ({schedule.timezone})"
+    if schedule.at is not None:
+        return f"once at {_local(schedule.at, schedule)}"
+    return "by hand" if schedule.interval is None else explain_interval(schedule)
+
+
+def _explain_jitter(jitter: Jitter) -> str:
+    if jitter.up_to is not None:
+        return f"up to {say_duration(jitter.up_to)} later"
+    return f"up to {jitter.percent or 0:g} % of the gap later"
+
+
+def _local(at: datetime, schedule: Schedule) -> str:
+    local = at.astimezone(zone(schedule.timezone))
+    pattern = "%Y-%m-%d %H:%M:%S" if local.second else "%Y-%m-%d %H:%M"
+    return f"{local.strftime(pattern)} ({schedule.timezone})"

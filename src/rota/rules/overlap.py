@@ -1,0 +1,69 @@
+"""Whether a job that is active may have another run (R-11, R-12)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.model.spec import Overlap, OverlapPolicy
+from rota.model.states import Reason, Status, WaitingFor
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRun:
+    """An unfinished run of the job."""
+
+    id: str
+    handle: str
+    status: Status
+    waiting_for: WaitingFor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The run may start as soon as there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The run waits for this one to be final, as `predecessor`."""
+
+    predecessor_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """The run waits, as `replaced_run`, until these are cancelled and dead (R-12)."""
+
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No run: `blocking` is in the way, and why it is not finished gives the reason."""
+
+    blocking: ActiveRun
+    reason: Reason = Reason.OVERLAP
+
+
+Verdict = Go | After | Replace | Refuse
+
+
+def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
+    """Return what becomes of a new run while `active`, oldest first, are not finished.
+
+    >>> judge(Overlap(OverlapPolicy.FORBID), [])
+    Go()
+    >>> judge(Overlap(OverlapPolicy.QUEUE), [ActiveRun("id-7", "backup:7", Status.RUNNING)])
+    After(predecessor_id='id-7')
+    """
+    if not active or overlap.policy is OverlapPolicy.ALLOW:
+        return Go()
+    if overlap.policy is OverlapPolicy.REPLACE:
+        return Replace(tuple(run.id for run in active))
+    if overlap.policy is OverlapPolicy.QUEUE and len(active) <= overlap.queue_depth:
+        return After(active[-1].id)
+    return _refuse(active[0])
+
+
+def _refuse(blocking: ActiveRun) -> Refuse:
+    waits = blocking.waiting_for is WaitingFor.CONDITION
+    return Refuse(blocking, Reason.CONDITION if waits else Reason.OVERLAP)

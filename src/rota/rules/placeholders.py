@@ -1,0 +1,145 @@
+"""The closed list of placeholders in argv items, environment values and folders (R-25). No expressions, ever."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+from rota.model.errors import InvalidValue
+from rota.rules.timezone import zone
+
+WRITTEN = re.compile(r"\{\{([^{}]*)\}\}")
+DIRECTIVES = frozenset("aAbBdfFGHIjmMpSTuUVwWyYzZ%")
+_NAMES = ("job", "run.number", "scheduled_for")
+_PARAM = "params."
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderValues:
+    """What the placeholders of one run stand for."""
+
+    job: str
+    number: int
+    scheduled_for: datetime
+    timezone: str = "UTC"
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def has_placeholders(text: str) -> bool:
+    """Tell whether `text` holds anything in double braces."""
+    return "{{" in text
+
+
+def known_placeholders(text: str) -> list[str]:
+    """Return the placeholders in `text` that rota would know, as they are written."""
+    return [found[0] for found in WRITTEN.finditer(text) if _is_known(_split(found[1])[0])]
+
+
+def check_placeholders(text: str, *, params: Collection[str]) -> list[str]:
+    """Return a message for each placeholder in `text` that is not on the list or names no param of the job.
+
+    >>> check_placeholders("{{ scheduled_fro }}", params=())
+    ['no placeholder is named "scheduled_fro"; did you mean "scheduled_for"?']
+    """
+    if "{{" not in text:
+        return []
+    messages = [message for found in WRITTEN.finditer(text) if (message := _wrong(found[1], params))]
+    if "{{" in WRITTEN.sub("", text):
+        messages.append("`{{` is not closed by `}}`")
+    return messages
+
+
+def fill(text: str, values: PlaceholderValues) -> str:
+    """Return `text` with its placeholders replaced, in one pass: what a value holds is never read again.
+
+    >>> fill("n={{ run.number }}", PlaceholderValues("a", 7, datetime(2026, 1, 2)))
+    'n=7'
+    """
+    return WRITTEN.sub(lambda found: _value(found[1], values), text) if "{{" in text else text
+
+
+def _split(inner: str) -> tuple[str, str]:
+    name, _, pattern = inner.partition(":")
+    return name.strip(), pattern.strip()
+
+
+def _is_known(name: str) -> bool:
+    return name in _NAMES or name.startswith(_PARAM)
+
+
+def _wrong(inner: str, params: Collection[str]) -> str | None:
+    name, pattern = _split(inner)
+    if name.startswith(_PARAM):
+        return _wrong_param(name.removeprefix(_PARAM), pattern, params)
+    if name not in _NAMES:
+        near = get_close_matches(_short(name), [*_NAMES, *(_PARAM + param for param in params)], n=1, cutoff=0.6)
+        known = "known are " + ", ".join((*_NAMES, "params.NAME"))
+        guess = f'did you mean "{near[0]}"?' if near else known
+        return f'no placeholder is named "{_short(name)}"; {guess}'
+    if name == "scheduled_for":
+        return _wrong_pattern(pattern) if ":" in inner else None
+    return f'"{name}" takes no format' if ":" in inner else None
+
+
+def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | None:
+    if pattern:
+        return f'"params.{_short(param)}" takes no format'
+    if param in params:
+        return None
+    near = get_close_matches(_short(param), list(params), n=1, cutoff=0.6)
+    guess = f'did you mean "{near[0]}"?' if near else "add it to `params:`"
+    return f'the job has no param "{_short(param)}"; {guess}'
+
+
+def _wrong_pattern(pattern: str) -> str | None:
+    if not pattern:
+        return '"scheduled_for:" lacks its format; write {{ scheduled_for:%Y-%m-%d }}'
+    for found in _DIRECTIVE.finditer(pattern):
+        if found[1] not in DIRECTIVES or not found[1]:
+            return f'"%{found[1]}" is no part of a date; known are %Y %m %d %H %M %S %G %V %j %a %b %z and a few more'
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _value(inner: str, values: PlaceholderValues) -> str:
+    name, pattern = _split(inner)
+    if name.startswith(_PARAM):
+        return _param(name.removeprefix(_PARAM), values)
+    reader = _VALUES.get(name)
+    if reader is None:
+        raise InvalidValue(f'no placeholder is named "{_short(name)}"', hint="check the file with `rota check`")
+    return reader(values, pattern)
+
+
+def _param(param: str, values: PlaceholderValues) -> str:
+    if param not in values.params:
+        raise InvalidValue(f'the run has no param "{_short(param)}"', hint=f"pass it with --param {param}=VALUE")
+    return write_param(values.params[param])
+
+
+def write_param(value: Any) -> str:
+    """Return a param as a command sees it: texts as they are, everything else as JSON.
+
+    >>> write_param("a b"), write_param(True), write_param([1, None])
+    ('a b', 'true', '[1,null]')
+    """
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _scheduled_for(values: PlaceholderValues, pattern: str) -> str:
+    local = values.scheduled_for.astimezone(zone(values.timezone))
+    return local.strftime(pattern) if pattern else local.isoformat(timespec="seconds")
+
+
+_VALUES: Mapping[str, Callable[[PlaceholderValues, str], str]] = {
+    "job": lambda values, _: values.job,
+    "run.number": lambda values, _: str(values.number),
+    "scheduled_for": _scheduled_for,
+}

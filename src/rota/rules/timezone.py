@@ -1,0 +1,120 @@
+"""Time zones by name, and what a wall clock shows there: gaps, folds, and the instants around them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from rota.model.clock import iso
+from rota.model.errors import InvalidInstant, InvalidTimezone
+
+LONGEST_NAME = 64
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
+_NOT_ZONES = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
+_SECOND = timedelta(seconds=1)
+
+
+def zone(name: str) -> ZoneInfo:
+    """Return the zone of an IANA name or `UTC`; a text that is not such a name never reaches the file system.
+
+    >>> zone("Europe/Paris").key
+    'Europe/Paris'
+    """
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
+        raise InvalidTimezone(name[:LONGEST_NAME], _near(name))
+    try:
+        return _load(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidTimezone(name, _near(name)) from None
+
+
+@lru_cache(maxsize=1024)
+def _load(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+@cache
+def _known() -> dict[str, str]:
+    names = (name for name in available_timezones() if name not in _NOT_ZONES)
+    return {name.lower(): name for name in sorted(names)}
+
+
+def _near(name: str) -> list[str]:
+    known = _known()
+    written = name[:LONGEST_NAME].lower().replace(" ", "_")
+    cities = [full for lower, full in known.items() if lower.endswith(f"/{written}")]
+    close = get_close_matches(written, known, n=3, cutoff=0.75)
+    return [*cities, *(known[match] for match in close)][:3]
+
+
+def localize(text_or_naive: datetime, tz: str) -> datetime:
+    """Return the UTC instant of a local time; refuse one that does not exist or exists twice, showing the choices.
+
+    >>> localize(datetime(2026, 11, 16, 2, 30), "Europe/Madrid").isoformat()
+    '2026-11-16T01:30:00+00:00'
+    """
+    place = zone(tz)
+    try:
+        if text_or_naive.tzinfo is not None:
+            return text_or_naive.astimezone(UTC)
+        found = instants_of_wall(text_or_naive, place)
+    except OverflowError:
+        raise InvalidInstant(
+            f"{text_or_naive.isoformat(sep=' ')} is at the end of the calendar", hint="write a year from 1970 to 9900"
+        ) from None
+    if not found:
+        raise _in_the_gap(text_or_naive, place)
+    if len(found) == 2:
+        raise _in_the_fold(text_or_naive, place, found)
+    return found[0]
+
+
+def instants_of_wall(wall: datetime, place: ZoneInfo) -> list[datetime]:
+    """Return the instants, in order, at which clocks in `place` show `wall`: none in a gap, two in a fold.
+
+    >>> len(instants_of_wall(datetime(2026, 10, 25, 2, 30), zone("Europe/Paris")))
+    2
+    """
+    both = {wall.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return sorted(at for at in both if at.astimezone(place).replace(tzinfo=None, fold=0) == wall)
+
+
+def end_of_gap(wall: datetime, place: ZoneInfo) -> datetime:
+    """Return the first valid instant after the gap that holds `wall`.
+
+    >>> end_of_gap(datetime(2026, 3, 29, 2, 30), zone("Europe/Paris")).isoformat()
+    '2026-03-29T01:00:00+00:00'
+    """
+    # In a gap fold=1 reads the wall with the offset after it, which gives an instant before it, and the reverse.
+    before = wall.replace(tzinfo=place, fold=1).astimezone(UTC)
+    after = wall.replace(tzinfo=place, fold=0).astimezone(UTC)
+    offset = before.astimezone(place).utcoffset()
+    while after - before > _SECOND:
+        middle = before + (after - before) // (2 * _SECOND) * _SECOND
+        if middle.astimezone(place).utcoffset() == offset:
+            before = middle
+        else:
+            after = middle
+    return after.replace(microsecond=0)
+
+
+def _in_the_gap(wall: datetime, place: ZoneInfo) -> InvalidInstant:
+    end = end_of_gap(wall, place)
+    last, first = _shown(end - _SECOND, place), _shown(end, place)
+    return InvalidInstant(
+        f"{wall.isoformat(sep=' ')} does not exist in {place.key}: clocks skip it",
+        hint=f"clocks go from {last} to {first}; write a time before or after that, or an offset: at: {first}",
+    )
+
+
+def _in_the_fold(wall: datetime, place: ZoneInfo, found: list[datetime]) -> InvalidInstant:
+    first, second = (_shown(at, place) for at in found)
+    return InvalidInstant(
+        f"{wall.isoformat(sep=' ')} exists twice in {place.key}: clocks are set back",
+        hint=f"write the offset: {first} ({iso(found[0])}) or {second} ({iso(found[1])})",
+    )
+
+
+def _shown(at: datetime, place: ZoneInfo) -> str:
+    return at.astimezone(place).isoformat(timespec="seconds")

@@ -1,0 +1,303 @@
+"""A Python function in a process of its own, run by any interpreter from 3.8 on: standard library only.
+
+    child.py run NAME CONTEXT         run a function; its result goes to $ROTA_RESULT_FILE
+    child.py condition NAME CONTEXT   exit 0 for True, 10 for False, 1 for anything else
+    child.py resolve                  JSON on stdin; which of the names are missing, as JSON on stdout
+
+TERM sets `ctx.cancelled` and cancels an async function; a sync one may look at it and has the job's `term_grace` to
+end. A second TERM ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# This folder must not be searched: its `secrets.py` would stand in front of the standard library's.
+if sys.path and os.path.abspath(sys.path[0] or ".") == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]
+
+import asyncio
+import difflib
+import importlib
+import inspect
+import json
+import signal
+import time
+import traceback
+import types
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FALSE = 10
+SUMMARY_LIMIT = 1001  # one more than is kept, so that the cut is marked
+FUNCTION_NAME = "function.json"
+
+
+class Registered:
+    """What the imported modules declared, for interpreters that have no rota."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.conditions: dict[str, Callable[..., Any]] = {}
+
+    def job(self, name: Any = None, **_: Any) -> Any:
+        """Stand in for `rota.job`."""
+        return _register(self.functions, name)
+
+    def condition(self, name: Any = None, **_: Any) -> Any:
+        """Stand in for `rota.condition`."""
+        return _register(self.conditions, name)
+
+
+def _register(names: dict[str, Callable[..., Any]], name: Any) -> Any:
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        names[name if isinstance(name, str) else function.__name__] = function
+        return function
+
+    return keep(name) if callable(name) else keep
+
+
+def open_registry() -> Any:
+    """Return rota's own registry where rota is installed, else a stand-in that answers to its name."""
+    try:
+        return importlib.import_module("rota.declare.registry").default
+    except ImportError:
+        registered = Registered()
+        stand_in = types.ModuleType("rota")
+        stand_in.job = registered.job  # type: ignore[attr-defined]
+        stand_in.condition = registered.condition  # type: ignore[attr-defined]
+        stand_in.JobContext = Context  # type: ignore[attr-defined]
+        sys.modules["rota"] = stand_in
+        return registered
+
+
+class RunInfo:
+    """The run that a function is part of."""
+
+    def __init__(self, run: dict[str, Any]) -> None:
+        self.id: str = run["id"]
+        self.handle: str = run["handle"]
+        self.job: str = run["job"]
+        self.number: int = run["number"]
+        self.attempt: int = run["attempt"]
+        self.trigger: str = run["trigger"]
+        self.scheduled_for = datetime.fromisoformat(run["scheduled_for"])
+        self.timezone: str = run["timezone"]
+
+
+class Log:
+    """Lines for the run's output, as inside the scheduler."""
+
+    def __call__(self, *parts: object) -> None:
+        """Write one line."""
+        self._line("", parts)
+
+    def info(self, *parts: object) -> None:
+        """Write one line of information."""
+        self._line("info ", parts)
+
+    def warning(self, *parts: object) -> None:
+        """Write one line that somebody should look at."""
+        self._line("warning ", parts)
+
+    def error(self, *parts: object) -> None:
+        """Write one line about something that went wrong."""
+        self._line("error ", parts)
+
+    def _line(self, level: str, parts: tuple[object, ...]) -> None:
+        at = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+        text = f"{stamp}.{int(at * 1000) % 1000:03d}Z {level}{' '.join(map(str, parts))}\n"
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+
+
+class Context:
+    """The one argument of a job's function and of a condition, as inside the scheduler."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.params: dict[str, Any] = values["params"]
+        self.state: dict[str, Any] = values["state"]
+        self.log = Log()
+        self.run = RunInfo(values["run"])
+        self.cancelled = False
+
+
+def import_all(imports: list[str], project: str) -> None:
+    """Import the project's modules with its folder first."""
+    sys.path.insert(0, project)
+    for name in imports:
+        importlib.import_module(name)
+
+
+def find(names: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:
+    """Return a registered function, or one written as `module:function`; LookupError says what is near."""
+    if name in names:
+        return names[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, list(names), n=1)
+        guess = f'; did you mean "{near[0]}"?' if near else ""
+        raise LookupError(f'nothing is registered as "{name}"{guess}')
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise LookupError(f'"{module}" has no function "{attribute}"')
+    return found  # type: ignore[no-any-return]
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Tell whether a function wants the context."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
+
+
+def call(function: Callable[..., Any], context: Context) -> Any:
+    """Call a function, or run a coroutine function to its end, cancelling it on TERM."""
+    listen(context, None)
+    returned = function(context) if takes_context(function) else function()
+    return asyncio.run(_until_cancelled(returned, context)) if inspect.iscoroutine(returned) else returned
+
+
+def listen(context: Context, cancel: Callable[[], Any] | None) -> None:
+    """Make the first TERM a request to end and the second one the end."""
+
+    def on_term(*_: Any) -> None:
+        context.cancelled = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if cancel is not None:
+            cancel()
+
+    signal.signal(signal.SIGTERM, on_term)
+
+
+async def _until_cancelled(coroutine: Any, context: Context) -> Any:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(coroutine)
+    listen(context, lambda: loop.call_soon_threadsafe(task.cancel))
+    if context.cancelled:
+        task.cancel()
+    return await task
+
+
+def run(name: str, values: dict[str, Any]) -> int:
+    """Run a job's function and leave its result; return the exit code."""
+    context = Context(values)
+    before = json.dumps(context.state, sort_keys=True)
+    try:
+        registry = open_registry()
+        import_all(values["imports"], values["project"])
+        value = call(find(registry.functions, name), context)
+    except BaseException as error:  # SystemExit too: what a function raises is how it ended
+        traceback.print_exc()
+        write(values, {"error": say_exception(error)})
+        return 1
+    try:
+        return leave_result(value, context, before=before)
+    except (TypeError, ValueError) as error:
+        write(values, {"error": f"`state` cannot be stored as JSON: {error}", "invalid": True})
+        return 1
+
+
+def leave_result(value: Any, context: Context, before: str) -> int:
+    """Write the result file: a text is the summary, other values are shown, a changed state is kept."""
+    result: dict[str, Any] = {}
+    if value is not None:
+        result["summary"] = value if isinstance(value, str) else repr(value)
+    if json.dumps(context.state, sort_keys=True, allow_nan=False) != before:
+        result["state"] = context.state
+    if result:
+        result["summary"] = result.get("summary", "")[:SUMMARY_LIMIT] or None
+        with open(os.environ["ROTA_RESULT_FILE"], "w", encoding="utf-8") as file:
+            json.dump(result, file)
+    return 0
+
+
+def write(values: dict[str, Any], content: dict[str, Any]) -> None:
+    """Tell the scheduler what was raised, in a file that only this program writes."""
+    with open(os.path.join(values["folder"], FUNCTION_NAME), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+
+
+def say_exception(error: BaseException) -> str:
+    """Return an exception as one line with the place where it was raised."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be read)"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"
+
+
+def condition(name: str, values: dict[str, Any]) -> int:
+    """Ask a condition; return the exit code that stands for its answer."""
+    registry = open_registry()
+    import_all(values["imports"], values["project"])
+    answer = call(find(registry.conditions, name), Context(values))
+    if answer is True:
+        return 0
+    if answer is False:
+        return FALSE
+    print(f"the condition returned {type(answer).__name__}, not True or False", file=sys.stderr)
+    return 1
+
+
+def resolve(asked: dict[str, Any]) -> dict[str, str]:
+    """Return a message for each name that is missing, and for each module that cannot be imported."""
+    registry = open_registry()
+    missing: dict[str, str] = {}
+    sys.path.insert(0, asked["path"])
+    for module in asked["imports"]:
+        try:
+            importlib.import_module(module)
+        except BaseException as error:
+            missing[module] = f"cannot be imported: {type(error).__name__}: {error}"
+    for names, kind in ((registry.functions, "functions"), (registry.conditions, "conditions")):
+        for name in asked[kind]:
+            message = _lacks(names, name)
+            if message is not None:
+                missing[name] = message
+    return missing
+
+
+def _lacks(names: dict[str, Callable[..., Any]], name: str) -> str | None:
+    try:
+        find(names, name)
+    except LookupError as error:
+        return str(error.args[0])
+    except BaseException as error:
+        return f"cannot be imported: {type(error).__name__}: {error}"
+    return None
+
+
+def answer_resolve() -> int:
+    """Answer on what was stdout; whatever the modules print while they are imported goes to stderr."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    missing = resolve(json.load(sys.stdin))
+    sys.stdout.flush()
+    with os.fdopen(answer, "w", encoding="utf-8") as file:
+        json.dump(missing, file)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say; return the exit code."""
+    if arguments[:1] == ["resolve"]:
+        return answer_resolve()
+    with open(arguments[2], encoding="utf-8") as file:
+        values = json.load(file)
+    return {"run": run, "condition": condition}[arguments[0]](arguments[1], values)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,103 @@
+"""The event loop of async functions: a thread of its own, so that user code never runs on the engine's loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from rota.model.records import Outcome
+from rota.runners.calling import STOPPED, Call, call, read_raised
+
+END_WAIT = 1.0
+
+
+class FunctionLoop:
+    """The event loop of async functions, in a thread of its own that is started with the first of them."""
+
+    def __init__(self, finish: Callable[[Call, Outcome], None]) -> None:
+        self._finish = finish
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: deque[Call] = deque()
+        self._hinted = False
+        self._tasks: set[asyncio.Task[Outcome]] = set()
+
+    def start(self, started: Call) -> None:
+        """Run a coroutine function on the loop, from the engine's thread."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="rota-async", daemon=True)
+            self._thread.start()
+        self._waiting.append(started)
+        if not self._hinted:
+            self._hinted = True
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self, stopped: Call) -> None:
+        """Cancel a call's task, from the engine's thread."""
+        self._tell(partial(_cancel_task, stopped))
+
+    def close(self) -> None:
+        """Cancel what runs and end the loop; one that user code blocks is left to the end of the process."""
+        self._tell(self._end)
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            pass  # the loop has ended already
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def _begin(self) -> None:
+        self._hinted = False
+        assert self._loop is not None
+        while self._waiting:
+            started = self._waiting.popleft()
+            started.task = self._loop.create_task(_run(started))
+            self._tasks.add(started.task)
+            started.task.add_done_callback(partial(self._ended, started))
+
+    def _ended(self, ended: Call, task: "asyncio.Task[Outcome]") -> None:
+        self._tasks.discard(task)
+        # A task that was cancelled before its first step never got as far as an outcome.
+        self._finish(ended, STOPPED if task.cancelled() else task.result())
+
+    def _end(self) -> None:
+        assert self._loop is not None
+        tasks = [task for task in self._tasks if not task.done()]
+        for task in tasks:
+            task.cancel()
+        ending = self._loop.create_task(_wait_briefly(tasks))
+        ending.add_done_callback(lambda _: self._stop_loop())
+
+    def _stop_loop(self) -> None:
+        assert self._loop is not None
+        self._loop.stop()
+
+
+async def _run(started: Call) -> Outcome:
+    try:
+        return started.read(started.context, await call(started.function, started.context))
+    except asyncio.CancelledError as error:
+        return STOPPED if started.decided else read_raised(started.context, error)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt would end the loop for everybody
+        return read_raised(started.context, error)
+
+
+async def _wait_briefly(tasks: list["asyncio.Task[Outcome]"]) -> None:
+    if tasks:
+        await asyncio.wait(tasks, timeout=END_WAIT)
+
+
+def _cancel_task(stopped: Call) -> None:
+    if stopped.task is not None:
+        stopped.task.cancel()

@@ -1,0 +1,154 @@
+"""From a job's work to a process ready to start (R-25, R-27). Decides everything, starts and writes nothing."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rota.model.errors import InvalidValue, SpawnFailed
+from rota.model.spec import Condition, Kind, OutputPolicy, Work
+from rota.rules.placeholders import fill
+from rota.runners.environment import PARAMS_NAME, RunFacts, Surroundings, build_environment, placeholder_values
+from rota.runners.spawning import Launch
+
+CHILD = Path(__file__).with_name("child.py")
+CONTEXT_NAME = "context.json"
+CONDITION_OUTPUT_LIMIT = 64 * 1024
+CONDITION_GRACE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What `rota run --dry-run` shows of a launch: no values of the environment."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: tuple[str, ...]
+
+
+def prepare(work: Work, run: RunFacts, surroundings: Surroundings) -> Launch:
+    """Return the process that does `work`, or raise SecretMissing or SpawnFailed; nothing is started or written."""
+    with _refusing():
+        return _launch(_argv(work, run, surroundings), work, run=run, surroundings=surroundings)
+
+
+def prepare_check(condition: Condition, work: Work, *, run: RunFacts, surroundings: Surroundings) -> Launch:
+    """Return the process that answers a condition, in the folder and environment of the work it guards (R-09)."""
+    with _refusing():
+        values = placeholder_values(run)
+        argv = tuple(fill(item, values) for item in condition.command)
+        argv = argv or _child("condition", condition.name, work=work, surroundings=surroundings)
+        launch = _launch(argv, work, run=run, surroundings=surroundings)
+    return replace(
+        launch,
+        timeout=condition.timeout.total_seconds(),
+        term_grace=CONDITION_GRACE,
+        output=OutputPolicy.FULL,
+        output_limit=2 * CONDITION_OUTPUT_LIMIT,
+    )
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn a value that this run lacks or has wrong into a start that failed."""
+    try:
+        yield
+    except InvalidValue as error:
+        raise SpawnFailed(error.message, hint=error.hint) from error
+
+
+def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: Surroundings) -> Launch:
+    params = _compact(run.params)
+    cwd = _folder(work, run, surroundings)
+    env = build_environment(work, run, surroundings=surroundings, params=params)
+    _check_program(argv[0], cwd, env.get("PATH", os.defpath))
+    return Launch(
+        argv=argv,
+        env=env,
+        cwd=cwd,
+        timeout=None if work.timeout is None else work.timeout.total_seconds(),
+        term_grace=work.term_grace.total_seconds(),
+        output=work.output,
+        files={PARAMS_NAME: params} | ({CONTEXT_NAME: _context(run, surroundings)} if str(CHILD) in argv else {}),
+    )
+
+
+def describe(launch: Launch) -> Description:
+    """Return what may be shown of a launch before it is made."""
+    return Description(argv=launch.argv, cwd=launch.cwd, environment=tuple(sorted(launch.env)))
+
+
+def _compact(value: Mapping[str, object]) -> str:
+    return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _argv(work: Work, run: RunFacts, surroundings: Surroundings) -> tuple[str, ...]:
+    if work.kind is Kind.SHELL:
+        return (*work.shell_with, work.shell)
+    if work.kind is Kind.FUNCTION:
+        return _child("run", work.function, work=work, surroundings=surroundings)
+    values = placeholder_values(run)
+    return tuple(fill(item, values) for item in work.command)
+
+
+def _child(verb: str, name: str, *, work: Work, surroundings: Surroundings) -> tuple[str, ...]:
+    return (_python(work, surroundings), "-u", str(CHILD), verb, name, str(surroundings.folder / CONTEXT_NAME))
+
+
+def _python(work: Work, surroundings: Surroundings) -> str:
+    if work.python is None:
+        return sys.executable
+    path = os.path.expanduser(work.python)
+    return str(surroundings.project / path) if os.sep in path else path
+
+
+def _folder(work: Work, run: RunFacts, surroundings: Surroundings) -> str:
+    written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
+    folder = os.path.normpath(surroundings.project / written)
+    if not os.path.isdir(folder):
+        raise SpawnFailed(f"the folder {folder!r} of `cwd` does not exist", hint="make it, or correct `cwd`")
+    return folder
+
+
+def _check_program(program: str, cwd: str, path: str) -> None:
+    """Refuse what cannot be started in words that help; the start itself stays the keeper's."""
+    if os.sep in program:
+        found = os.path.join(cwd, program)
+        if not os.path.exists(found):
+            raise SpawnFailed(f"there is no program {found!r}", hint="a path with / is relative to `cwd`")
+        if not os.access(found, os.X_OK) or os.path.isdir(found):
+            raise SpawnFailed(f"{found!r} is not executable", hint=f"run `chmod +x {found}`, or name its interpreter")
+        return
+    if not any(_is_program(os.path.join(cwd, folder, program)) for folder in path.split(os.pathsep)):
+        raise SpawnFailed(
+            f"no program {program!r} is on PATH {path!r}", hint="write its whole path, or set PATH under `env:`"
+        )
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _context(run: RunFacts, surroundings: Surroundings) -> str:
+    return json.dumps(
+        {
+            "params": dict(run.params),
+            "state": dict(run.state),
+            "imports": list(surroundings.imports),
+            "project": str(surroundings.project),
+            "folder": str(surroundings.folder),
+            "run": {
+                "id": run.run_id,
+                "handle": run.handle,
+                "job": run.job,
+                "number": run.number,
+                "attempt": run.attempt,
+                "trigger": str(run.trigger),
+                "scheduled_for": run.scheduled_for.isoformat(),
+                "timezone": run.timezone,
+            },
+        }
+    )

@@ -1,0 +1,159 @@
+"""Reading what a run wrote: whole, its end, or while it grows (R-21). Written by `writer.py`."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.model.ids import created_at
+from rota.runners.writer import PREFIX
+
+CHUNK = 64 * 1024
+RUNS = "runs"
+LAST_LINE_LIMIT = 200
+_END = 8 * 1024
+_ATTEMPTS = 5
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a run's output: `skipped` bytes that were left out, then `data`, which ends at `end`."""
+
+    data: bytes
+    end: int
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    path: Path
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def folder_of(state: Path, run_id: str) -> Path:
+    """Return where the files of a run are: by the day on which its id was made."""
+    return state / RUNS / f"{created_at(run_id):%Y%m%d}" / run_id
+
+
+def make_folder(folder: Path) -> Path:
+    """Make the folder of a run and what is missing above it, closed to others."""
+    for path in reversed([folder, *folder.parents]):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+
+
+def _parts(folder: Path) -> list[_Part]:
+    parts = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                offset = entry.name.removeprefix(PREFIX)
+                if entry.name.startswith(PREFIX) and offset.isdecimal():
+                    parts.append(_Part(Path(entry.path), int(offset), entry.stat().st_size))
+    except FileNotFoundError:
+        return []  # not begun yet, pruned, or a segment was replaced this moment: the next look is right
+    return sorted(parts, key=lambda part: part.start)
+
+
+def size(folder: Path) -> int:
+    """Return how many bytes the run has written so far, kept or not."""
+    parts = _parts(folder)
+    return parts[-1].end if parts else 0
+
+
+def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> Piece:
+    """Return the output from `offset` on, `limit` bytes at most; no data when there is nothing new yet."""
+    for _ in range(_ATTEMPTS):
+        part = next((part for part in _parts(folder) if part.end > offset), None)
+        if part is None:
+            break
+        start = max(offset, part.start)
+        try:
+            with part.path.open("rb") as file:
+                file.seek(start - part.start)
+                data = file.read(min(limit, part.end - start))
+        except FileNotFoundError:
+            continue  # a flood replaced this segment while we looked
+        return Piece(data=data, end=start + len(data), skipped=start - offset)
+    return Piece(data=b"", end=offset)
+
+
+def read_output(folder: Path) -> Iterator[bytes]:
+    """Yield the whole output in chunks, with what was left out marked."""
+    offset = 0
+    while (piece := read_from(folder, offset)).data:
+        if piece.skipped:
+            yield gap_mark(piece.skipped)
+        yield piece.data
+        offset = piece.end
+
+
+def gap_mark(skipped: int) -> bytes:
+    """Return the line that stands for bytes that were left out."""
+    return f"\n… {_say_bytes(skipped)} left out …\n".encode()
+
+
+def _say_bytes(count: int) -> str:
+    for limit, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def tail(folder: Path, lines: int) -> bytes:
+    """Return the last `lines` lines of the output, as far as they are kept without a gap."""
+    if lines <= 0:
+        return b""
+    found = b""
+    expected: int | None = None
+    for part in reversed(_parts(folder)):
+        if (expected is not None and part.end != expected) or found.count(b"\n") > lines:
+            break
+        try:
+            found = part.path.read_bytes()[: part.size] + found
+        except FileNotFoundError:
+            break
+        expected = part.start
+    return b"".join(found.splitlines(keepends=True)[-lines:])
+
+
+def last_line(folder: Path) -> str:
+    """Return the last line of the output that says something, cleaned and short; empty when there is none."""
+    end = size(folder)
+    data = b""
+    while (piece := read_from(folder, max(0, end - _END) + len(data))).data and len(data) < _END:
+        data += piece.data
+    lines = clean_for_terminal(data.decode("utf-8", "replace")).splitlines()
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return line if len(line) <= LAST_LINE_LIMIT else line[: LAST_LINE_LIMIT - 1] + "…"
+
+
+def clean_for_terminal(text: str) -> str:
+    """Return `text` without escape sequences, control characters and writing-direction overrides.
+
+    >>> clean_for_terminal("\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07done\\r\\n")
+    'red done\\n'
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))

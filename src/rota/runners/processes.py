@@ -1,0 +1,127 @@
+"""Processes seen from outside: who is alive, who is only a reused pid, who belongs to a run (R-22, R-23)."""
+
+import os
+import signal
+import threading
+from functools import cache
+
+import psutil
+
+from rota.model.records import ProcessIdentity
+from rota.runners.tree import LINUX, descendants, send, start_ticks, stat_fields
+
+TAG = "ROTA_RUN_ID"
+SWEEPS = 100
+SWEEP_PAUSE = 0.02
+_GONE = (b"Z", b"X", b"x")
+
+
+@cache
+def boot_id() -> str:
+    """Return what names this boot of this machine (and, on Linux, this pid namespace)."""
+    if not LINUX:
+        return f"boot-{int(psutil.boot_time())}"
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()}-{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def start_time(pid: int) -> int | None:
+    """Return when `pid` started, in the system's own unit; None when there is no such process."""
+    if LINUX:
+        return start_ticks(pid)
+    try:
+        return int(psutil.Process(pid).create_time() * 1000)
+    except psutil.Error:
+        return None
+
+
+def identity(pid: int | None = None) -> ProcessIdentity:
+    """Return the identity of a living process, our own by default."""
+    pid = os.getpid() if pid is None else pid
+    start = start_time(pid)
+    if start is None:
+        raise ProcessLookupError(f"there is no process {pid}")
+    return ProcessIdentity(boot_id=boot_id(), pid=pid, start=start)
+
+
+def alive(process: ProcessIdentity) -> bool:
+    """Tell whether exactly this process still runs; a zombie is dead, a reused pid is another process."""
+    if process.boot_id != boot_id():
+        return False
+    if LINUX:
+        fields = stat_fields(process.pid)
+        return bool(fields) and fields[0] not in _GONE and int(fields[19]) == process.start
+    try:
+        found = psutil.Process(process.pid)
+        return int(found.create_time() * 1000) == process.start and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def tagged(run_id: str) -> list[int]:
+    """Return the processes that carry the run's id in their environment, never ourselves."""
+    mark = f"{TAG}={run_id}".encode()
+    return [pid for pid in psutil.pids() if pid != os.getpid() and mark in _environment(pid)]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        if LINUX:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return file.read().split(b"\0")
+        return [f"{name}={value}".encode() for name, value in psutil.Process(pid).environ().items()]
+    except (OSError, psutil.Error):
+        return []
+
+
+def kill_tagged(run_id: str) -> list[int]:
+    """Kill what is left of a run's tree, for two seconds at most; return the pids that are still there."""
+    for _ in range(SWEEPS):
+        left = _tree_of(run_id)
+        if not left:
+            return []
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        threading.Event().wait(SWEEP_PAUSE)
+    return _tree_of(run_id)
+
+
+def _tree_of(run_id: str) -> list[int]:
+    roots = tagged(run_id)
+    below = {pid for root in roots for pid in descendants(root)}
+    found = below.union(roots) - _ourselves() if roots else set()
+    return sorted(pid for pid in found if _runs(pid))
+
+
+def _ourselves() -> set[int]:
+    return {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+
+
+def _runs(pid: int) -> bool:
+    start = start_time(pid)
+    return start is not None and alive(ProcessIdentity(boot_id=boot_id(), pid=pid, start=start))
+
+
+def send_signal(process: ProcessIdentity, number: int) -> bool:
+    """Send a signal to exactly this process; tell whether it was there to receive it."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        return alive(process) and _kill(process.pid, number)
+    try:
+        if not alive(process):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _kill(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True

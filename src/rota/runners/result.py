@@ -1,0 +1,115 @@
+"""What a run says about itself: the result file and what a function returns, judged before it is stored (R-21)."""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota.model.errors import InvalidValue
+from rota.model.records import STATE_LIMIT, SUMMARY_LIMIT, cut
+
+FILE_LIMIT = 64 * 1024
+FILES_LIMIT = 100
+KEYS = ("summary", "state", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The parts of an outcome that the work itself decides."""
+
+    summary: str | None = None
+    state: Mapping[str, Any] | None = None
+    files: tuple[str, ...] = ()
+
+
+def storable(text: str) -> str:
+    """Return `text` without what a database or a JSON reader would refuse."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def read_result(path: Path) -> Result:
+    """Return the result file's content, an empty result when there is none; InvalidValue names what is wrong."""
+    data = _read(path)
+    return Result() if data is None else judge(_parse(data))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        # NONBLOCK: a command may have left a pipe under this name.
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidValue(f"the result file cannot be read: {(error.strerror or '').lower()}") from error
+    with open(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise InvalidValue("the result file is not a plain file")
+        data = opened.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise InvalidValue(f"the result file is larger than {FILE_LIMIT // 1024} KB")
+    return data
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return json.loads(data, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InvalidValue("the result file is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidValue(f"the result file is not JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def judge(value: Any) -> Result:
+    """Return a result from the value of a result file; InvalidValue names what is wrong."""
+    if not isinstance(value, dict):
+        raise InvalidValue(f"the result is {_kind(value)}, not an object", hint=f"its keys are {', '.join(KEYS)}")
+    unknown = next((key for key in value if key not in KEYS), None)
+    if unknown is not None:
+        raise InvalidValue(f"the result has an unknown key {unknown!r}", hint=f"its keys are {', '.join(KEYS)}")
+    return Result(
+        summary=_summary(value.get("summary")), state=judge_state(value.get("state")), files=_files(value.get("files"))
+    )
+
+
+def _summary(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidValue(f"`summary` of the result is {_kind(value)}, not a text")
+    return None if value is None else cut(storable(value), SUMMARY_LIMIT)
+
+
+def judge_state(value: Any) -> Mapping[str, Any] | None:
+    """Return a job's new state, refused unless it is a JSON object of at most 16 KB."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidValue(f"`state` is {_kind(value)}, not an object")
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"`state` cannot be stored as JSON: {error}") from None
+    if len(text) > STATE_LIMIT:
+        raise InvalidValue(f"`state` is {len(text):,} bytes, the limit is {STATE_LIMIT:,}")
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+def _files(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidValue("`files` of the result is not a list of texts")
+    if len(value) > FILES_LIMIT:
+        raise InvalidValue(f"`files` of the result has {len(value)} entries, the limit is {FILES_LIMIT}")
+    return tuple(storable(item) for item in value)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,59 @@
+"""The spawner: a single-threaded process of its own that forks one keeper per run (R-28). Standard library only.
+
+Run as `python -I -S spawner.py FD`; it leaves when the other end of the socket is closed, the keepers stay.
+"""
+
+import gc
+import os
+import signal
+import socket
+import struct
+import sys
+import types
+from typing import NoReturn
+
+REPLY = struct.Struct("=qq")
+REQUEST = b"k"
+
+
+def serve(channel: socket.socket) -> NoReturn:
+    """Fork a keeper for each request until the scheduler is gone."""
+    from rota.runners import keeper, tree
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the keepers
+    gc.freeze()
+    while True:
+        request, files, _, _ = socket.recv_fds(channel, len(REQUEST), 2)
+        if not request:
+            os._exit(0)
+        # A stop that comes before the keeper listens would end it without a word: it waits until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, keeper.ORDERS)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            pid = -(error.errno or 1)
+        if pid == 0:
+            channel.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            keeper.keep(files[0], files[1])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper.ORDERS)
+        start = tree.start_ticks(pid) if pid > 0 else None
+        channel.send(REPLY.pack(pid, start or 0))
+        for file in files:
+            os.close(file)
+
+
+def stand_in_for_the_package() -> None:
+    """Make `rota.runners` importable from this folder alone: no site-packages, no code of the package's own start."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    for name, path in (("rota", os.path.dirname(folder)), ("rota.runners", folder)):
+        package = types.ModuleType(name)
+        package.__path__ = [path]
+        sys.modules[name] = package
+
+
+if __name__ == "__main__":
+    stand_in_for_the_package()
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,277 @@
+"""The scheduler's side of the spawner: ask for keepers, hold their gates, learn their end. One loop, no threads."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from rota.model.errors import SpawnFailed
+from rota.model.records import ProcessIdentity
+from rota.model.spec import OutputPolicy
+from rota.runners.processes import alive, boot_id, start_time
+from rota.runners.spawner import REPLY, REQUEST
+from rota.runners.tree import LINUX
+from rota.runners.writer import OUTPUT_LIMIT
+
+AT_ONCE = 32
+STOP_WAIT = 5.0
+POLL_PAUSE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A process ready to be started: everything is resolved, nothing has happened yet."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    timeout: float | None
+    term_grace: float
+    output: OutputPolicy = OutputPolicy.FULL
+    output_limit: int = OUTPUT_LIMIT
+    umask: int | None = None
+    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Files that are written into the run's folder, 0600, before the start."""
+
+
+class Gate:
+    """What holds a keeper back until its pid is committed (R-01)."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+
+    def open(self) -> None:
+        """Let the command start. A keeper that is gone is not an error here: its outcome tells."""
+        if self._file is None:
+            return
+        try:
+            os.write(self._file, b"g")
+        except BrokenPipeError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Send the keeper away without running anything, unless the gate was opened."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A keeper that waits at its gate."""
+
+    identity: ProcessIdentity
+    gate: Gate
+
+
+class Spawner:
+    """Runs the spawner process and asks it for keepers; one that died is replaced at the next spawn."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._replies: deque[asyncio.Future[tuple[int, int]]] = deque()
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the spawner process, None while there is none."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the spawner process. It is exec'd: a forked one would inherit the scheduler's lock (R-28)."""
+        if self._channel is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if LINUX else socket.SOCK_STREAM)
+        ours.settimeout(0)
+        with theirs:
+            self._process = subprocess.Popen(
+                _argv(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env={},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._channel = ours
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(ours, self._on_reply)
+
+    def stop(self) -> None:
+        """Let the spawner process go; the keepers stay."""
+        self._end(SpawnFailed("the spawner process was stopped"))
+
+    def _end(self, answer: SpawnFailed) -> None:
+        self._disconnect(answer)
+        if self._process is None:
+            return
+        try:
+            self._process.wait(STOP_WAIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _disconnect(self, answer: SpawnFailed) -> None:
+        if self._channel is None:
+            return
+        assert self._loop is not None
+        self._loop.remove_reader(self._channel)
+        self._channel.close()
+        self._channel = None
+        while self._replies:
+            _answer(self._replies.popleft(), answer)
+
+    def _on_reply(self) -> None:
+        assert self._channel is not None
+        try:
+            data = self._channel.recv(REPLY.size)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if len(data) < REPLY.size:
+            self._end(SpawnerLost("the spawner process is gone"))
+        else:
+            _answer(self._replies.popleft(), REPLY.unpack(data))
+
+    async def spawn(self, launch: Launch, folder: Path) -> Spawned:
+        """Return a keeper for `launch` that waits at its gate and will leave its files in `folder`."""
+        async with self._room:
+            try:
+                return await self._spawn_once(launch, folder)
+            except SpawnerLost:
+                return await self._spawn_once(launch, folder)
+            except OSError as error:
+                raise SpawnFailed(f"no keeper could be started: {error.strerror}") from error
+
+    async def _spawn_once(self, launch: Launch, folder: Path) -> Spawned:
+        self.start()
+        gate, held = os.pipe()
+        try:
+            reply = self._ask(launch, folder, gate=gate)
+            pid, start = await reply
+            return Spawned(_keeper_identity(pid, start), Gate(held))
+        except BaseException:
+            os.close(held)
+            raise
+        finally:
+            os.close(gate)
+
+    def _ask(self, launch: Launch, folder: Path, *, gate: int) -> "asyncio.Future[tuple[int, int]]":
+        assert self._channel is not None
+        assert self._loop is not None
+        spec = _spec_file(launch, folder)
+        try:
+            socket.send_fds(self._channel, [REQUEST], [gate, spec])
+        except (BrokenPipeError, ConnectionResetError) as error:
+            lost = SpawnerLost("the spawner process is gone")
+            self._end(lost)
+            raise lost from error
+        finally:
+            os.close(spec)
+        reply: asyncio.Future[tuple[int, int]] = self._loop.create_future()
+        self._replies.append(reply)
+        return reply
+
+
+class SpawnerLost(SpawnFailed):
+    """The spawner process ended before it answered."""
+
+
+def _argv(channel: int) -> list[str]:
+    program = Path(__file__).with_name("spawner.py")
+    return [sys.executable, "-I", "-S", "-X", "utf8", str(program), str(channel)]
+
+
+def _answer(reply: "asyncio.Future[tuple[int, int]]", answer: tuple[int, ...] | SpawnFailed) -> None:
+    if reply.done():
+        return  # the caller was cancelled; its gate is closed and the keeper leaves by itself
+    if isinstance(answer, SpawnFailed):
+        reply.set_exception(answer)
+    else:
+        reply.set_result((answer[0], answer[1]))
+
+
+def _keeper_identity(pid: int, start: int) -> ProcessIdentity:
+    if pid < 0:
+        raise SpawnFailed(
+            f"no keeper could be forked: {os.strerror(-pid).lower()}", hint="look at the limits on processes and memory"
+        )
+    return ProcessIdentity(boot_id=boot_id(), pid=pid, start=start or start_time(pid) or 0)
+
+
+def _spec_file(launch: Launch, folder: Path) -> int:
+    """Return an open file without a name that holds the keeper's orders: they contain secrets."""
+    spec = {
+        "argv": launch.argv,
+        "env": dict(launch.env),
+        "cwd": launch.cwd,
+        "timeout": launch.timeout,
+        "term_grace": launch.term_grace,
+        "output": launch.output,
+        "output_limit": launch.output_limit,
+        "umask": launch.umask,
+        "folder": str(folder),
+    }
+    data = json.dumps(spec).encode()
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("rota", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile(buffering=0) as unnamed:
+            file = os.dup(unnamed.fileno())
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+    return file
+
+
+async def wait_keeper(keeper: ProcessIdentity) -> None:
+    """Return when that process is gone; it need not be our child."""
+    try:
+        handle = os.pidfd_open(keeper.pid)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):
+        await _poll_keeper(keeper)
+        return
+    try:
+        if alive(keeper):
+            await _readable(handle)
+    finally:
+        os.close(handle)
+
+
+async def _readable(file: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(file, _resolve, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(file)
+
+
+async def _poll_keeper(keeper: ProcessIdentity) -> None:
+    loop = asyncio.get_running_loop()
+    while alive(keeper):
+        pause: asyncio.Future[None] = loop.create_future()
+        loop.call_later(POLL_PAUSE, _resolve, pause)
+        await pause
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,99 @@
+"""The descendants of a process, and signals to all of them (R-28). Standard library only."""
+
+import os
+import sys
+
+LINUX = sys.platform == "linux"
+ROUNDS = 100
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the pids below `pid`, parents before their children."""
+    children = _children if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else _table().__getitem__
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        below = children(todo.pop())
+        found += below
+        todo += below
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass  # it ended while we looked; its children are somebody else's now and found in the next round
+    return found
+
+
+class _Table(dict[int, list[int]]):
+    def __missing__(self, pid: int) -> list[int]:
+        return []
+
+
+def _table() -> _Table:
+    table = _Table()
+    for pid, parent in _parents_from_proc() if LINUX else _parents_from_ps():
+        table.setdefault(parent, []).append(pid)
+    return table
+
+
+def _parents_from_proc() -> list[tuple[int, int]]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = stat_fields(int(name))
+        if fields:
+            found.append((int(name), int(fields[1])))
+    return found
+
+
+def _parents_from_ps() -> list[tuple[int, int]]:
+    """Read pid and parent of every process; an orphan counts as a child of its group's leader."""
+    import subprocess  # not on Linux: it would double the spawner's start
+
+    with subprocess.Popen(["/bin/ps", "-A", "-o", "pid=,ppid=,pgid="], stdout=subprocess.PIPE) as ps:
+        assert ps.stdout is not None
+        rows = [tuple(map(int, line.split())) for line in ps.stdout if line.strip()]
+    parents = [(pid, group if parent == 1 and pid != group else parent) for pid, parent, group in rows]
+    return [row for row in parents if row[0] != ps.pid]
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the name, state first; nothing when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when `pid` started, in clock ticks since boot: with the boot, what tells it from a reused pid."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def send(pid: int, *signals: int) -> None:
+    """Send `signals` to a process that may be gone."""
+    for number in signals:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            return
+
+
+def signal_all(root: int, *signals: int) -> list[int]:
+    """Send `signals` to every descendant of `root`, also to those born meanwhile, and return them."""
+    reached: dict[int, None] = {}
+    for _ in range(ROUNDS):
+        fresh = [pid for pid in descendants(root) if pid not in reached]
+        if not fresh:
+            break
+        for pid in fresh:
+            send(pid, *signals)
+            reached[pid] = None
+    return list(reached)

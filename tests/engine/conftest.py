@@ -1,0 +1,55 @@
+"""A scene to play on: real engine and SQLite, fake clock, scripted processes."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.model.durations import parse_duration
+from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule, Work
+from rota.testing import Scene
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    """A scheduler that has just started, at noon."""
+    made = Scene(tmp_path, NOON)
+    await made.start()
+    yield made
+    await made.close()
+
+
+def command(name: str, **changes: Any) -> JobSpec:
+    """Return a command job; `schedule`, `misfire`, `overlap` and other parts of the spec may be given."""
+    return replace(JobSpec(name, Work(Kind.COMMAND, command=("true",))), **changes)
+
+
+def function(name: str, *, called: str = "", **changes: Any) -> JobSpec:
+    """Return a job of a Python function inside the process."""
+    return replace(JobSpec(name, Work(Kind.FUNCTION, function=called or name)), **changes)
+
+
+def every(interval: str, **changes: Any) -> Schedule:
+    """Return an interval schedule."""
+    return Schedule(interval=parse_duration(interval), **changes)
+
+
+def cron(text: str, **changes: Any) -> Schedule:
+    """Return a cron schedule."""
+    return Schedule(cron=(text,), **changes)
+
+
+ONCE = Misfire(MisfirePolicy.ONCE)
+QUEUE = Overlap(OverlapPolicy.QUEUE)
+REPLACE = Overlap(OverlapPolicy.REPLACE)
+ALLOW = Overlap(OverlapPolicy.ALLOW)

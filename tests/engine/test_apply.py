@@ -1,0 +1,188 @@
+"""Edit, retire, revive: what an apply does to jobs, runs and the ledger (R-14, R-06, INV-005)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from rota.model.errors import EmptyApply, NameTaken
+from rota.model.spec import JobSpec
+from rota.operations.jobs import apply
+from rota.settings import Settings
+from rota.testing import Scene, Script
+from tests.engine.conftest import NOON, command, cron, every
+
+pytestmark = pytest.mark.anyio
+
+
+def declared(scene: Scene, *specs: JobSpec) -> SimpleNamespace:
+    return SimpleNamespace(jobs=specs, settings=Settings(scene.settings.folder, scene.settings.state))
+
+
+def put(scene: Scene, *specs: JobSpec, **options) -> list[str]:
+    """Apply these jobs as the whole file and return what happened to each."""
+    plan = apply(scene.store, declared(scene, *specs), now=scene.clock.now(), **options)
+    return [f"{change.kind.value} {change.name}" for change in plan.changes]
+
+
+def minutes(count: int) -> timedelta:
+    return timedelta(minutes=count)
+
+
+async def test_applying_the_same_file_again_changes_nothing(scene: Scene) -> None:
+    spec = command("a", schedule=cron("0 13 * * *"))
+    assert put(scene, spec) == ["create a"]
+    before = scene.job("a")
+    assert put(scene, spec) == ["unchanged a"]
+    assert scene.job("a") == before
+
+
+async def test_a_dry_run_stores_nothing(scene: Scene) -> None:
+    assert put(scene, command("a"), dry_run=True) == ["create a"]
+    assert put(scene, command("a"), dry_run=True) == ["create a"]
+
+
+async def test_editing_leaves_queued_and_running_runs_as_they_were(scene: Scene) -> None:
+    """INV-005, R-14: runs keep their version."""
+    scene.processes.scripts["a"] = Script(takes=minutes(30))
+    spec = command("a", schedule=cron("0 13 * * *"))
+    put(scene, spec)
+    await scene.advance("1h")
+    put(scene, replace(spec, priority=7))
+    (run,) = scene.history("a")
+    assert (run.version, run.priority, scene.job("a").version) == (1, 0, 2)
+    await scene.advance("30m")
+    assert scene.told("a") == [("COMPLETED", None)]
+
+
+async def test_editing_anything_but_the_schedule_leaves_the_cursor(scene: Scene) -> None:
+    """R-06."""
+    spec = command("a", schedule=every("1h"))
+    put(scene, spec)
+    await scene.advance("20m")
+    planned = scene.job("a").next_for
+    put(scene, replace(spec, description="new words"))
+    assert scene.job("a").next_for == planned == NOON + minutes(60)
+
+
+async def test_a_new_interval_counts_from_the_last_anchor_and_never_into_the_past(scene: Scene) -> None:
+    """R-06: past becomes now."""
+    spec = command("a", schedule=every("1h"))
+    put(scene, spec)
+    await scene.advance("20m")
+    put(scene, replace(spec, schedule=every("30m")))
+    assert scene.job("a").next_for == NOON + minutes(30)
+    put(scene, replace(spec, schedule=every("5m")))
+    assert scene.job("a").next_for == NOON + minutes(20)
+
+
+async def test_a_new_cron_counts_from_now(scene: Scene) -> None:
+    spec = command("a", schedule=cron("0 * * * *"))
+    put(scene, spec)
+    await scene.advance("90m")
+    put(scene, replace(spec, schedule=cron("*/20 * * * *")))
+    assert scene.job("a").next_for == NOON + minutes(100)
+
+
+async def test_what_was_due_under_the_old_schedule_is_accounted_for_under_it(scene: Scene) -> None:
+    """The ledger has no hole where a definition changed while nothing was running."""
+    spec = command("a", schedule=cron("0 * * * *"))
+    put(scene, spec)
+    scene.clock.advance("3h")
+    scene.clock.advance("30m")
+    put(scene, replace(spec, schedule=cron("45 * * * *")))
+    (missed,) = scene.history("a")
+    assert (missed.reason, missed.count, missed.version) == ("missed", 3, 1)
+    assert scene.job("a").next_for == NOON + minutes(225)
+
+
+async def test_a_job_that_left_the_file_is_retired_and_keeps_its_history(scene: Scene) -> None:
+    """R-14."""
+    put(scene, command("a", schedule=cron("0 13 * * *")), command("b"))
+    await scene.advance("1h")
+    assert put(scene, command("b")) == ["unchanged b", "retire a"]
+    job = scene.job("a")
+    assert (job.next_for, job.retired_at) == (None, NOON + minutes(60))
+    assert scene.told("a") == [("COMPLETED", None)]
+
+
+async def test_the_same_name_revives_a_job_without_making_up_what_was_missed(scene: Scene) -> None:
+    """R-14: history goes on; first_run does not apply."""
+    fixed, hourly = command("a", schedule=cron("0 * * * *")), command("i", schedule=every("1h"))
+    put(scene, fixed, hourly, command("b"))
+    await scene.advance("1h")
+    put(scene, command("b"))
+    scene.clock.advance("5h")
+    assert put(scene, fixed, hourly, command("b"))[:2] == ["revive a", "revive i"]
+    await scene.settle()
+    assert len(scene.history("a")) == 1
+    assert scene.job("a").next_for == NOON + minutes(420)
+    assert scene.job("i").next_for == NOON + minutes(420)
+
+
+async def test_disabling_stops_fires_and_enabling_goes_on_from_now(scene: Scene) -> None:
+    spec = command("a", schedule=cron("0 * * * *"))
+    put(scene, spec)
+    put(scene, replace(spec, enabled=False))
+    await scene.advance("3h")
+    assert scene.history("a") == []
+    put(scene, spec)
+    await scene.advance("1h")
+    assert scene.told("a") == [("COMPLETED", None)]
+
+
+async def test_a_used_up_job_stays_used_up_until_its_schedule_changes(scene: Scene) -> None:
+    """R-07."""
+    spec = command("a", schedule=cron("0 * * * *", run_once=True))
+    put(scene, spec)
+    await scene.advance("2h")
+    put(scene, replace(spec, description="words"))
+    await scene.advance("2h")
+    assert scene.told("a") == [("COMPLETED", None)]
+    put(scene, replace(spec, schedule=cron("30 * * * *", run_once=True)))
+    await scene.advance("2h")
+    assert scene.told("a") == [("COMPLETED", None)] * 2
+
+
+async def test_going_from_some_jobs_to_none_needs_a_word(scene: Scene) -> None:
+    put(scene, command("a"))
+    with pytest.raises(EmptyApply, match="--allow-empty"):
+        put(scene)
+    assert scene.job("a").retired_at is None
+    assert put(scene, allow_empty=True) == ["retire a"]
+
+
+async def test_jobs_of_other_sources_are_never_touched(scene: Scene) -> None:
+    scene.declare(command("a"), source="api")
+    with pytest.raises(NameTaken, match="--adopt a"):
+        put(scene, command("a"))
+    assert put(scene, command("b")) == ["create b"]
+    assert put(scene, command("a"), command("b"), adopt=["a"]) == ["adopt a", "unchanged b"]
+
+
+async def test_cancel_queued_cancels_what_waits_of_a_changed_job(scene: Scene) -> None:
+    """R-14: --cancel-queued is the only way an edit touches runs."""
+    spec = command("a", schedule=cron("0 13 * * *"))
+    put(scene, spec)
+    scene.engine.claims = False
+    await scene.advance("1h")
+    put(scene, replace(spec, priority=3), cancel_queued=True)
+    assert scene.told("a") == [("CANCELLED", "retired")]
+
+
+async def test_each_change_closes_a_span(scene: Scene) -> None:
+    """R-20: versions are spans without gap or overlap."""
+    spec = command("a", schedule=cron("0 13 * * *"))
+    put(scene, spec)
+    scene.clock.advance("10m")
+    put(scene, replace(spec, enabled=False))
+    scene.clock.advance("10m")
+    put(scene, spec)
+    job = scene.job("a")
+    versions = scene.store.read(lambda db: db.records("job_versions", job_id=job.id))
+    assert [(row["schedules"], row["until"]) for row in versions][:2] == [
+        (1, versions[1]["since"]),
+        (0, versions[2]["since"]),
+    ]
+    assert versions[2]["until"] is None

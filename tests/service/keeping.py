@@ -1,0 +1,91 @@
+"""What the tests of real processes share: a spawner, a marker that every process of a run holds open, and scripts."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rota.model.ids import new_id
+from rota.runners.command import Launch
+from rota.runners.spawning import Spawned, Spawner, wait_keeper
+
+RUN_ID = new_id(datetime(2026, 11, 15, tzinfo=UTC))
+PYTHON = (sys.executable, "-I", "-S", "-c")
+PRELUDE = """
+import os, signal, sys
+mark = os.open(os.environ["MARK"], os.O_WRONLY)
+os.set_inheritable(mark, True)
+def ready(): os.write(mark, b"r")
+def rest():
+    while True: signal.pause()
+"""
+
+
+def launch_of(*argv: str, **options: Any) -> Launch:
+    env = {"PATH": os.environ["PATH"], "ROTA_RUN_ID": RUN_ID} | options.pop("env", {})
+    return Launch(**{"argv": argv, "env": env, "cwd": "/", "timeout": 30.0, "term_grace": 5.0} | options)
+
+
+class Marker:
+    """A FIFO that the processes of a run hold open: its end is the proof that none of them is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "mark"
+        os.mkfifo(self.path)
+        self.file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def script(self, text: str, **options: Any) -> Launch:
+        options["env"] = {"MARK": str(self.path)} | options.get("env", {})
+        return launch_of(*PYTHON, PRELUDE + text, **options)
+
+    async def ready(self, count: int = 1) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(count):
+            seen = loop.create_future()
+            loop.add_reader(self.file, lambda seen=seen: seen.done() or seen.set_result(None))
+            try:
+                await asyncio.wait_for(seen, 20)
+            finally:
+                loop.remove_reader(self.file)
+            assert os.read(self.file, 1) == b"r"
+
+    def held(self) -> bool:
+        """Tell whether any process still has the marker open."""
+        try:
+            while os.read(self.file, 4096):
+                pass
+        except BlockingIOError:
+            return True
+        return False
+
+
+@asynccontextmanager
+async def spawner() -> AsyncIterator[Spawner]:
+    running = Spawner()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+Act = Callable[[Spawned], Awaitable[None]]
+
+
+async def keep(launch: Launch, folder: Path, act: Act | None = None) -> dict[str, Any]:
+    """Run `launch` to its end, doing `act` once its gate is open; return the keeper's outcome."""
+    async with spawner() as running:
+        spawned = await running.spawn(launch, folder)
+        spawned.gate.open()
+        if act is not None:
+            await act(spawned)
+        await asyncio.wait_for(wait_keeper(spawned.identity), 60)
+    return read(folder)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "outcome.json").read_text())

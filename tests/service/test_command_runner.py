@@ -1,0 +1,215 @@
+"""Commands from their launch to their outcome (R-21, R-23, R-27, R-28)."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from keeping import Marker, launch_of
+
+from rota.model.errors import SpawnFailed, StorageFull
+from rota.model.ids import IdSource
+from rota.model.states import Reason, Status
+from rota.runners.command import CommandRunner
+from rota.runners.processes import tagged
+from rota.runners.spawning import Spawner, wait_keeper
+
+RUN_ID = IdSource().new(datetime(2026, 11, 15, tzinfo=UTC))
+
+
+def shell(text, **options):
+    options["env"] = {"ROTA_RUN_ID": RUN_ID} | options.get("env", {})
+    return launch_of("/bin/sh", "-c", text, **options)
+
+
+def outcome_of(launch, state, act=None):
+    async def whole():
+        spawner = Spawner()
+        runner = CommandRunner(spawner, state)
+        folder = runner.folder(RUN_ID)
+        spawned = await runner.launch(launch, folder)
+        spawned.gate.open()
+        if act is not None:
+            await act(runner, spawned)
+        try:
+            return await asyncio.wait_for(runner.outcome(folder, spawned.identity), 30)
+        finally:
+            spawner.stop()
+
+    return asyncio.run(whole())
+
+
+def test_exit_zero_is_completed(tmp_path):
+    outcome = outcome_of(shell("echo hi"), tmp_path)
+
+    assert (outcome.status, outcome.exit_code, outcome.summary, outcome.output_bytes) == (Status.COMPLETED, 0, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("echo 'repository locked'; exit 3", "exit 3: repository locked"),
+        ("exit 4", "exit 4"),
+        (r"printf 'one\n\033[31mtwo\033[0m\n\n'; exit 1", "exit 1: two"),
+        ("kill -9 $$", "killed by signal 9 (SIGKILL)"),
+        ("kill -40 $$", "killed by signal 40"),
+    ],
+)
+def test_a_failed_command_says_why_in_one_line(text, error, tmp_path):
+    outcome = outcome_of(shell(text), tmp_path)
+
+    assert (outcome.status, outcome.reason, outcome.error) == (Status.FAILED, Reason.EXIT_CODE, error)
+
+
+def test_a_timeout_is_told_with_its_length(tmp_path):
+    outcome = outcome_of(shell("sleep 60", timeout=0.1), tmp_path)
+
+    assert (outcome.reason, outcome.error) == (Reason.TIMED_OUT, "timed out after 0.1 s")
+
+
+def test_a_failed_start_is_told(tmp_path):
+    outcome = outcome_of(launch_of("nope"), tmp_path)
+
+    assert (outcome.reason, outcome.error) == (Reason.SPAWN_FAILED, "cannot start 'nope': no such file or directory")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill_now"])
+def test_r08_a_stopped_command_is_failed_by_shutdown_until_somebody_says_otherwise(how, tmp_path):
+    marker = Marker(tmp_path)
+
+    async def stop(runner, spawned):
+        await marker.ready()
+        assert getattr(runner, how)(spawned.identity)
+
+    outcome = outcome_of(marker.script("ready(); rest()"), tmp_path, stop)
+
+    assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.SHUTDOWN)
+
+
+def test_a_folder_that_cannot_be_made_is_a_failed_start(tmp_path):
+    (tmp_path / "runs").write_text("in the way")
+
+    with pytest.raises(SpawnFailed, match=r"cannot be written: not a directory|cannot be written: file exists"):
+        outcome_of(shell("true"), tmp_path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_not_the_fault_of_the_run(tmp_path):
+    folder = CommandRunner(Spawner(), tmp_path).folder(RUN_ID)
+    folder.mkdir(parents=True)
+    os.mknod(folder / "params.json", 0o600 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)
+
+    with pytest.raises(StorageFull, match="no space left on device"):
+        outcome_of(shell("true", files={"params.json": "{}"}), tmp_path)
+
+
+def test_stopping_what_is_gone_is_said_and_harmless(tmp_path):
+    async def late(runner, spawned):
+        await wait_keeper(spawned.identity)
+        assert not runner.stop(spawned.identity)
+        assert not runner.kill_now(spawned.identity)
+
+    assert outcome_of(shell("true"), tmp_path, late).status is Status.COMPLETED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sweep by tag reads /proc")
+def test_r23_a_killed_keeper_leaves_a_run_that_was_restarted_and_no_process(tmp_path):
+    marker = Marker(tmp_path)
+
+    async def kill(_, spawned):
+        await marker.ready()
+        assert tagged(RUN_ID)
+        os.kill(spawned.identity.pid, signal.SIGKILL)
+
+    script = "os.setsid() if os.fork() == 0 else None\nready(); rest()"
+    outcome = outcome_of(marker.script(script, env={"ROTA_RUN_ID": RUN_ID}), tmp_path, kill)
+
+    assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.PROCESS_RESTARTED)
+    assert tagged(RUN_ID) == []
+    assert not marker.held()
+
+
+def test_a_damaged_outcome_file_counts_as_none(tmp_path):
+    async def damage(runner, spawned):
+        await wait_keeper(spawned.identity)
+        (runner.folder(RUN_ID) / "outcome.json").write_text("{")
+
+    assert outcome_of(shell("true"), tmp_path, damage).reason is Reason.PROCESS_RESTARTED
+
+
+def result_launch(state, text, code=0):
+    path = CommandRunner(Spawner(), state).folder(RUN_ID) / "result.json"
+    return shell('printf %s "$TEXT" > "$ROTA_RESULT_FILE"; exit $CODE', env={
+        "TEXT": text, "CODE": str(code), "ROTA_RESULT_FILE": str(path)})  # fmt: skip
+
+
+def test_the_result_file_gives_summary_state_and_files(tmp_path):
+    text = json.dumps({"summary": "3 mails", "state": {"last": 1}, "files": ["a"]})
+
+    outcome = outcome_of(result_launch(tmp_path, text), tmp_path)
+
+    assert (outcome.summary, outcome.state, outcome.files) == ("3 mails", {"last": 1}, ("a",))
+
+
+def test_a_wrong_result_file_fails_a_command_that_exited_with_zero(tmp_path):
+    outcome = outcome_of(result_launch(tmp_path, '{"sumary": 1}'), tmp_path)
+
+    assert (outcome.status, outcome.reason, outcome.exit_code) == (Status.FAILED, Reason.RESULT_INVALID, 0)
+    assert "'sumary'" in outcome.error
+
+
+def test_a_wrong_result_file_does_not_hide_a_failed_command(tmp_path):
+    assert outcome_of(result_launch(tmp_path, "{", code=3), tmp_path).reason is Reason.EXIT_CODE
+
+
+def test_the_files_of_a_run_are_closed_to_others(tmp_path):
+    launch = shell("echo x", files={"params.json": "{}"}, umask=0o022)
+
+    outcome_of(launch, tmp_path)
+
+    folder = CommandRunner(Spawner(), tmp_path).folder(RUN_ID)
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
+        "params.json": 0o600, "output.0": 0o600, "outcome.json": 0o600,
+    }  # fmt: skip
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "timed_out", "error"),
+    [
+        ("echo yes", 0, False, None),
+        ("echo yes; exit 10", 10, False, None),
+        ("echo yes; exit 2", 2, False, None),
+        ("echo yes; kill -9 $$", None, False, "killed by signal 9 (SIGKILL)"),
+        ("echo yes; sleep 60", None, True, "timed out after 0.5 s"),
+    ],
+)
+def test_r09_a_condition_command_is_answered(text, code, timed_out, error, tmp_path):
+    async def check():
+        spawner = Spawner()
+        try:
+            return await CommandRunner(spawner, tmp_path).check(
+                shell(text, timeout=0.5, term_grace=0.1), tmp_path / "0"
+            )
+        finally:
+            spawner.stop()
+
+    found = asyncio.run(check())
+
+    assert (found.exit_code, found.timed_out, found.error, found.output) == (code, timed_out, error, "yes\n")
+
+
+def test_r09_only_64_kb_of_a_conditions_output_are_kept(tmp_path):
+    async def check():
+        spawner = Spawner()
+        try:
+            launch = shell("head -c 1000000 /dev/zero", output_limit=128 * 1024)
+            return await CommandRunner(spawner, tmp_path).check(launch, tmp_path / "0")
+        finally:
+            spawner.stop()
+
+    assert len(asyncio.run(check()).output) == 64 * 1024

@@ -1,0 +1,484 @@
+"""The keeper and the spawner as real processes (R-28)."""
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
+
+from rota.model.errors import SpawnFailed
+from rota.model.records import ProcessIdentity
+from rota.model.spec import OutputPolicy
+from rota.runners.output import read_output
+from rota.runners.processes import alive, identity, send_signal, tagged
+from rota.runners.spawning import wait_keeper
+
+
+def test_a_command_leaves_its_exit_code_and_its_output(tmp_path):
+    ended = asyncio.run(keep(launch_of("/bin/sh", "-c", "echo out; echo err >&2; exit 3"), tmp_path))
+
+    assert (ended["why"], ended["exit_code"], ended["signal"]) == ("exited", 3, None)
+    assert (tmp_path / "output.0").read_bytes() == b"out\nerr\n"
+    assert ended["output_bytes"] == 8
+    assert ended["started_at_ms"] <= ended["finished_at_ms"]
+
+
+def test_a_command_killed_by_a_signal_says_which(tmp_path):
+    ended = asyncio.run(keep(launch_of("/bin/sh", "-c", "kill -9 $$"), tmp_path))
+
+    assert (ended["exit_code"], ended["signal"]) == (None, 9)
+
+
+@pytest.mark.parametrize("byte", [None, b"x"])
+def test_r01_a_gate_that_is_not_opened_never_runs_the_command(byte, tmp_path):
+    async def refuse():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/sh", "-c", f"touch {tmp_path}/ran"), tmp_path)
+            if byte is not None:
+                os.write(spawned.gate._file, byte)
+            spawned.gate.close()
+            await wait_keeper(spawned.identity)
+
+    asyncio.run(refuse())
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_stop_at_the_closed_gate_is_an_outcome_once_the_gate_opens(tmp_path):
+    async def stop_first():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/sh", "-c", f"touch {tmp_path}/ran"), tmp_path)
+            send_signal(spawned.identity, signal.SIGTERM)
+            spawned.gate.open()
+            await wait_keeper(spawned.identity)
+
+    asyncio.run(stop_first())
+
+    assert read(tmp_path)["why"] == "stopped"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        (launch_of("no-such-program"), "cannot start 'no-such-program': no such file or directory"),
+        (launch_of("/etc/passwd"), "cannot start '/etc/passwd': permission denied"),
+        (launch_of("/bin/true", cwd="/nowhere"), "cannot start in '/nowhere': no such file or directory"),
+        (launch_of("/bin/true", "a\0b"), "cannot start '/bin/true': embedded null byte"),
+        (launch_of("/bin/true", "x" * 3_000_000), "cannot start '/bin/true': argument list too long"),
+    ],
+    ids=["not found", "not executable", "no folder", "nul byte", "too long"],
+)
+def test_a_command_that_cannot_start_says_why_and_names_it(launch, words, tmp_path):
+    ended = asyncio.run(keep(launch, tmp_path))
+
+    assert (ended["why"], ended["error"]) == ("spawn_failed", words)
+    assert (ended["exit_code"], ended["signal"]) == (None, None)
+
+
+def test_a_script_without_a_first_line_is_explained(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("echo hello\n")
+    script.chmod(0o700)
+
+    ended = asyncio.run(keep(launch_of(str(script)), tmp_path))
+
+    assert (
+        ended["error"] == f"cannot start '{script}': exec format error (a script needs a first line such as #!/bin/sh)"
+    )
+
+
+def test_a_relative_program_is_looked_for_in_the_commands_folder(tmp_path):
+    (tmp_path / "hello").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "hello").chmod(0o700)
+
+    ended = asyncio.run(keep(launch_of("./hello", cwd=str(tmp_path)), tmp_path))
+
+    assert ended["exit_code"] == 0
+
+
+def test_the_path_of_the_job_finds_the_program(tmp_path):
+    (tmp_path / "hello").write_text("#!/bin/sh\necho from here\n")
+    (tmp_path / "hello").chmod(0o700)
+
+    asyncio.run(keep(launch_of("hello", env={"PATH": str(tmp_path)}), tmp_path))
+
+    assert (tmp_path / "output.0").read_bytes() == b"from here\n"
+
+
+SURROUNDINGS = """
+import os, signal, json, sys
+files = [fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}")]
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+print(json.dumps({"env": dict(os.environ), "files": files, "stdin": os.readlink("/proc/self/fd/0"),
+    "ignored": int(status["SigIgn"], 16), "blocked": int(status["SigBlk"], 16), "umask": int(status["Umask"], 8),
+    "leader": os.getsid(0) == os.getpid(), "cwd": os.getcwd()}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_command_starts_in_clean_surroundings(tmp_path):
+    launch = launch_of(*PYTHON, SURROUNDINGS, cwd=str(tmp_path), umask=0o027, env={"UGLY": "\udcff"})
+
+    asyncio.run(keep(launch, tmp_path))
+    seen = json.loads((tmp_path / "output.0").read_bytes())
+
+    assert seen["env"].items() >= dict(launch.env).items()
+    assert set(seen["env"]) - set(launch.env) <= {"LC_CTYPE"}, "Python sets LC_CTYPE for itself"
+    assert seen["files"] == [0, 1, 2]
+    assert seen["stdin"] == "/dev/null"
+    assert seen["ignored"] & ~(1 << 12 | 1 << 24) == 0, "Python itself ignores PIPE and XFSZ"
+    assert seen["blocked"] == 0
+    assert seen["umask"] == 0o027
+    assert seen["leader"]
+    assert seen["cwd"] == str(tmp_path)
+
+
+def test_hangup_and_interrupt_do_not_disturb_a_keeper(tmp_path):
+    marker = Marker(tmp_path)
+
+    async def disturb(spawned):
+        await marker.ready()
+        send_signal(spawned.identity, signal.SIGHUP)
+        send_signal(spawned.identity, signal.SIGINT)
+        send_signal(spawned.identity, signal.SIGTERM)
+
+    ended = asyncio.run(keep(marker.script("ready(); rest()"), tmp_path, disturb))
+
+    assert ended["why"] == "stopped"
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_second_stop_kills_at_once(second, tmp_path):
+    marker = Marker(tmp_path)
+    script = "signal.signal(signal.SIGTERM, lambda *_: ready()); ready(); rest()"
+
+    async def twice(spawned):
+        await marker.ready()
+        send_signal(spawned.identity, signal.SIGTERM)
+        await marker.ready()
+        send_signal(spawned.identity, second)
+
+    ended = asyncio.run(keep(marker.script(script, term_grace=3600.0), tmp_path, twice))
+
+    assert (ended["why"], ended["signal"]) == ("stopped", signal.SIGKILL)
+
+
+def test_a_stop_lets_the_command_tidy_up_and_keeps_its_exit_code(tmp_path):
+    marker = Marker(tmp_path)
+    script = "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'bye'), os._exit(4))); ready(); rest()"
+
+    async def stop(spawned):
+        await marker.ready()
+        send_signal(spawned.identity, signal.SIGTERM)
+
+    ended = asyncio.run(keep(marker.script(script), tmp_path, stop))
+
+    assert (ended["why"], ended["exit_code"]) == ("stopped", 4)
+    assert (tmp_path / "output.0").read_bytes() == b"bye"
+
+
+@pytest.mark.parametrize("policy", OutputPolicy)
+def test_r21_a_flood_is_bounded_on_disk_and_in_memory(policy, tmp_path):
+    peak = 0
+
+    async def watch(spawned):
+        nonlocal peak
+        keeper = psutil.Process(spawned.identity.pid)
+        gone = asyncio.ensure_future(wait_keeper(spawned.identity))
+        while not gone.done():
+            with contextlib.suppress(psutil.Error):
+                peak = max(peak, keeper.memory_info().rss)
+            await asyncio.wait([gone], timeout=0.02)
+
+    flood = launch_of("/bin/sh", "-c", "head -c 200000000 /dev/zero; echo end", output=policy)
+    ended = asyncio.run(keep(flood, tmp_path, watch))
+
+    stored = sum(path.stat().st_size for path in tmp_path.glob("output.*"))
+    assert ended["output_bytes"] == 200_000_004
+    assert stored <= 10_000_000
+    assert (policy is OutputPolicy.NONE) == (stored == 0)
+    assert b"".join(read_output(tmp_path)).endswith(b"end\n") or policy is OutputPolicy.NONE
+    assert peak < 40_000_000
+
+
+def test_output_that_cannot_be_stored_is_marked_and_does_not_hurt_the_run(tmp_path):
+    (tmp_path / "output.0").mkdir()
+
+    ended = asyncio.run(keep(launch_of("/bin/sh", "-c", "echo lost"), tmp_path))
+
+    assert (ended["exit_code"], ended["output_bytes"], ended["truncated"]) == (0, 5, True)
+    assert "Is a directory" in ended["output_error"]
+
+
+def test_an_outcome_that_cannot_be_stored_waits_in_memory(tmp_path):
+    marker = Marker(tmp_path)
+    (tmp_path / "outcome.json.tmp").mkdir()
+
+    async def make_room(spawned):
+        await marker.ready()
+        gone = asyncio.ensure_future(wait_keeper(spawned.identity))
+        while marker.held():
+            await asyncio.wait([gone], timeout=0.02)
+        assert not gone.done()
+        (tmp_path / "outcome.json.tmp").rmdir()
+
+    ended = asyncio.run(keep(marker.script("ready(); os._exit(5)"), tmp_path, make_room))
+
+    assert ended["exit_code"] == 5
+
+
+def test_a_stranger_who_holds_the_output_open_is_not_waited_for(tmp_path):
+    """A process outside the tree got the pipe by descriptor passing; the run ends without it."""
+    script = """
+import os, socket
+channel = socket.socket(socket.AF_UNIX)
+channel.connect(os.environ["CHANNEL"])
+socket.send_fds(channel, [b"x"], [1])
+channel.recv(1)
+"""
+    path = str(tmp_path / "channel")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen(1)
+    server.setblocking(False)
+
+    async def hold(_):
+        accepted, _ = await asyncio.get_running_loop().sock_accept(server)
+        accepted.setblocking(True)
+        _, files, _, _ = socket.recv_fds(accepted, 1, 1)
+        accepted.send(b"x")
+        held.extend(files)
+
+    held = []
+    ended = asyncio.run(keep(launch_of(*PYTHON, script, env={"CHANNEL": path}), tmp_path, hold))
+
+    assert ended["exit_code"] == 0
+    assert held, "the pipe was open elsewhere until now"
+    os.close(held[0])
+    server.close()
+
+
+DAEMON = """
+import asyncio, fcntl, json, os, sys
+sys.path.insert(0, {tests!r})
+from keeping import Marker, launch_of
+from pathlib import Path
+from rota.runners.spawning import Spawner
+
+async def main():
+    lock = os.open({folder!r} + "/lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    spawner = Spawner()
+    launch = launch_of("/bin/sh", "-c", "echo begun; read go < {folder}/go; echo done; exit 7")
+    spawned = await spawner.spawn(launch, Path({folder!r}))
+    spawned.gate.open()
+    print(json.dumps([spawned.identity.boot_id, spawned.identity.pid, spawned.identity.start, spawner.pid]), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_r28_a_killed_scheduler_loses_neither_exit_code_nor_output_and_frees_its_lock(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    program = DAEMON.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    daemon = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    boot, pid, start, spawner_pid = json.loads(daemon.stdout.readline())
+    keeper, helper = ProcessIdentity(boot, pid, start), identity(spawner_pid)
+
+    daemon.kill()
+    assert daemon.stdout.read() == b"", "nobody else holds the scheduler's output"
+    daemon.wait()
+    lock = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
+    assert alive(keeper)
+    asyncio.run(asyncio.wait_for(wait_keeper(helper), 10))
+    (tmp_path / "go").write_text("go\n")
+    asyncio.run(asyncio.wait_for(wait_keeper(keeper), 10))
+
+    assert read(tmp_path)["exit_code"] == 7
+    assert (tmp_path / "output.0").read_bytes() == b"begun\ndone\n"
+
+
+def test_a_dead_spawner_is_replaced_at_the_next_spawn_and_its_keepers_live_on(tmp_path):
+    marker = Marker(tmp_path)
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.mkdir()
+    second.mkdir()
+
+    async def kill_between():
+        async with spawner() as running:
+            kept = await running.spawn(marker.script("ready(); rest()"), first)
+            kept.gate.open()
+            await marker.ready()
+            lost = identity(running.pid)
+            os.kill(lost.pid, signal.SIGKILL)
+            await wait_keeper(lost)
+            again = await running.spawn(launch_of("/bin/true"), second)
+            again.gate.open()
+            await wait_keeper(again.identity)
+            assert alive(kept.identity)
+            send_signal(kept.identity, signal.SIGTERM)
+            await wait_keeper(kept.identity)
+
+    asyncio.run(kill_between())
+
+    assert (read(first)["why"], read(second)["exit_code"]) == ("stopped", 0)
+
+
+def test_many_spawns_at_once_each_get_their_own_keeper(tmp_path):
+    async def spawn_all():
+        async with spawner() as running:
+            folders = [tmp_path / str(number) for number in range(60)]
+            for folder in folders:
+                folder.mkdir()
+            launches = [launch_of("/bin/sh", "-c", f"exit {number}") for number in range(60)]
+            spawned = await asyncio.gather(*map(running.spawn, launches, folders))
+            for one in spawned:
+                one.gate.open()
+            await asyncio.gather(*(wait_keeper(one.identity) for one in spawned))
+            return [read(folder)["exit_code"] for folder in folders]
+
+    assert asyncio.run(spawn_all()) == list(range(60))
+
+
+def test_a_cancelled_spawn_leaves_no_keeper_and_does_not_mix_up_the_replies(tmp_path):
+    async def cancel_one():
+        async with spawner() as running:
+            gone = asyncio.ensure_future(running.spawn(launch_of("/bin/sh", "-c", "exit 1"), tmp_path))
+            for _ in range(3):
+                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
+            gone.cancel()
+            kept = await running.spawn(launch_of("/bin/sh", "-c", "exit 2"), tmp_path)
+            kept.gate.open()
+            await wait_keeper(kept.identity)
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+
+    asyncio.run(cancel_one())
+
+    assert read(tmp_path)["exit_code"] == 2
+
+
+def test_a_stopped_spawner_says_so_to_those_who_wait(tmp_path):
+    async def stop_under():
+        async with spawner() as running:
+            asked = asyncio.ensure_future(running.spawn(launch_of("/bin/true"), tmp_path))
+            while not running._replies:
+                await asyncio.wait([asked], timeout=0)
+            running.stop()
+            with pytest.raises(SpawnFailed, match="was stopped"):
+                await asked
+
+    asyncio.run(stop_under())
+
+
+UNKILLABLE = """
+import json, os, sys
+from rota.runners.keeper import keep
+spec = json.loads(sys.argv[1])
+file = os.memfd_create("spec"); os.write(file, json.dumps(spec).encode())
+gate, held = os.pipe(); os.write(held, b"g")
+keep(gate, file)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="uses ptrace to make a process that cannot be reaped")
+def test_what_cannot_be_killed_ends_the_run_as_unkillable_with_its_pids(tmp_path):
+    marker = Marker(tmp_path)
+    launch = marker.script("os.write(1, str(os.getpid()).encode()); ready(); rest()", timeout=None, term_grace=0.1)
+    spec = {
+        "argv": launch.argv, "env": dict(launch.env), "cwd": "/", "timeout": None, "term_grace": 0.1,
+        "output": "full", "output_limit": 1000, "folder": str(tmp_path), "unkillable_after": 0.3,
+    }  # fmt: skip
+    keeper = subprocess.Popen([sys.executable, "-c", UNKILLABLE, json.dumps(spec)])
+    asyncio.run(marker.ready())
+    while not (tmp_path / "output.0").exists():
+        pass
+    pid = int((tmp_path / "output.0").read_text())
+    traced = ctypes.CDLL(None, use_errno=True).ptrace(0x4206, pid, 0, 0)  # PTRACE_SEIZE
+    if traced != 0:
+        keeper.terminate()
+        keeper.wait()
+        pytest.skip("this system does not allow tracing")
+
+    keeper.terminate()
+    keeper.wait()
+    os.kill(pid, signal.SIGKILL)
+    while os.waitpid(pid, 0x40000000)[1] & 0xFF == 0x7F:  # __WALL: take every stop until its end
+        ctypes.CDLL(None).ptrace(7, pid, 0, 0)  # PTRACE_CONT
+
+    assert (read(tmp_path)["why"], read(tmp_path)["left"]) == ("unkillable", [pid])
+
+
+def test_the_specification_with_its_secrets_is_never_a_named_file(tmp_path):
+    async def look():
+        async with spawner() as running:
+            spawned = await running.spawn(launch_of("/bin/true", env={"TOKEN": "s3cret"}), tmp_path)
+            assert os.listdir(tmp_path) == []
+            assert "s3cret" not in " ".join(psutil.Process(spawned.identity.pid).cmdline())
+            spawned.gate.close()
+            await wait_keeper(spawned.identity)
+
+    asyncio.run(look())
+
+
+def test_a_tagged_search_finds_the_command_and_not_its_keeper(tmp_path):
+    marker = Marker(tmp_path)
+    found = []
+
+    async def search(spawned):
+        await marker.ready()
+        found.extend(tagged(RUN_ID))
+        assert spawned.identity.pid not in found
+        send_signal(spawned.identity, signal.SIGTERM)
+
+    asyncio.run(keep(marker.script("ready(); rest()"), tmp_path, search))
+
+    assert len(found) == 1
+
+
+def test_without_pidfds_the_end_of_a_keeper_is_seen_by_looking(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    marker = Marker(tmp_path)
+
+    async def stop(spawned):
+        await marker.ready()
+        assert send_signal(spawned.identity, signal.SIGTERM)
+
+    ended = asyncio.run(keep(marker.script("ready(); rest()"), tmp_path, stop))
+
+    assert ended["why"] == "stopped"
+
+
+def test_a_keeper_whose_folder_is_gone_leaves(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    marker = Marker(tmp_path)
+
+    async def remove():
+        async with spawner() as running:
+            spawned = await running.spawn(marker.script("ready(); rest()"), folder)
+            spawned.gate.open()
+            await marker.ready()
+            shutil.rmtree(folder)
+            send_signal(spawned.identity, signal.SIGTERM)
+            await asyncio.wait_for(wait_keeper(spawned.identity), 10)
+
+    asyncio.run(remove())
+
+    assert not marker.held()
+    assert not folder.exists()

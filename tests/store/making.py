@@ -1,0 +1,126 @@
+"""Jobs, runs and holders for the tests of the store, made through the store's own functions."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rota.engine.claim import Holder
+from rota.engine.record import finish
+from rota.model.ids import new_id
+from rota.model.records import Job, Outcome, ProcessIdentity, Run
+from rota.model.spec import JobSpec, Kind, Schedule, Work
+from rota.model.states import Reason, Status, Trigger
+from rota.store import jobs, processes, runs
+from rota.store.driver import Database, Store
+
+NOW = datetime(2026, 11, 15, 20, 41, 7, 250_000, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+TZDATA = "2026c"
+PROCESS = ProcessIdentity("boot", 4321, 99)
+DONE = Outcome(Status.COMPLETED)
+FAILED = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3, error="it left with 3")
+CANCELLED = Outcome(Status.CANCELLED, Reason.REQUESTED)
+
+
+def spec_of(name: str = "backup", **changes: Any) -> JobSpec:
+    work = Work(Kind.COMMAND, command=("restic", "backup"), params={"full": True, "name": "é"})
+    return replace(JobSpec(name, work, Schedule(cron=("0 * * * *",))), **changes)
+
+
+def insert_job(db: Database, spec: JobSpec, *, next_at: datetime | None = NOW + HOUR) -> Job:
+    job_id = new_id(NOW)
+    jobs.insert_job(
+        db, spec, job_id=job_id, source="file", next_for=next_at, next_at=next_at, tzdata=TZDATA, now=NOW
+    )
+    return jobs.job_by_id(db, job_id)
+
+
+def add_job(store: Store, name: str = "backup", *, next_at: datetime | None = NOW + HOUR, **changes: Any) -> Job:
+    return store.write(lambda db: insert_job(db, spec_of(name, **changes), next_at=next_at))
+
+
+def insert_run(db: Database, job: Job, *, at: datetime = NOW, **changes: Any) -> Run:
+    newborn = runs.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
+    newborn = replace(newborn, **changes)
+    runs.insert_run(db, newborn, number=jobs.next_number(db, job.id))
+    return seen(db, newborn.id)
+
+
+def add_run(store: Store, job: Job, **changes: Any) -> Run:
+    return store.write(lambda db: insert_run(db, job, **changes))
+
+
+def seen(db: Database, run_id: str) -> Run:
+    run = runs.run_by_id(db, run_id)
+    assert run is not None
+    return run
+
+
+def look(store: Store, run: Run) -> Run:
+    return store.read(lambda db: seen(db, run.id))
+
+
+def enter(db: Database, *, pid: int = 4321) -> Holder:
+    worker_id = processes.ensure_worker(db, worker_id=new_id(NOW), name="host", now=NOW)
+    identity = replace(PROCESS, pid=pid)
+    epoch = processes.open_process(
+        db, worker_id=worker_id, kind="serve", identity=identity, lock=f"{pid}.lock", version="0.1.0", now=NOW
+    )
+    return Holder(worker_id, epoch, identity)
+
+
+def add_holder(store: Store, *, pid: int = 4321) -> Holder:
+    return store.write(lambda db: enter(db, pid=pid))
+
+
+def dispatch(db: Database, run: Run, holder: Holder, *, slot: int = 0, started: bool = False) -> bool:
+    return runs.claim_run(
+        db, run.id, worker_id=holder.worker_id, slot=slot, epoch=holder.epoch, started=started, now=NOW
+    )
+
+
+def begin(db: Database, run: Run, holder: Holder, *, slot: int = 0, at: datetime = NOW) -> bool:
+    """Claim a run and start it, with its execution."""
+    moved = dispatch(db, run, holder, slot=slot) and runs.start_run(db, run.id, epoch=holder.epoch, now=at)
+    runs.insert_execution(
+        db,
+        run.id,
+        execution_id=new_id(at),
+        job_id=run.job_id,
+        worker_id=holder.worker_id,
+        slot=slot,
+        epoch=holder.epoch,
+        process=PROCESS,
+        now=at,
+    )
+    return moved
+
+
+def end(db: Database, run: Run, holder: Holder, outcome: Outcome = DONE, *, at: datetime = NOW + MINUTE) -> bool:
+    return finish(db, run.id, outcome, expected=Status.RUNNING, epoch=holder.epoch, now=at)
+
+
+def run_in(store: Store, status: Status, job: Job, *, holder: Holder, slot: int = 0) -> Run:
+    """Return a new run that reached `status` on a legal way."""
+    run = add_run(store, job)
+
+    def move(db: Database) -> None:
+        if status is Status.QUEUED:
+            return
+        if status is Status.SKIPPED:
+            outcome = Outcome(Status.SKIPPED, Reason.EXPIRED)
+            finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=NOW)
+        elif status is Status.DISPATCHED:
+            dispatch(db, run, holder, slot=slot)
+        else:
+            begin(db, run, holder, slot=slot)
+            outcomes = {Status.COMPLETED: DONE, Status.FAILED: FAILED, Status.CANCELLED: CANCELLED}
+            if status in outcomes:
+                end(db, run, holder, outcomes[status])
+
+    store.write(move)
+    found = look(store, run)
+    assert found.status is status
+    return found

@@ -1,0 +1,112 @@
+"""The JSON Schema for editors, and the reference page beside it."""
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from rota.declare.codes import PROBLEM_CODES
+from rota.declare.files import parse
+from rota.declare.schema import json_schema
+from rota.declare.spec import JobEntry, ProjectFile, RetentionSection, SchedulerSection
+from rota.declare.validate import read_project
+from rota.model.errors import FileProblems
+
+PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def validator():
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def valid(validator, text: str) -> bool:
+    return validator.is_valid(parse(text.encode()).data)
+
+
+def test_the_page_has_examples():
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_an_example_of_the_page_is_valid_by_schema_and_by_rota(validator, tmp_path, text):
+    assert list(validator.iter_errors(parse(text.encode()).data)) == []
+    (tmp_path / "rota.yaml").write_text(text)
+    assert read_project(tmp_path, environment={}).jobs
+
+
+GOOD = [
+    "jobs:\n",
+    "jobs: {a: {interval: 90, command: [x, 1, true]}}\n",
+    "jobs: {a: {interval: ' 5M ', command: x}}\n",
+    "jobs: {a: {command: x, overlap_policy: queue, timeout_seconds: 5, working_directory: x}}\n",
+    "jobs: {a: {type: script, run: 'textwrap:dedent'}}\n",
+    "jobs: {a: {command: x, term_grace: 0, timeout: never}}\n",
+    "jobs: {a: {cron: '@daily', jitter: 10%, command: x}}\n",
+    "jobs: {a: {at: 2026-11-15T08:30:00 +01:00, command: x}}\n",
+    "retention: {runs: forever, output_total: 5 gb}\n",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_what_rota_takes_the_schema_takes(validator, tmp_path, text):
+    (tmp_path / "rota.yaml").write_text(text)
+    read_project(tmp_path, environment={})
+    assert valid(validator, text)
+
+
+BAD = [
+    "job: {}\n",
+    "jobs: [a]\n",
+    "jobs: {a b: {command: x}}\n",
+    "jobs: {a: {every: 5m, command: x}}\n",
+    "jobs: {a: {interval: 5m}}\n",
+    "jobs: {a: {command: x, shell: y}}\n",
+    "jobs: {a: {command: x, cron: '* * * * *', interval: 5m}}\n",
+    "jobs: {a: {command: x, interval: 5 minutes}}\n",
+    "jobs: {a: {command: x, interval: 0}}\n",
+    "jobs: {a: {command: x, interval: }}\n",
+    "jobs: {a: {command: x, overlap: sometimes}}\n",
+    "jobs: {a: {command: x, priority: 1001}}\n",
+    "jobs: {a: {command: x, enabled: yes}}\n",
+    "jobs: {a: {command: x, env: {ROTA_X: 1}}}\n",
+    "jobs: {a: {command: x, env: {A: [1]}}}\n",
+    "jobs: {a: {command: x, conditions: [{}]}}\n",
+    "jobs: {a: {command: x, at: tomorrow}}\n",
+    "jobs: {a: {command: x, params: {a-b: 1}}}\n",
+    "jobs: {a: {command: []}}\n",
+    "defaults: {cron: '* * * * *'}\n",
+    "scheduler: {concurrency: 0}\n",
+    "retention: {runs: always}\n",
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_the_schema_refuses_rota_refuses_too(validator, tmp_path, text):
+    (tmp_path / "rota.yaml").write_text(text)
+    assert not valid(validator, text)
+    with pytest.raises(FileProblems):
+        read_project(tmp_path, environment={})
+
+
+def test_every_key_has_a_description_in_the_schema():
+    schema = json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    bare = [key for section in sections for key, part in section["properties"].items() if "description" not in part]
+    assert bare == []
+
+
+@pytest.mark.parametrize("model", [ProjectFile, JobEntry, SchedulerSection, RetentionSection])
+def test_every_key_is_on_the_page(model):
+    rows = {key for row in re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE) for key in re.findall(r"`([a-z_]+)`", row)}
+    mentioned = rows | set(re.findall(r"; `([a-z_]+)`[^;|]* accepted too", PAGE))
+    assert set(model.model_fields) - mentioned == set()
+
+
+def test_every_code_is_on_the_page_and_described_as_in_the_code():
+    for code, meaning in PROBLEM_CODES.items():
+        assert f"| `{code}` | {meaning} |" in PAGE

@@ -1,0 +1,108 @@
+"""Placeholders: a closed list, filled in one pass (R-25)."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.model.errors import InvalidValue
+from rota.rules.placeholders import PlaceholderValues, check_placeholders, fill, known_placeholders
+
+VALUES = PlaceholderValues(
+    job="backup",
+    number=112,
+    scheduled_for=datetime(2026, 11, 15, 23, 30, tzinfo=UTC),
+    timezone="Europe/Madrid",
+    params={
+        "region": "eu",
+        "full": False,
+        "n": 3,
+        "ratio": 1.5,
+        "none": None,
+        "list": [1, "é"],
+        "evil": "{{ job }}; rm -rf /",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("plain", "plain"),
+        ("{{ job }}", "backup"),
+        ("{{job}}:{{ run.number }}", "backup:112"),
+        ("{{ scheduled_for }}", "2026-11-16T00:30:00+01:00"),
+        ("{{ scheduled_for:%Y-%m-%d }}", "2026-11-16"),
+        ("{{ scheduled_for:%H:%M }}", "00:30"),
+        ("{{scheduled_for:%G-W%V}}", "2026-W47"),
+        ("{{ scheduled_for:%d%% }}", "16%"),
+        ("{{ params.region }}/x", "eu/x"),
+        ("{{ params.full }}", "false"),
+        ("{{ params.n }}", "3"),
+        ("{{ params.ratio }}", "1.5"),
+        ("{{ params.none }}", "null"),
+        ("{{ params.list }}", '[1,"é"]'),
+        ("{ job } }} {job}", "{ job } }} {job}"),
+    ],
+)
+def test_r_25_a_placeholder_is_filled_in_the_jobs_zone(text, filled):
+    assert check_placeholders(text, params=VALUES.params) == []
+    assert fill(text, VALUES) == filled
+
+
+def test_r_25_what_a_value_holds_is_never_read_again():
+    assert fill("{{ params.evil }}", VALUES) == "{{ job }}; rm -rf /"
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("{{ jobb }}", ['no placeholder is named "jobb"; did you mean "job"?']),
+        ("{{ x }}", ['no placeholder is named "x"; known are job, run.number, scheduled_for, params.NAME']),
+        ("{{ }}", ['no placeholder is named ""; known are job, run.number, scheduled_for, params.NAME']),
+        (
+            "{{ job.__class__ }}",
+            ['no placeholder is named "job.__class__"; known are job, run.number, scheduled_for, params.NAME'],
+        ),
+        ("{{ params.regin }}", ['the job has no param "regin"; did you mean "region"?']),
+        ("{{ params.zzz }}", ['the job has no param "zzz"; add it to `params:`']),
+        ("{{ params.region.upper }}", ['the job has no param "region.upper"; did you mean "region"?']),
+        ("{{ params.n:03d }}", ['"params.n" takes no format']),
+        ("{{ job:x }}", ['"job" takes no format']),
+        ("{{ scheduled_for: }}", ['"scheduled_for:" lacks its format; write {{ scheduled_for:%Y-%m-%d }}']),
+        ("{{ job", ["`{{` is not closed by `}}`"]),
+        ("{{ nope }} {{ job }} {{ params.zzz }}", 2),
+    ],
+)
+def test_r_25_what_is_not_on_the_list_is_told(text, messages):
+    found = check_placeholders(text, params=VALUES.params)
+    assert found == messages if isinstance(messages, list) else len(found) == messages
+
+
+@pytest.mark.parametrize("pattern", ["%Q", "%-d", "%c", "%s", "%", "%Y %"])
+def test_r_25_a_format_that_is_not_the_same_everywhere_is_told(pattern):
+    [message] = check_placeholders(f"{{{{ scheduled_for:{pattern} }}}}", params=())
+    assert "is no part of a date" in message
+
+
+def test_r_25_an_unknown_placeholder_is_never_passed_on():
+    with pytest.raises(InvalidValue, match='no placeholder is named "nope"'):
+        fill("{{ nope }}", VALUES)
+    with pytest.raises(InvalidValue, match='the run has no param "zzz"'):
+        fill("{{ params.zzz }}", VALUES)
+
+
+def test_only_what_rota_would_know_is_found_in_foreign_braces():
+    assert known_placeholders("{{.Names}} {{ job }} {{params.x}} {{ item }}") == ["{{ job }}", "{{params.x}}"]
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(["{{", "}}", "{", "}", " ", "job", "params.", "n", "scheduled_for", ":", "%Y", "%", "\n"])
+    ).map("".join)
+)
+def test_a_text_that_was_checked_can_be_filled(text):
+    if not check_placeholders(text, params=VALUES.params):
+        assert isinstance(fill(text, VALUES), str)
