@@ -94,6 +94,7 @@ class Daemon:
         self._stamp: tuple[int, ...] | None = None
         self._lost_state = False
         self._started_at = clock.now()
+        self._watch = Loop("watch", self._watch_round, clock=clock)
 
     async def run(self) -> None:
         """Serve until asked to stop."""
@@ -165,14 +166,12 @@ class Daemon:
         )
 
     async def _until_stopped(self, recovered: int) -> Literal["clean", "detached"]:
-        watch = Loop("watch", self._watch_round, clock=self._clock)
         alarm = partial(make_alarm, self._clock)
         if self._settings.scheduler.enabled:
             self._engine.start(alarm)
         else:
             log.warning("the scheduler is switched off by `scheduler.enabled: false`; nothing is fired or started")
-        self._watch = watch
-        watching = asyncio.create_task(watch.run(alarm), name="rota-watch")
+        watching = asyncio.create_task(self._watch.run(alarm), name="rota-watch")
         if self._observer:
             self._observer.serving(self._settings, recovered=recovered)
         try:
@@ -210,7 +209,7 @@ class Daemon:
         if self._observer:
             self._observer.stopping(stop, running=len(engine.executor.carried))
         if not await self._wait_for_runs(stop):
-            await self._end_runs()
+            await self._end_runs(at_once=stop.mode == "now")
         return "detached" if detached else "clean"
 
     def _detach(self) -> bool:
@@ -232,10 +231,10 @@ class Daemon:
             task.cancel()
         return not self._engine.busy
 
-    async def _end_runs(self) -> None:
-        """End every run's tree: TERM, grace, KILL; at once after another signal."""
+    async def _end_runs(self, *, at_once: bool) -> None:
+        """End every run's tree: TERM, grace, KILL; at once where asked, or after another signal."""
         executor = self._engine.executor
-        at_once = not self._stop.empty()
+        at_once = at_once or not self._stop.empty()
         while not self._stop.empty():
             self._stop.get_nowait()
         for run_id in list(executor.carried):
@@ -319,14 +318,18 @@ class Daemon:
         if asked == "status":
             return self.status()
         if asked == "stop":
-            within = question.get("within")
-            bound = None if within is None else timedelta(seconds=within)
-            self._stop.put_nowait(Stop(question["mode"], bound))
+            self._stop.put_nowait(self._wanted_stop(question["mode"], question.get("within")))
             return {"running": len(self._engine.executor.carried)}
         if asked == "reload":
             self._look_again()
             return {}
         raise KeyError(f"unknown question {asked!r}")
+
+    def _wanted_stop(self, mode: StopMode, within: float | None) -> Stop:
+        """Return the stop that a command asked for; grace and detach use the server's own `shutdown_grace`."""
+        if within is None and mode in ("grace", "detach"):
+            return Stop(mode, self._settings.scheduler.shutdown_grace)
+        return Stop(mode, None if within is None else timedelta(seconds=within))
 
     def status(self) -> Mapping[str, Any]:
         """Return how the scheduler is, told by its own loop."""

@@ -101,7 +101,10 @@ def test_a_folder_that_cannot_be_made_is_a_failed_start(tmp_path):
 def test_a_full_disk_is_not_the_fault_of_the_run(tmp_path):
     folder = CommandRunner(Spawner(), tmp_path).folder(RUN_ID)
     folder.mkdir(parents=True)
-    os.mknod(folder / "params.json", 0o600 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)
+    try:
+        os.mknod(folder / "params.json", 0o600 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)
+    except PermissionError:
+        pytest.skip("only a privileged user may make such a device")
 
     with pytest.raises(StorageFull, match="no space left on device"):
         outcome_of(shell("true", files={"params.json": "{}"}), tmp_path)
@@ -185,7 +188,7 @@ def test_the_files_of_a_run_are_closed_to_others(tmp_path):
         ("echo yes; exit 10", 10, False, None),
         ("echo yes; exit 2", 2, False, None),
         ("echo yes; kill -9 $$", None, False, "killed by signal 9 (SIGKILL)"),
-        ("echo yes; sleep 60", None, True, "timed out after 0.5 s"),
+        ("echo yes; sleep 60", None, True, "timed out after 1 s"),
     ],
 )
 def test_r09_a_condition_command_is_answered(text, code, timed_out, error, tmp_path):
@@ -193,7 +196,7 @@ def test_r09_a_condition_command_is_answered(text, code, timed_out, error, tmp_p
         spawner = Spawner()
         try:
             return await CommandRunner(spawner, tmp_path).check(
-                shell(text, timeout=0.5, term_grace=0.1), tmp_path / "0"
+                shell(text, timeout=1.0, term_grace=0.1), tmp_path / "0"
             )
         finally:
             spawner.stop()

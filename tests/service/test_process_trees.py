@@ -155,7 +155,7 @@ ready(); os.kill(os.getpid(), signal.SIGSTOP); rest()
         if how == "stop":
             send_signal(spawned.identity, signal.SIGTERM)
 
-    timeout = 30.0 if how == "stop" else 0.3
+    timeout = 30.0 if how == "stop" else 1.0
     ended = asyncio.run(keep(marker.script(script, timeout=timeout, term_grace=2.0), tmp_path, stop))
 
     assert ended["exit_code"] == 0

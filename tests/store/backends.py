@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from making import NOW
 
 from rota.store.driver import Store
 from rota.store.migrate import open_store
 from rota.store.sqlite import connect
+from tests.store.making import NOW
 
 
 @dataclass(frozen=True, slots=True)

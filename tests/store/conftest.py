@@ -1,7 +1,8 @@
 """Every conformance test runs once for each backend; a new backend is one more line in `BACKENDS`."""
 
 import pytest
-from backends import BACKENDS
+
+from tests.store.backends import BACKENDS
 
 
 @pytest.fixture(params=sorted(BACKENDS))

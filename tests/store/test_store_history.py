@@ -4,11 +4,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from making import HOUR, MINUTE, NOW, PROCESS, SECOND, add_holder, add_job, add_run, enter, insert_run, run_in
 
 from rota.model.ids import IdSource
 from rota.model.states import Reason, Status, Trigger
 from rota.store import processes, runs
+from tests.store.making import (
+    HOUR,
+    MINUTE,
+    NOW,
+    PROCESS,
+    SECOND,
+    add_holder,
+    add_job,
+    add_run,
+    enter,
+    insert_run,
+    run_in,
+)
 
 
 def numbers(store, **filters):

@@ -3,11 +3,11 @@
 from itertools import product
 
 import pytest
-from making import MINUTE, NOW, add_holder, add_job, add_run, run_in
 
 from rota.model.clock import to_ms
 from rota.model.states import FINAL, TRANSITIONS, Status
 from rota.store import runs
+from tests.store.making import MINUTE, NOW, add_holder, add_job, add_run, run_in
 
 EXECUTION_MAY_CHANGE = {"finished_at", "status", "exit_code", "error", "artifacts"}
 RUN_IDENTITY = ("id", "job_id", "number", "version", "trigger", "slot_key", "scheduled_for", "created_at")

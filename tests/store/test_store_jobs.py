@@ -1,11 +1,11 @@
 """Conformance: jobs, their versions and their cursors."""
 
 import pytest
-from making import HOUR, MINUTE, NOW, SECOND, TZDATA, add_job, add_run, insert_job, spec_of
 
 from rota.model.clock import from_ms, to_ms
 from rota.model.spec import Schedule
 from rota.store import jobs
+from tests.store.making import HOUR, MINUTE, NOW, SECOND, TZDATA, add_job, add_run, insert_job, spec_of
 
 
 def test_a_job_reads_back_as_it_was_stored(store):

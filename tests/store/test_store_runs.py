@@ -5,7 +5,12 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from making import (
+
+from rota.model.clock import to_ms
+from rota.model.records import Outcome
+from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.store import jobs, runs
+from tests.store.making import (
     DONE,
     FAILED,
     HOUR,
@@ -25,11 +30,6 @@ from making import (
     seen,
     spec_of,
 )
-
-from rota.model.clock import to_ms
-from rota.model.records import Outcome
-from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.store import jobs, runs
 
 
 def test_a_run_reads_back_as_it_was_stored(store):

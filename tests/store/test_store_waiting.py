@@ -1,7 +1,6 @@
 """Conformance: waiting runs and what releases them, expiry, cancelling (R-02, R-09, R-11, R-12)."""
 
 import pytest
-from making import CANCELLED, FAILED, HOUR, MINUTE, NOW, SECOND, add_holder, add_job, add_run, end, look, run_in
 
 from rota.engine.enqueue import cancel, enqueue
 from rota.engine.record import expire, finish
@@ -10,6 +9,20 @@ from rota.model.spec import Gates
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import After, Replace
 from rota.store import runs
+from tests.store.making import (
+    CANCELLED,
+    FAILED,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    add_holder,
+    add_job,
+    add_run,
+    end,
+    look,
+    run_in,
+)
 
 
 def queue_after(store, job, *predecessors):

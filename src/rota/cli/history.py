@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -69,8 +68,19 @@ def command(
 
 
 def collapsed(runs: "Sequence[Run]") -> "list[list[Run]]":
-    """Return runs in stretches of equal neighbours: same job, status and reason."""
-    return [list(same) for _, same in groupby(runs, key=lambda run: (run.job, run.status.shown, run.reason))]
+    """Return runs in stretches of equal neighbours, each where its newest run stands.
+
+    Neighbours are runs of one job that follow each other, whatever other jobs did between them.
+    """
+    stretches: list[list[Run]] = []
+    newest: dict[str, list[Run]] = {}
+    for run in runs:
+        stretch = newest.get(run.job)
+        if stretch is None or (stretch[-1].status.shown, stretch[-1].reason) != (run.status.shown, run.reason):
+            stretch = newest[run.job] = []
+            stretches.append(stretch)
+        stretch.append(run)
+    return stretches
 
 
 def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:

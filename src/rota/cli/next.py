@@ -105,9 +105,7 @@ def _of_project(invocation: Invocation, name: str | None, *, since: datetime | N
     return _of_file(invocation, name, since=since, limit=limit)
 
 
-def _of_stored(
-    invocation: Invocation, name: str | None, *, since: datetime | None, limit: int
-) -> list[Coming] | None:
+def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming] | None:
     from rota.operations.jobs import coming_fires, list_jobs
     from rota.rules.instants import next_fires
 
@@ -122,7 +120,9 @@ def _of_stored(
         if since is None:
             fires = coming_fires(job, n=limit)
         else:
-            fires = next_fires(schedule, since, limit, created_at=job.created_at, job_id=job.id) if job.schedules else []
+            fires = (
+                next_fires(schedule, since, limit, created_at=job.created_at, job_id=job.id) if job.schedules else []
+            )
         found += [Coming(fire.at, fire.nominal, schedule.timezone, job.name) for fire in fires]
     return sorted(found, key=lambda fire: (fire.at, fire.job))
 

@@ -48,11 +48,11 @@ COMMANDS: dict[str, Entry] = {
 class Root(click.Group):
     """The group behind `rota`. Its help is printed from the table, so that no command is imported for it."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
@@ -70,11 +70,13 @@ class Root(click.Group):
             raise click.UsageError(f"there is no command {name!r}; {guess}list them with `rota help`")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Print the commands by group, from the table."""
         for group in GROUPS:
             with formatter.section(group):
-                formatter.write_dl([(name, _summary(entry)) for name, entry in COMMANDS.items() if entry.group == group])
+                formatter.write_dl(
+                    [(name, _summary(entry)) for name, entry in COMMANDS.items() if entry.group == group]
+                )
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -121,7 +123,9 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     subcommand_metavar="COMMAND …",
     epilog="rota alone, inside a project, is rota status. Every command has --help and --json.",
 )
-@click.option("--dir", "directory", metavar="PATH", help="The project's folder (else ROTA_DIR, else the nearest above).")
+@click.option(
+    "--dir", "directory", metavar="PATH", help="The project's folder (else ROTA_DIR, else the nearest above)."
+)
 @click.version_option(package_name="rota", message="rota %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, directory: str | None) -> Any:

@@ -11,7 +11,7 @@ from rota.model.records import Run
 from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView
 from rota.rules.instants import explain_schedule
-from rota.rules.times import day_time, roughly
+from rota.rules.times import briefly, day_time, roughly
 from rota.runners.output import clean_for_terminal
 
 COLOURS = {
@@ -46,7 +46,7 @@ def took(run: Run, *, now: datetime) -> str:
     """Return how long a run took, or runs so far; empty when it never started."""
     if run.started_at is None:
         return ""
-    return say_duration(max((run.finished_at or now) - run.started_at, timedelta()))
+    return briefly(max((run.finished_at or now) - run.started_at, timedelta()))
 
 
 def outcome_words(run: Run, *, now: datetime) -> str:

@@ -8,14 +8,13 @@ from typing import Any
 
 from rota.engine.lock import SERVE_LOCK, is_held
 from rota.engine.wake import ask
-from rota.model.ids import is_id
 from rota.model.records import Run
 from rota.model.states import Held, Status
-from rota.operations.jobs import JobView, find_job, job_view
-from rota.operations.runs import find_run, run_view
+from rota.operations.jobs import JobView, job_view
+from rota.operations.runs import find_any, run_view
 from rota.operations.views import job_json, run_json
 from rota.rules.explain import Facts, Line, explain_job, explain_run, title
-from rota.store import runs
+from rota.store import jobs, runs
 from rota.store.driver import Database, Store
 
 
@@ -45,22 +44,13 @@ def held_by(state: Path) -> Held | None:
     return Held.SLOT if answer and answer["slots_taken"] >= answer["concurrency"] else None
 
 
-def names_run(db: Database, name: str) -> bool:
-    """Tell whether `name` names a run: `job:number` or an identifier. A job's name is looked up first."""
-    if is_id(name):
-        return True
-    head, colon, number = name.rpartition(":")
-    return bool(colon) and bool(head) and number.removeprefix("-").isdigit()
-
-
 def _explain(db: Database, *, name: str, held: Held | None, now: datetime) -> Explanation:
-    if names_run(db, name):
-        run = find_run(db, name)
-        view = job_view(db, find_job(db, run.job))
-        return _told(db, view, run, held=held, now=now, job_lines=())
-    job = find_job(db, name)
-    view = job_view(db, job)
-    lines = explain_job(job, state=view.state, unfinished=view.unfinished, now=now)
+    found = find_any(db, name)
+    if isinstance(found, Run):
+        view = job_view(db, jobs.job_by_id(db, found.job_id))
+        return _told(db, view, found, held=held, now=now, job_lines=())
+    view = job_view(db, found)
+    lines = explain_job(found, state=view.state, unfinished=view.unfinished, now=now)
     newest = _most_telling(view)
     if newest is None:
         return Explanation(name, view, tuple(lines), None, "", ())
@@ -103,5 +93,3 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
 
 def _line(line: Line) -> dict[str, str]:
     return {"label": line.label, "text": line.text}
-
-

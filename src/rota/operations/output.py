@@ -27,8 +27,10 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     run = view.run
     if view.execution is None:
         reason = f" {run.reason}" if run.reason else ""
-        return f"{run.handle} has not started: it is {run.status.shown}{reason}" if not run.status.final else (
-            f"{run.handle} never started: {run.status}{reason}"
+        return (
+            f"{run.handle} has not started: it is {run.status.shown}{reason}"
+            if not run.status.final
+            else (f"{run.handle} never started: {run.status}{reason}")
         )
     if view.spec.work.output is OutputPolicy.NONE:
         return f"the output of {run.handle} was not kept: its job says `output: none`"
@@ -72,4 +74,3 @@ class Follower:
 def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0) -> Follower:
     """Return a reader of a run's growing output."""
     return Follower(folder_of(state, run_id), raw=raw, offset=offset)
-

@@ -1,5 +1,6 @@
 """Runs: start, cancel, find, list."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,11 +10,12 @@ from typing import Any
 from rota.engine.enqueue import Born, active_runs, cancel, enqueue
 from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
 from rota.model.ids import is_id
-from rota.model.records import PARAMS_LIMIT, Execution, Job, Run
+from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.overlap import Go, Refuse, judge
+from rota.runners.processes import send_signal
 from rota.store import jobs, runs
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
@@ -51,7 +53,7 @@ def trigger(
 
 def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, now: datetime) -> Born:
     job = find_job(db, name)
-    _refuse_disabled(job)
+    refuse_disabled(job)
     verdict = Go() if force else judge(job.spec.overlap, active_runs(db, job.id))
     if isinstance(verdict, Refuse):
         raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
@@ -68,7 +70,8 @@ def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force
     )
 
 
-def _refuse_disabled(job: Job) -> None:
+def refuse_disabled(job: Job) -> None:
+    """Refuse a start by hand of a job that is disabled or retired (R-29)."""
     if job.retired_at is not None:
         raise JobDisabled(job.name, "retired: the file no longer has it")
     if not job.enabled:
@@ -117,6 +120,20 @@ def _newest(db: Database, name: str, *, back: int) -> Run:
     return found[0]
 
 
+def find_any(db: Database, name: str) -> Job | Run:
+    """Return the job of this name, else the run of this handle; a name that means both is refused."""
+    job = jobs.job_by_name(db, name)
+    run = runs.run_by_id(db, name.lower()) if is_id(name) else None
+    if job is not None and run is not None:
+        raise InvalidValue(
+            f"{name!r} names a job and the run {run.handle}",
+            hint=f"write {run.handle}, or {name}:-0 for the newest run",
+        )
+    if job is not None:
+        return job
+    return find_run(db, name) if run is None else run
+
+
 def show_run(store: Store, handle: str) -> RunView:
     """Return one run with its job, frozen definition and execution."""
     return store.read(lambda db: run_view(db, find_run(db, handle)))
@@ -153,6 +170,16 @@ def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
     after = runs.run_by_id(db, run.id)
     assert after is not None
     return Cancelled(after, final)
+
+
+def stop_keeper(store: Store, run: Run) -> bool:
+    """Signal the keeper of a run that no scheduler carries; tell whether one was there (R-23)."""
+    execution = store.read(partial(runs.execution_of_run, run_id=run.id))
+    spec = store.read(partial(jobs.version_spec, job_id=run.job_id, version=run.version))
+    if execution is None or execution.finished_at is not None or spec.work.in_process:
+        return False
+    keeper = ProcessIdentity(execution.boot_id, execution.pid, execution.pid_start)
+    return send_signal(keeper, signal.SIGTERM)
 
 
 def history(

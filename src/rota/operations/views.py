@@ -7,6 +7,7 @@ from rota.model.clock import iso
 from rota.model.records import Run
 from rota.model.states import Status
 from rota.operations.jobs import JobView, coming_fires
+from rota.operations.runs import RunView
 from rota.rules.instants import explain_schedule
 
 
@@ -65,3 +66,28 @@ def is_failing(view: JobView) -> bool:
     """Tell whether the newest finished run of a job failed."""
     finished = [run for run in view.last if run.status in (Status.COMPLETED, Status.FAILED)]
     return bool(finished) and finished[0].status is Status.FAILED
+
+
+def whole_run_json(view: RunView) -> dict[str, Any]:
+    """Return what is stored about a run beyond its fixed shape."""
+    run, execution = view.run, view.execution
+    return {
+        "params": dict(run.params),
+        "forced": run.forced,
+        "version": run.version,
+        "not_before": iso_or_none(run.not_before),
+        "expires_at": iso_or_none(run.expires_at),
+        "cancel_requested_at": iso_or_none(run.cancel_requested_at),
+        "decisions": dict(run.decisions),
+        "execution": None
+        if execution is None
+        else {
+            "id": execution.id,
+            "pid": execution.pid,
+            "slot": execution.slot,
+            "epoch": execution.epoch,
+            "started_at": iso(execution.started_at),
+            "finished_at": iso_or_none(execution.finished_at),
+            "artifacts": dict(execution.artifacts),
+        },
+    }

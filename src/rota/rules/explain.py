@@ -11,7 +11,10 @@ from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.instants import explain_schedule
-from rota.rules.times import clock_time, day_time, from_now, full_time
+from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
+
+
+NOTICED = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def _misfire(facts: Facts) -> Line:
     if "made_up" in run.decisions:
         return Line("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
     if run.reason is not Reason.MISSED:
-        return Line("misfire", f"no, {say_duration(late)} late")
+        return Line("misfire", f"no, {briefly(late)} late")
     noticed = f"noticed {say_duration(late)} late, more than {say_duration(misfire.grace)}"
     return Line("misfire", f"missed: {noticed}; {_not_made_up(facts)}")
 
@@ -181,7 +184,7 @@ def _end(facts: Facts, now: datetime) -> list[Line]:
     if run.finished_at is None:
         return [_running(facts, now)] if run.status in (Status.RUNNING, Status.DISPATCHED) else []
     at = day_time(run.finished_at, facts.tz, now=now, seconds=True)
-    took = f" after {say_duration(run.finished_at - run.started_at)}" if run.started_at else ""
+    took = f" after {briefly(run.finished_at - run.started_at)}" if run.started_at else ""
     reason = f" {run.reason}" if run.reason else ""
     why = f": {run.error}" if run.error else ""
     summary = f": {run.result_summary}" if run.result_summary and not why else ""
@@ -207,8 +210,8 @@ def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str
     schedule = job.spec.schedule
     if job.next_at is not None:
         at = full_time(job.next_at, schedule.timezone, now=now)
-        overdue = " (waits for a scheduler)" if now - job.next_at > job.spec.misfire.grace else ""
-        return f"next {at} ({schedule.timezone}), {from_now(job.next_at, now)}{overdue}"
+        due = "due since" if now - job.next_at > NOTICED else "next"
+        return f"{due} {at} ({schedule.timezone}), {from_now(job.next_at, now)}"
     return _no_next(job, unfinished)
 
 

@@ -68,13 +68,24 @@ def ago(at: datetime, now: datetime) -> str:
     return say_duration(max(now - at, timedelta()))
 
 
+def briefly(duration: timedelta) -> str:
+    """Return a duration for reading, a very short one in milliseconds.
+
+    >>> briefly(timedelta(milliseconds=41))
+    '41 ms'
+    """
+    if timedelta() <= duration < timedelta(milliseconds=100):
+        return f"{duration // timedelta(milliseconds=1)} ms"
+    return say_duration(duration)
+
+
 def roughly(duration: timedelta) -> str:
     """Return a duration in one unit.
 
     >>> roughly(timedelta(hours=5, minutes=54))
     '5 h'
     """
-    return " ".join(say_duration(duration).split()[:2])
+    return " ".join(say_duration(whole_seconds(duration)).split()[:2])
 
 
 def whole_seconds(duration: timedelta) -> timedelta:

@@ -151,11 +151,15 @@ class Spawner:
         """Return a keeper for `launch` that waits at its gate and will leave its files in `folder`."""
         async with self._room:
             try:
-                return await self._spawn_once(launch, folder)
-            except SpawnerLost:
-                return await self._spawn_once(launch, folder)
+                return await self._spawn_twice(launch, folder)
             except OSError as error:
                 raise SpawnFailed(f"no keeper could be started: {error.strerror}") from error
+
+    async def _spawn_twice(self, launch: Launch, folder: Path) -> Spawned:
+        try:
+            return await self._spawn_once(launch, folder)
+        except SpawnerLost:
+            return await self._spawn_once(launch, folder)
 
     async def _spawn_once(self, launch: Launch, folder: Path) -> Spawned:
         self.start()

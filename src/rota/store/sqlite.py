@@ -117,12 +117,11 @@ class SqliteStore:
 
     def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
-        loop = asyncio.get_running_loop()
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path)
-            self._writer = threading.Thread(target=self._write_batches, args=(loop,), name="rota-writer", daemon=True)
+            self._writer = threading.Thread(target=self._write_batches, name="rota-writer", daemon=True)
             self._writer.start()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._submitted.put(_Submitted(operation, future))
         return future
 
@@ -155,22 +154,27 @@ class SqliteStore:
                 self._opened.append(connection)
         return connection
 
-    def _write_batches(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _write_batches(self) -> None:
+        connection: apsw.Connection | None = None
+        while (first := self._submitted.get()) is not None:
+            batch, ended = self._drain(first)
+            try:
+                connection = connection or self._writer_connection()
+            except Exception as error:  # nobody may wait for ever; the next batch tries again
+                _hand_back([_Done(item.future, error=error) for item in batch])
+            else:
+                _hand_back(self._commit(connection, batch))
+            if ended:
+                break
+        if connection is not None:
+            connection.close()
+
+    def _writer_connection(self) -> apsw.Connection:
         connection = connect(self.path)
         connection.wal_autocheckpoint(0)
-        checkpointer = self._checkpointer
-        assert checkpointer is not None
-        connection.set_wal_hook(checkpointer.notice)
-        try:
-            while (first := self._submitted.get()) is not None:
-                batch, ended = self._drain(first)
-                done = self._commit(connection, batch)
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    loop.call_soon_threadsafe(_acknowledge, done)
-                if ended:
-                    break
-        finally:
-            connection.close()
+        assert self._checkpointer is not None
+        connection.set_wal_hook(self._checkpointer.notice)
+        return connection
 
     def _drain(self, first: _Submitted) -> tuple[list[_Submitted], bool]:
         batch = [first]
@@ -191,28 +195,41 @@ class SqliteStore:
         try:
             with self._write_lock, translated(self.path):
                 connection.execute("BEGIN IMMEDIATE")
-                done.extend(_attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
+                done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
                 connection.execute("COMMIT")
         except Exception as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with contextlib.suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
             return [_Done(item.future, error=error) for item in batch]
         return done
 
+    def _attempt(
+        self, connection: apsw.Connection, database: SqliteDatabase, item: _Submitted, *, alone: bool
+    ) -> _Done:
+        if alone:
+            return _Done(item.future, item.operation(database))
+        connection.execute("SAVEPOINT operation")
+        try:
+            with translated(self.path):
+                done = _Done(item.future, item.operation(database))
+        except Exception as error:
+            if not connection.in_transaction:
+                raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
+            connection.execute("ROLLBACK TO operation")
+            done = _Done(item.future, error=error)
+        connection.execute("RELEASE operation")
+        return done
 
-def _attempt(connection: apsw.Connection, database: SqliteDatabase, item: _Submitted, *, alone: bool) -> _Done:
-    if alone:
-        return _Done(item.future, item.operation(database))
-    connection.execute("SAVEPOINT operation")
-    try:
-        done = _Done(item.future, item.operation(database))
-    except Exception as error:
-        if not connection.in_transaction:
-            raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
-        connection.execute("ROLLBACK TO operation")
-        done = _Done(item.future, error=error)
-    connection.execute("RELEASE operation")
-    return done
+
+def _hand_back(done: list[_Done]) -> None:
+    """Tell each event loop what became of its operations."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Done]] = {}
+    for item in done:
+        by_loop.setdefault(item.future.get_loop(), []).append(item)
+    for loop, items in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_acknowledge, items)
 
 
 def _acknowledge(done: list[_Done]) -> None:

@@ -334,9 +334,9 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
 def test_a_function_that_ends_in_time_is_not_touched_by_its_deadline(tmp_path):
     async def both_ends():
         harness = Harness(1)
-        harness.runner.start("1", lambda ctx: "done", context_in(tmp_path), timeout=0.03)
+        harness.runner.start("1", lambda ctx: "done", context_in(tmp_path), timeout=0.4)
         assert (await harness.outcome()).summary == "done"
-        harness.runner.start("2", lambda ctx: threading.Event().wait(0.06), context_in(tmp_path), timeout=None)
+        harness.runner.start("2", lambda ctx: threading.Event().wait(0.5), context_in(tmp_path), timeout=None)
         await harness.outcome("2")
         harness.runner.close()
         return set(harness.told)

@@ -143,7 +143,10 @@ CREATE INDEX run_ready ON run (lane_id, priority DESC, position, created_at, id)
 CREATE INDEX run_released ON run (not_before) WHERE status = 'QUEUED' AND not_before IS NOT NULL;
 CREATE INDEX run_expiring ON run (expires_at) WHERE status = 'QUEUED' AND expires_at IS NOT NULL;
 CREATE INDEX run_unfinished ON run (job_id, id) WHERE status IN ('QUEUED', 'DISPATCHED', 'RUNNING');
+CREATE INDEX run_waiting ON run (job_id, id) WHERE waiting_for IS NOT NULL;
 CREATE INDEX run_cancelling ON run (cancel_requested_at) WHERE cancel_requested_at IS NOT NULL AND status IN ('DISPATCHED', 'RUNNING');
+-- Without it, deleting a run would read the whole table for runs that point at it.
+CREATE INDEX run_retries ON run (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX run_pruning ON run (job_id, status, finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TRIGGER inv_001 BEFORE UPDATE ON run

@@ -1,0 +1,216 @@
+"""The console of `rota serve`: one short line for what fires, ends and changes; dense jobs are collapsed."""
+
+import asyncio
+import json
+import os
+from collections import Counter
+from importlib import metadata
+from typing import Any
+
+import click
+
+from rota.cli.apply import plan_json, show_plan
+from rota.cli.errors import error_json, tell_problems
+from rota.cli.words import coloured, counted, outcome_words, plain
+from rota.daemon import Stop
+from rota.declare.plan import Plan
+from rota.engine.fire import Fired
+from rota.model.clock import Clock, iso
+from rota.model.durations import say_duration
+from rota.model.errors import FileProblems, RotaError
+from rota.model.records import Run, cut
+from rota.model.states import Reason, Status
+from rota.operations.jobs import coming_fires, list_jobs, show_job
+from rota.operations.project import Place, open_state
+from rota.operations.views import run_json
+from rota.rules.times import clock_time, day_time, from_now
+from rota.runners.output import folder_of, last_line
+from rota.settings import Settings
+from rota.store.driver import Store
+
+LINES_A_SECOND = 8
+NEXT_SHOWN = 6
+TEXT_SHOWN = 90
+
+
+class Console:
+    """Watches a serving scheduler and prints what a person wants to see of it."""
+
+    def __init__(self, place: Place, clock: Clock, *, as_json: bool = False) -> None:
+        self._place = place
+        self._clock = clock
+        self._as_json = as_json
+        self._store: Store | None = None
+        self._zone = "UTC"
+        self._width = 12
+        self._printed = 0
+        self._held: Counter[tuple[str, str]] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._first_plan: Plan | None = None
+        self._first_error: RotaError | None = None
+
+    def close(self) -> None:
+        """Print what was held back and let the database go."""
+        self._release()
+        if self._store is not None:
+            self._store.close()
+            click.echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
+
+    # what the scheduler tells
+
+    def serving(self, settings: Settings, *, recovered: int) -> None:
+        """The scheduler is up."""
+        self._store = open_state(self._place.state, self._clock, create=False)
+        self._zone = settings.timezone
+        if self._as_json:
+            self._event("serving", pid=os.getpid(), project=str(settings.folder), recovered=recovered)
+        else:
+            version, slots = metadata.version("rota"), settings.scheduler.concurrency
+            place = f"{settings.folder}, pid {os.getpid()}, {counted(slots, 'slot')}, times in {self._zone}"
+            click.echo(f"rota {version} serves {place}")
+        if self._first_plan is not None:
+            self.applied(self._first_plan)
+        if self._first_error is not None:
+            self.broken(self._first_error)
+        if recovered:
+            self._say(f"{counted(recovered, 'run')} of an earlier process recovered", recovered=recovered)
+        self._tell_next()
+
+    def applied(self, plan: Plan) -> None:
+        """The file was applied."""
+        if self._store is None:
+            self._first_plan = plan  # told after the heading
+            return
+        if self._as_json:
+            self._event("applied", **plan_json(plan, dry_run=False))
+            return
+        show_plan(plan)
+
+    def broken(self, error: RotaError) -> None:
+        """The file cannot be applied; the last good set goes on."""
+        if self._store is None:
+            self._first_error = error
+            return
+        if self._as_json:
+            self._event("broken", **error_json(error))
+        elif isinstance(error, FileProblems):
+            tell_problems(error)
+            click.echo("the last good set goes on", err=True)
+        else:
+            click.echo(f"rota: {error}; the last good set goes on", err=True)
+
+    def fired(self, fired: Fired) -> None:
+        """Instants of a job were accounted for."""
+        for born in fired.runs:
+            if self._as_json:
+                self._event("fired", run=born.handle, id=born.id)
+            elif self._admit(fired.job, "fired"):
+                self._line(born.handle, click.style("fired", dim=True))
+        for born, reason, count in fired.skips:
+            if self._as_json:
+                self._event("skipped", run=born.handle, id=born.id, reason=reason.value, count=count)
+            elif self._admit(fired.job, f"SKIPPED {reason}"):
+                self._line(born.handle, f"{coloured(Status.SKIPPED)} {_skip_words(reason, count)}")
+
+    def finished(self, run: Run) -> None:
+        """A run ended, or went back to wait."""
+        if self._as_json:
+            self._event("finished" if run.status.final else "waits", **run_json(run))
+        elif self._admit(run.job, f"{run.status.shown}{f' {run.reason}' if run.reason else ''}"):
+            self._line(run.handle, self._ending(run))
+
+    def stopping(self, stop: Stop, *, running: int) -> None:
+        """The scheduler was asked to stop."""
+        self._release()
+        if self._as_json:
+            self._event("stopping", mode=stop.mode, running=running)
+            return
+        waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
+        told = f", waiting for {counted(running, 'run')}{waits} (Ctrl-C again ends them)" if running else ""
+        click.echo(f"stopping{told}")
+
+    # how it is printed
+
+    def _ending(self, run: Run) -> str:
+        now = self._clock.now()
+        words = outcome_words(run, now=now)
+        status, _, rest = words.partition(" ")
+        told = [rest, self._text(run), self._next_of(run)]
+        return f"{coloured(run.status, status.rstrip(','))} " + " · ".join(part for part in told if part)
+
+    def _text(self, run: Run) -> str:
+        if not run.status.final:
+            return ""
+        text = run.error or run.result_summary
+        if not text and run.started_at is not None:
+            text = last_line(folder_of(self._place.state, run.id))
+        return cut(plain(text), TEXT_SHOWN) or ""
+
+    def _next_of(self, run: Run) -> str:
+        if run.not_before is not None:
+            return f"looked at again {clock_time(run.not_before, self._zone)}"
+        if self._store is None:
+            return ""
+        fires = coming_fires(show_job(self._store, run.job).job, n=1)
+        return f"next {day_time(fires[0].at, self._zone, now=self._clock.now(), seconds=True)}" if fires else ""
+
+    def _tell_next(self) -> None:
+        if self._store is None or self._as_json:
+            return
+        now = self._clock.now()
+        views = list_jobs(self._store)
+        self._width = max((len(view.job.name) + 4 for view in views), default=self._width)
+        found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
+        if not found:
+            click.echo("nothing is due; `rota run JOB` starts one by hand")
+        for at, name in found[:NEXT_SHOWN]:
+            click.echo(
+                f"  next {name:{self._width}} {day_time(at, self._zone, now=now, seconds=True)}, {_away(at, now)}"
+            )
+        if len(found) > NEXT_SHOWN:
+            click.echo(f"  and {len(found) - NEXT_SHOWN} more   rota next")
+
+    def _line(self, name: str, text: str) -> None:
+        click.echo(f"{clock_time(self._clock.now(), self._zone)}  {name:{self._width}} {text}")
+
+    def _say(self, text: str, **values: Any) -> None:
+        if self._as_json:
+            self._event("recovered", **values)
+        else:
+            click.echo(text)
+
+    def _event(self, event: str, **values: Any) -> None:
+        told = {"event": event, "at": iso(self._clock.now()), **values}
+        click.echo(json.dumps(told, ensure_ascii=False))
+
+    # not more than a few lines a second
+
+    def _admit(self, job: str, what: str) -> bool:
+        """Tell whether a line may be printed now; else it is counted and told in one line a second later."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._release)
+        if self._printed < LINES_A_SECOND and not self._held:
+            self._printed += 1
+            return True
+        self._held[job, what] += 1
+        return False
+
+    def _release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._printed = None, 0
+        held, self._held = self._held, Counter()
+        for (job, what), count in list(held.items())[:LINES_A_SECOND]:
+            self._line(f"{job} ×{count}", what)
+        if len(held) > LINES_A_SECOND:
+            click.echo(f"          and {len(held) - LINES_A_SECOND} more kinds of lines   rota history")
+
+
+def _skip_words(reason: Reason, count: int | None) -> str:
+    if count == 1:
+        return reason.value
+    return f"{reason.value} ×{count:,}" if count else f"{reason.value}, more than 10,000"
+
+
+def _away(at: Any, now: Any) -> str:
+    return "now" if at <= now else from_now(at, now)

@@ -1,0 +1,41 @@
+"""The scheduler's log: structured lines on stderr, human on a terminal, JSON otherwise."""
+
+import sys
+from typing import Any
+
+import structlog
+
+TOLD_BY_CONSOLE = frozenset(
+    {"run skipped", "run failed", "run waits", "the file cannot be applied; the last good set goes on"}
+)
+_DEBUG, _INFO = 10, 20
+
+
+def configure_logging(*, verbose: bool, console: bool) -> None:
+    """Set the log up; with `console`, what the console tells on the same stream is left out."""
+    human = sys.stderr.isatty()
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=human, pad_event_to=0) if human else _json_renderer()
+    processors: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
+    ]
+    if console and not verbose:
+        processors.insert(0, _leave_to_console)
+    if not human:
+        processors.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(_DEBUG if verbose else _INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _json_renderer() -> Any:
+    return structlog.processors.JSONRenderer(ensure_ascii=False)
+
+
+def _leave_to_console(_logger: Any, _method: str, event: Any) -> Any:
+    if event.get("event") in TOLD_BY_CONSOLE:
+        raise structlog.DropEvent
+    return event

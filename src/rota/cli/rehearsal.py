@@ -1,0 +1,116 @@
+"""What `rota run --dry-run` prints."""
+
+import shlex
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.rehearsing import Rehearsal
+
+NOTHING = "nothing was started, claimed or spent"
+
+
+def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool) -> int:
+    """Rehearse a start and show it."""
+    from rota.operations.rehearsing import rehearse
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        if (place.state / "rota.db").exists():
+            _, store = stack.enter_context(invocation.store())
+        found = rehearse(
+            place, job, store=store, clock=invocation.clock, environ=invocation.environ, params=params, force=force
+        )
+    if invocation.as_json:
+        print_json(_as_json(found))
+        return 0
+    _show(found, force=force)
+    return 0
+
+
+def _show(found: "Rehearsal", *, force: bool) -> None:
+    import json
+
+    from rota.cli.words import plain
+    from rota.operations.rehearsing import overlap_words
+
+    spec = found.spec
+    note = "" if found.applied else " (as the file says; it is not applied yet)"
+    pairs = [("would run", f"{spec.name}, in {found.cwd}{note}")]
+    what = (
+        f"python function {spec.work.function}, inside the scheduler"
+        if spec.work.in_process
+        else shlex.join(found.argv)
+    )
+    pairs.append(("command", plain(what)))
+    if found.params:
+        pairs.append(("params", plain(json.dumps(dict(found.params), ensure_ascii=False))))
+    pairs += [("conditions", text) for text in _conditions(found, force=force)]
+    pairs.append(("overlap", "passed over, --force" if force else overlap_words(found)))
+    if found.environment:
+        pairs.append(("environment", f"{_names(found.environment)} (names only)"))
+    pairs += [("but", text) for text in _obstacles(found)]
+    for label, text in pairs:
+        click.echo(f"{label:12} {text}")
+    asked = any(condition.command for condition in spec.gates.conditions) and not force
+    click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+
+
+def _names(environment: tuple[str, ...]) -> str:
+    own = [name for name in environment if not name.startswith("ROTA_")]
+    return " ".join([*own, "+ ROTA_*"])
+
+
+def _conditions(found: "Rehearsal", *, force: bool) -> list[str]:
+    from rota.cli.words import plain
+
+    conditions = found.spec.gates.conditions
+    if not conditions:
+        return ["none"]
+    if force:
+        return ["passed over, --force"]
+    told = [
+        plain(f"{result.title}  → {result.answer} ({f'{result.detail}, ' if result.detail else ''}{result.took_ms} ms)")
+        for result in found.conditions
+    ]
+    left = conditions[len(told) :]
+    return [*told, *(f"{plain(condition.title)}  → not asked" for condition in left)]
+
+
+def _obstacles(found: "Rehearsal") -> list[str]:
+    from rota.cli.words import plain
+    from rota.rules.admission import Skip, Wait
+    from rota.rules.overlap import Refuse
+
+    told = [f"it would be refused: {found.refused}"] if found.refused else []
+    if found.problem:
+        told.append(f"it would fail at once: {plain(found.problem)}")
+    if isinstance(found.overlap, Refuse):
+        told.append("it would be refused")
+    if isinstance(found.admission, Skip):
+        told.append(f"it would be SKIPPED {found.admission.reason}: {plain(found.admission.why)}")
+    if isinstance(found.admission, Wait):
+        told.append("it would wait until its condition is true")
+    return told
+
+
+def _as_json(found: "Rehearsal") -> dict[str, Any]:
+    return {
+        "job": found.spec.name,
+        "applied": found.applied,
+        "kind": found.spec.work.kind.value,
+        "argv": list(found.argv),
+        "cwd": found.cwd,
+        "params": dict(found.params),
+        "environment": list(found.environment),
+        "conditions": [
+            {"title": one.title, "answer": one.answer, "detail": one.detail, "took_ms": one.took_ms}
+            for one in found.conditions
+        ],
+        "obstacles": _obstacles(found),
+    }

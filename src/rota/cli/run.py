@@ -1,0 +1,235 @@
+"""`rota run`: start a job now and follow it; with --detach, or as `rota trigger`, only start it."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.errors import NO_SCHEDULER
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.model.records import Run
+    from rota.operations.project import Place
+    from rota.store.driver import Store
+
+LOOK_AGAIN = 0.05
+STILL_WAITING = 5
+EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
+
+param_option = click.option(
+    "--param", "params", metavar="NAME=VALUE", multiple=True, help="A param of this run: JSON, else text. Repeatable."
+)
+force_option = click.option("--force", is_flag=True, help="Pass overlap and conditions; it is recorded.")
+
+
+@click.command("run", cls=RotaCommand)
+@click.argument("job")
+@click.option("--detach", is_flag=True, help="Do not wait: print the queued run and end.")
+@param_option
+@force_option
+@click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if it is not finished.")
+@dry_run_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    job: str,
+    detach: bool,
+    params: tuple[str, ...],
+    force: bool,
+    limit: str | None,
+    dry_run: bool,
+) -> int:
+    """Start JOB now and follow it to its end. Ctrl-C leaves it running.
+
+    Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
+    """
+    from rota.model.durations import parse_duration
+
+    given = read_params(params)
+    if dry_run:
+        return rehearse_run(invocation, job, given, force=force)
+    bound = parse_duration(int(limit) if limit.isdigit() else limit) if limit else None
+    return start(invocation, job, given, force=force, detach=detach, bound=bound)
+
+
+def read_params(params: Sequence[str]) -> dict[str, Any]:
+    """Return the params of a command line: JSON where a value is JSON, else text."""
+    found: dict[str, Any] = {}
+    for param in params:
+        name, equals, value = param.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--param {param!r} is not NAME=VALUE")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    finite = not isinstance(value, float) or value - value == 0
+    return value if isinstance(value, bool | int | float | str | None) and finite else text
+
+
+def start(
+    invocation: Invocation,
+    job: str,
+    params: dict[str, Any],
+    *,
+    force: bool,
+    detach: bool,
+    bound: timedelta | None = None,
+) -> int:
+    """Enqueue a run and follow it, unless detached; return the exit code."""
+    from rota.engine.wake import wake
+    from rota.operations.runs import show_run, trigger
+    from rota.operations.system import serves
+
+    with invocation.store() as (place, store):
+        born = trigger(store, job, now=invocation.now(), params=params, force=force)
+        wake(place.state)
+        served = serves(place.state)
+        run = show_run(store, born.id).run
+        if detach or not served:
+            _tell_queued(invocation, run, served=served)
+            return 0 if detach else NO_SCHEDULER
+        return _Following(invocation, place, store, run, bound=bound).to_the_end()
+
+
+def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
+    from rota.operations.views import run_json
+
+    if invocation.as_json:
+        print_json(run_json(run))
+    if served:
+        if not invocation.as_json:
+            click.echo(f"queued as {run.handle}   rota logs -f {run.handle}")
+        return
+    told = f"queued as {run.handle}; no scheduler is running here. Start one with rota serve"
+    click.echo(told, err=invocation.as_json)
+
+
+class _Following:
+    """A person who watches a run."""
+
+    def __init__(
+        self, invocation: Invocation, place: "Place", store: "Store", run: "Run", *, bound: timedelta | None
+    ) -> None:
+        from rota.operations.output import follow
+
+        self._invocation = invocation
+        self._place = place
+        self._store = store
+        self._run = run
+        self._bound = bound
+        self._quiet = invocation.as_json
+        self._reader = follow(place.state, run.id)
+        self._open = False
+
+    def to_the_end(self) -> int:
+        """Show the run until it is finished, the limit is reached, or the person leaves."""
+        try:
+            return self._watch()
+        except KeyboardInterrupt:
+            self._say("", end_line=True)
+            click.echo(f"left running; stop it with: rota cancel {self._run.handle}", err=self._quiet)
+            return 0
+
+    def _watch(self) -> int:
+        from rota.operations.runs import show_run
+        from rota.operations.system import serves
+
+        clock = self._invocation.clock
+        began = clock.monotonic()
+        self._begin()
+        shown_start = False
+        while not self._run.status.final:
+            if self._bound is not None and clock.monotonic() - began >= self._bound.total_seconds():
+                return self._leave_at_limit()
+            if not serves(self._place.state):
+                return self._leave_alone()
+            self._invocation.pause(LOOK_AGAIN)
+            self._run = show_run(self._store, self._run.id).run
+            if self._run.started_at is not None and not shown_start:
+                shown_start = True
+                self._started()
+            self._print(self._reader.lines())
+        self._print(self._reader.rest())
+        return self._finish()
+
+    def _begin(self) -> None:
+        if not self._quiet:
+            click.echo(f"{self._run.handle}  QUEUED", nl=False)
+            self._open = True
+
+    def _started(self) -> None:
+        from rota.operations.jobs import project_timezone
+        from rota.rules.times import clock_time
+
+        if self._quiet or self._run.started_at is None:
+            return
+        at = clock_time(self._run.started_at, project_timezone(self._store))
+        hint = f"(Ctrl-C leaves it running; stop it with: rota cancel {self._run.handle})"
+        self._say(f" → RUNNING  {at}   {hint}", end_line=True)
+
+    def _say(self, text: str, *, end_line: bool) -> None:
+        if self._open and not self._quiet:
+            click.echo(text, nl=end_line)
+            self._open = not end_line
+
+    def _print(self, lines: list[str]) -> None:
+        if not self._quiet:
+            for line in lines:
+                self._say("", end_line=True)
+                click.echo(f"│ {line}")
+
+    def _finish(self) -> int:
+        from rota.operations.views import run_json
+
+        if self._quiet:
+            print_json(run_json(self._run))
+        else:
+            self._say("", end_line=True)
+            click.echo(self._final_line())
+        return EXIT_CODES[self._run.status.value]
+
+    def _final_line(self) -> str:
+        from rota.cli.words import coloured, plain, took
+
+        run = self._run
+        reason = f" {run.reason}" if run.reason else ""
+        told = [took(run, now=self._invocation.now()), plain(run.error), plain(run.result_summary)]
+        words = " · ".join(part for part in told if part)
+        return f"{run.handle}  {coloured(run.status)}{reason}  {words}   rota show {run.handle}"
+
+    def _leave_at_limit(self) -> int:
+        from rota.operations.views import run_json
+
+        self._say("", end_line=True)
+        if self._quiet:
+            print_json(run_json(self._run))
+        waits = f", waiting for {self._run.waiting_for}" if self._run.waiting_for else ""
+        told = (
+            f"{self._run.handle} is still {self._run.status.shown}{waits}; it goes on   rota explain {self._run.handle}"
+        )
+        click.echo(told, err=self._quiet)
+        return STILL_WAITING
+
+    def _leave_alone(self) -> int:
+        self._say("", end_line=True)
+        handle = self._run.handle
+        told = f"{handle} is {self._run.status.shown}; the scheduler has stopped. Start one with rota serve"
+        click.echo(told, err=self._quiet)
+        return NO_SCHEDULER
+
+
+def rehearse_run(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool) -> int:
+    """Show what a start would do, with the conditions really asked; nothing is started."""
+    from rota.cli.rehearsal import show_rehearsal
+
+    return show_rehearsal(invocation, job, params, force=force)

@@ -1,0 +1,44 @@
+"""`rota serve`: run the scheduler in the foreground."""
+
+import os
+import sys
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand
+
+
+@click.command("serve", cls=RotaCommand)
+@click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
+@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@click.pass_obj
+def command(invocation: Invocation, *, quiet: bool, verbose: bool) -> int:
+    """Run the scheduler in the foreground: apply rota.yaml, then do what is due until stopped (Ctrl-C, `rota stop`).
+
+    The console on stdout shows what fires and how it ends; the log goes to stderr, as JSON where that is no terminal.
+    With --json the console prints one JSON object a line.
+    """
+    import asyncio
+
+    from rota.cli.console import Console
+    from rota.cli.logging import configure_logging
+    from rota.daemon import Daemon
+
+    place = invocation.place()
+    same_stream = not quiet and not invocation.as_json and _same_stream()
+    configure_logging(verbose=verbose, console=same_stream)
+    console = None if quiet else Console(place, invocation.clock, as_json=invocation.as_json)
+    try:
+        asyncio.run(Daemon(place, invocation.clock, environ=invocation.environ, observer=console).run())
+    finally:
+        if console is not None:
+            console.close()
+    return 0
+
+
+def _same_stream() -> bool:
+    """Tell whether stdout and stderr end up in one place, where a line in both would be told twice."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False

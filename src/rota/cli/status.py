@@ -1,0 +1,131 @@
+"""`rota status`: is it alive, what needs me, what runs, what is next."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.system import SystemView
+
+SHOWN = 5
+
+
+@click.command("status", cls=RotaCommand)
+@click.option("--strict", is_flag=True, help="Exit 1 also when something needs attention.")
+@click.option("--loops", is_flag=True, help="Also the scheduler's loops: rounds, last round, errors.")
+@click.pass_obj
+def command(invocation: Invocation, *, strict: bool, loops: bool) -> int:
+    """Show whether the scheduler lives, what needs you, what runs and what is next.
+
+    Exit codes: 0 alive, 1 dead or stalled; with --strict 1 also when something needs attention.
+    """
+    from rota.operations.jobs import project_timezone
+    from rota.operations.system import Liveness, SystemView, heartbeat, look, system_json
+
+    place = invocation.place()
+    beat = heartbeat(place.state)
+    view, zone = SystemView(beat), "UTC"
+    applied = (place.state / "rota.db").exists()
+    if applied:
+        with invocation.store() as (_, store):
+            view, zone = look(store, beat, now=invocation.now()), project_timezone(store)
+    if invocation.as_json:
+        print_json({"project": str(place.folder), "applied": applied, **system_json(view)})
+    else:
+        for line in _lines(view, place.folder.name, zone, now=invocation.now()):
+            click.echo(line)
+        if not applied:
+            click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
+        if loops:
+            _show_loops(view, zone, now=invocation.now())
+    alive = beat.liveness is Liveness.RUNNING
+    return 0 if alive and not (strict and view.attention) else 1
+
+
+def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterator[str]:
+    from rota.cli.words import plain
+
+    yield f"{name}    {_head(view, now=now)}"
+    if view.attention:
+        yield click.style("attention", bold=True)
+        width = max(len(one.name) for one in view.attention[:SHOWN])
+        for one in view.attention[:SHOWN]:
+            yield f"  {one.name:{width}}  {_short(plain(one.what))}   {one.command}"
+        if len(view.attention) > SHOWN:
+            yield f"  and {len(view.attention) - SHOWN} more   rota list"
+    yield f"running   {_running(view, now=now)}"
+    yield f"queue     {_queue(view)}"
+    yield f"next      {_next(view, zone, now=now)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _head(view: "SystemView", *, now: datetime) -> str:
+    from rota.operations.system import Liveness
+    from rota.rules.times import ago
+
+    beat = view.heartbeat
+    if beat.liveness is Liveness.DEAD:
+        return click.style("no scheduler is running", fg="red") + "; start one with `rota serve`"
+    if beat.liveness is Liveness.STALLED:
+        told = f"scheduler stalled: pid {beat.pid} holds the lock but did not answer within 1 s"
+        return click.style(told, fg="red")
+    up = ago(datetime.fromisoformat(beat.answer["started_at"]), now)
+    last = f", last round {ago(beat.last_round, now)} ago" if beat.last_round else ""
+    taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
+    off = "" if beat.answer["enabled"] else click.style(" · switched off by `scheduler.enabled: false`", fg="yellow")
+    running = click.style("scheduler running", fg="green")
+    return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+
+
+def _running(view: "SystemView", *, now: datetime) -> str:
+    from rota.cli.words import took
+
+    if not view.running:
+        return "none"
+    told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:SHOWN]]
+    more = f" and {len(view.running) - SHOWN} more" if len(view.running) > SHOWN else ""
+    return " · ".join(told) + more
+
+
+def _queue(view: "SystemView") -> str:
+    if not view.queued:
+        return "empty"
+    told = [f"{run.handle}{f' (waits for {run.waiting_for})' if run.waiting_for else ''}" for run in view.queued[:3]]
+    more = ", …" if len(view.queued) > 3 else ""
+    return f"{len(view.queued)} waiting: {', '.join(told)}{more}"
+
+
+def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
+    from datetime import timedelta
+
+    from rota.rules.times import day_time
+
+    if not view.next:
+        return "nothing is due"
+    near = timedelta(minutes=2)
+    told = [f"{day_time(fire.at, zone, now=now, seconds=fire.at - now < near)} {fire.job}" for fire in view.next]
+    return " · ".join(told) + f"   ({zone})"
+
+
+def _show_loops(view: "SystemView", zone: str, *, now: datetime) -> None:
+    from rota.cli.tables import Column, print_table
+    from rota.rules.times import day_time
+
+    rows = [
+        [
+            loop["name"],
+            f"{loop['rounds']:,}",
+            day_time(datetime.fromisoformat(loop["last_at"]), zone, now=now, seconds=True) if loop["last_at"] else "–",
+            loop["error"] or "",
+        ]
+        for loop in view.heartbeat.answer.get("loops", [])
+    ]
+    if rows:
+        print_table([Column("LOOP"), Column("ROUNDS"), Column("LAST ROUND"), Column("ERROR", flexible=True)], rows)

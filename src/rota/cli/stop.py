@@ -1,0 +1,80 @@
+"""`rota stop`: stop the scheduler, and wait until it is gone."""
+
+from datetime import timedelta
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+LOOK_AGAIN = 0.05
+
+
+@click.command("stop", cls=RotaCommand)
+@click.option("--when-idle", is_flag=True, help="Start nothing more and wait for the runs, however long they take.")
+@click.option("--within", metavar="D", help="Wait at most this long for the runs (30s, 5m), then end them.")
+@click.option("--now", "at_once", is_flag=True, help="End the runs at once, without grace.")
+@click.option("--detach", is_flag=True, help="Leave running commands to the next scheduler; nothing is interrupted.")
+@dry_run_option
+@click.pass_obj
+def command(
+    invocation: Invocation, *, when_idle: bool, within: str | None, at_once: bool, detach: bool, dry_run: bool
+) -> None:
+    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), unless said otherwise."""
+    chosen = {"idle": when_idle, "within": bool(within), "now": at_once, "detach": detach}
+    modes = [mode for mode, given in chosen.items() if given]
+    if len(modes) > 1:
+        raise click.UsageError("only one of --when-idle, --within, --now and --detach makes sense")
+    _stop(invocation, modes[0] if modes else "grace", _bound(within, at_once=at_once), dry_run=dry_run)
+
+
+def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
+    from rota.model.durations import parse_duration
+
+    if at_once:
+        return timedelta()
+    return parse_duration(int(within) if within.isdigit() else within) if within else None
+
+
+def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
+    from rota.engine.lock import serving_pid
+    from rota.model.errors import NoScheduler
+    from rota.operations.system import ask_to_stop, heartbeat, serves
+
+    state = invocation.place().state
+    pid = serving_pid(state)
+    if dry_run:
+        if not serves(state):
+            raise NoScheduler(str(state))
+        _answer(invocation, pid, running=heartbeat(state).answer.get("slots_taken", 0), mode=mode, stopped=False)
+        return
+    running = ask_to_stop(state, mode=mode, within=within)
+    if running and not invocation.as_json:
+        click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(running))}")
+    while serves(state):
+        invocation.pause(LOOK_AGAIN)
+    _answer(invocation, pid, running=running, mode=mode, stopped=True)
+
+
+_WAITING = {
+    "grace": "{runs} may finish within `shutdown_grace`, then ended",
+    "idle": "{runs} may finish",
+    "within": "{runs} may finish for as long as you said, then ended",
+    "now": "{runs} ended at once",
+    "detach": "{runs}, commands among them go on for the next scheduler",
+}
+
+
+def _runs(count: int) -> str:
+    from rota.cli.words import counted
+
+    return f"{counted(count, 'run')}"
+
+
+def _answer(invocation: Invocation, pid: int | None, *, running: int, mode: str, stopped: bool) -> None:
+    if invocation.as_json:
+        print_json({"pid": pid, "running": running, "mode": mode, "stopped": stopped})
+    elif stopped:
+        click.echo(f"stopped pid {pid}")
+    else:
+        click.echo(f"would stop pid {pid}: {_WAITING[mode].format(runs=_runs(running))}")
+        click.echo("nothing was changed (--dry-run)")

@@ -1,0 +1,246 @@
+"""A dry run of one job: its conditions asked for real, everything else only shown."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.claim import Claimed
+from rota.engine.enqueue import active_runs
+from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.processes import answer, run_facts
+from rota.model.clock import Clock
+from rota.model.errors import JobDisabled, RotaError, UnknownJob
+from rota.model.ids import new_id
+from rota.model.records import Job
+from rota.model.spec import Condition, JobSpec, Kind
+from rota.model.states import Trigger
+from rota.operations.jobs import find_job
+from rota.operations.loading import load_project
+from rota.operations.project import Place
+from rota.operations.runs import merged_params, refuse_disabled
+from rota.rules.admission import Admission, ConditionResult, decide
+from rota.rules.overlap import After, Go, Refuse, Replace, Verdict, judge
+from rota.runners.command import CommandRunner, Surroundings, describe, prepare, prepare_check
+from rota.runners.spawning import Spawner
+from rota.settings import Settings
+from rota.store import jobs, runs
+from rota.store.driver import Database, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a start would meet: `problem` is what would make it fail before its work begins."""
+
+    spec: JobSpec
+    applied: bool
+    params: Mapping[str, Any]
+    argv: tuple[str, ...]
+    cwd: str
+    environment: tuple[str, ...]
+    conditions: tuple[ConditionResult, ...]
+    admission: Admission
+    overlap: Verdict
+    refused: str | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    spec: JobSpec
+    job: Job | None
+    state: Mapping[str, Any]
+    overlap: Verdict
+
+
+def rehearse(
+    place: Place,
+    name: str,
+    *,
+    store: Store | None,
+    clock: Clock,
+    environ: Mapping[str, str],
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Rehearsal:
+    """Return what `rota run` would do now; nothing is enqueued, conditions are really asked."""
+    settings, table, specs = _load(place, environ, clock.now())
+    subject = _subject(store, name, specs, force=force)
+    given = merged_params(subject.spec, params)
+    claimed = _as_claimed(subject, given, clock.now(), force=force)
+    with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
+        stage = _Stage(claimed, settings, table, clock=clock, environ=environ, folder=Path(folder))
+        results = () if force else asyncio.run(stage.ask_conditions())
+        argv, cwd, environment, problem = stage.describe()
+    admission = decide(subject.spec.gates, expires_at=None, forced=force, conditions=results, now=clock.now())
+    return Rehearsal(
+        spec=subject.spec,
+        applied=subject.job is not None,
+        params=given,
+        argv=argv,
+        cwd=cwd,
+        environment=environment,
+        conditions=tuple(results),
+        admission=admission,
+        overlap=subject.overlap,
+        refused=_refused(subject.job),
+        problem=problem,
+    )
+
+
+def _load(
+    place: Place, environ: Mapping[str, str], now: datetime
+) -> tuple[Settings, FunctionTable, Mapping[str, JobSpec]]:
+    """Load the file; a broken one does not keep a stored job from being rehearsed."""
+    try:
+        loaded = load_project(place.folder, environ, state=place.state, now=now)
+    except RotaError:
+        if not (place.state / "rota.db").exists():
+            raise
+        return Settings(place.folder, place.state), FunctionTable(), {}
+    return loaded.declared.settings, loaded.table, {spec.name: spec for spec in loaded.declared.jobs}
+
+
+def _subject(store: Store | None, name: str, specs: Mapping[str, JobSpec], *, force: bool) -> _Subject:
+    if store is not None:
+        found = store.read(partial(_stored, name=name, force=force, declared=name in specs))
+        if found is not None:
+            return found
+    if name not in specs:
+        raise UnknownJob(name, get_close_matches(name, specs, n=1))
+    return _Subject(specs[name], None, {}, Go())
+
+
+def _stored(db: Database, *, name: str, force: bool, declared: bool) -> _Subject | None:
+    if declared and jobs.job_by_name(db, name) is None:
+        return None
+    job = find_job(db, name)
+    verdict = Go() if force else judge(job.spec.overlap, active_runs(db, job.id))
+    return _Subject(job.spec, job, jobs.job_state(db, job.id), verdict)
+
+
+def _as_claimed(subject: _Subject, params: Mapping[str, Any], now: datetime, *, force: bool) -> Claimed:
+    job, identifier = subject.job, new_id(now)
+    run = runs.Candidate(
+        id=identifier,
+        job_id=job.id if job else identifier,
+        version=job.version if job else 1,
+        number=job.run_number + 1 if job else 1,
+        job=subject.spec.name,
+        trigger=Trigger.MANUAL,
+        scheduled_for=None,
+        created_at=now,
+        attempt=1,
+        params=params,
+        expires_at=None,
+        forced=force,
+        state=subject.state,
+    )
+    return Claimed(run, subject.spec, slot=0, started=False)
+
+
+def _refused(job: Job | None) -> str | None:
+    try:
+        if job is not None:
+            refuse_disabled(job)
+    except JobDisabled as error:
+        return error.message
+    return None
+
+
+class _Stage:
+    """A run's surroundings in a temporary folder."""
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        settings: Settings,
+        table: FunctionTable,
+        *,
+        clock: Clock,
+        environ: Mapping[str, str],
+        folder: Path,
+    ) -> None:
+        self._claimed = claimed
+        self._settings = settings
+        self._table = table
+        self._clock = clock
+        self._environ = environ
+        self._folder = folder
+
+    def describe(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
+        """Return argv, folder, names of the environment, and what would keep the work from starting."""
+        work = self._claimed.spec.work
+        if work.in_process:
+            return ("python:", work.function), str(self._settings.folder), (), None
+        try:
+            found = describe(prepare(work, run_facts(self._claimed), self._surroundings(self._folder)))
+        except RotaError as error:
+            written = work.command if work.kind is Kind.COMMAND else (work.shell or work.function,)
+            return written, work.cwd, (), str(error)
+        return found.argv, found.cwd, found.environment, None
+
+    async def ask_conditions(self) -> list[ConditionResult]:
+        """Ask one after the other, up to the first that does not pass, as a start does (R-09)."""
+        results: list[ConditionResult] = []
+        for index, condition in enumerate(self._claimed.spec.gates.conditions):
+            results.append(await self._ask(condition, index))
+            if results[-1].answer != "pass":
+                break
+        return results
+
+    async def _ask(self, condition: Condition, index: int) -> ConditionResult:
+        elsewhere = condition.command or self._claimed.spec.work.python is not None
+        if elsewhere and condition.name != "network_up":
+            return await self._ask_command(condition, index)
+        settings = replace(self._settings, state=self._folder)
+        functions = InProcessFunctions(self._clock, settings, self._table, ended=_ignore, released=_ignore)
+        try:
+            return await functions.check(self._claimed, condition, index=index)
+        finally:
+            functions.close()
+
+    async def _ask_command(self, condition: Condition, index: int) -> ConditionResult:
+        folder = self._folder / "conditions" / str(index)
+        spawner = Spawner()
+        began = self._clock.monotonic()
+        try:
+            facts, around = run_facts(self._claimed), self._surroundings(folder)
+            launch = prepare_check(condition, self._claimed.spec.work, run=facts, surroundings=around)
+            result = await CommandRunner(spawner, self._folder).check(launch, folder)
+        except RotaError as error:
+            return ConditionResult(condition.title, "error", str(error))
+        finally:
+            spawner.stop()
+        return answer(condition, result, took_ms=round((self._clock.monotonic() - began) * 1000))
+
+    def _surroundings(self, folder: Path) -> Surroundings:
+        return Surroundings(
+            project=self._settings.folder,
+            state=self._settings.state,
+            folder=folder,
+            environ=self._environ,
+            credentials=self._environ.get("CREDENTIALS_DIRECTORY"),
+            imports=self._settings.imports,
+        )
+
+
+def _ignore(_anything: object) -> None:
+    return None
+
+
+def overlap_words(rehearsal: Rehearsal) -> str:
+    """Return what overlap would say to this start."""
+    policy, verdict = rehearsal.spec.overlap.policy, rehearsal.overlap
+    if isinstance(verdict, Refuse):
+        return f"{policy} → refused: {verdict.blocking.handle} is not finished"
+    if isinstance(verdict, After):
+        return f"{policy} → waits behind an unfinished run"
+    if isinstance(verdict, Replace):
+        return f"{policy} → cancels {len(verdict.run_ids)} unfinished"
+    return f"{policy} → nothing in the way"

@@ -1,0 +1,236 @@
+"""A real scheduler: it serves, is killed, comes back, and every run is accounted for."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from rota.engine.wake import ask
+from tests.service.serving import Project, gone, kill, until
+
+pytestmark = pytest.mark.xdist_group("service")
+
+WAITING = """
+scheduler: {{shutdown_grace: {grace}}}
+jobs:
+  long:
+    command: [sh, -c, "echo $$ > pid; read line < gate; echo done; exit 7"]
+    term_grace: 1s
+    {more}
+"""
+
+
+def started(project: Project, *, grace: str = "30s", more: str = "") -> int:
+    """Serve a project with one command that waits at a fifo; return the command's pid."""
+    os.mkfifo(project.folder / "gate")
+    project.write(WAITING.format(grace=grace, more=more))
+    project.serve()
+    project.rota("trigger", "long")
+    until(lambda: (project.folder / "pid").exists() and (project.folder / "pid").read_text().strip(), what="a start")
+    return int((project.folder / "pid").read_text())
+
+
+def open_gate(project: Project) -> None:
+    (project.folder / "gate").write_text("go\n")
+
+
+def test_a_trigger_from_another_process_wakes_the_scheduler(project: Project) -> None:
+    """R-22: nothing is polled; the tick alone would take a minute."""
+    project.write("jobs:\n  hello: {command: [echo, hi there]}\n")
+    project.serve()
+    done = project.rota("run", "hello")
+    assert "COMPLETED" in done.stdout
+    assert "hi there" in done.stdout
+    assert project.told("hello") == [("COMPLETED", None)]
+
+
+def test_sigterm_ends_an_idle_scheduler_with_exit_0(project: Project) -> None:
+    project.write("jobs:\n  hello: {command: [echo, hi]}\n")
+    server = project.serve()
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 0
+    assert not (project.state / "wake.sock").exists()
+
+
+def test_a_second_scheduler_is_refused_and_names_the_first(project: Project) -> None:
+    project.write("jobs:\n  hello: {command: [echo, hi]}\n")
+    first = project.serve()
+    second = project.rota("serve", check=False)
+    assert second.returncode != 0
+    assert str(first.pid) in second.stderr
+    assert first.poll() is None
+
+
+def test_a_killed_scheduler_never_blocks_the_next_one(project: Project) -> None:
+    project.write("jobs:\n  hello: {command: [echo, hi]}\n")
+    kill(project.serve())
+    assert project.rota("status", check=False).returncode == 1
+    project.serve()
+    assert project.rota("status").returncode == 0
+
+
+def test_a_command_that_outlives_its_scheduler_is_adopted(project: Project) -> None:
+    """R-23: the run stays RUNNING and its outcome is recorded when it ends."""
+    pid = started(project)
+    kill(project.servers[0])
+    assert not gone(pid)
+    project.serve()
+    assert project.told("long") == [("RUNNING", None)]
+    open_gate(project)
+    project.until_told("long", [("FAILED", "exit_code")])
+    assert project.history("long")[0]["exit_code"] == 7
+    assert "done" in project.rota("logs", "long:1").stdout
+
+
+def test_a_command_that_ended_while_no_scheduler_lived_is_recorded_as_it_ended(project: Project) -> None:
+    """R-23: kill -9 loses neither exit code nor output."""
+    pid = started(project)
+    kill(project.servers[0])
+    open_gate(project)
+    until(lambda: gone(pid), what="the command to end")
+    project.serve()
+    project.until_told("long", [("FAILED", "exit_code")])
+    assert project.history("long")[0]["exit_code"] == 7
+
+
+def test_a_run_whose_keeper_was_killed_too_is_failed_and_its_tree_is_dead(project: Project) -> None:
+    """R-23: whatever is left of its tree is killed, then FAILED/process_restarted."""
+    pid = started(project)
+    kill(project.servers[0])
+    keeper = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(keeper, signal.SIGKILL)
+    project.serve()
+    project.until_told("long", [("FAILED", "process_restarted")])
+    until(lambda: gone(pid), what="the tree to be dead")
+
+
+def test_shutdown_waits_its_grace_then_ends_the_tree_and_says_so(project: Project) -> None:
+    """R-08: FAILED/shutdown; CANCELLED is only what somebody asked for."""
+    pid = started(project, grace="1s")
+    project.servers[0].send_signal(signal.SIGTERM)
+    assert project.servers[0].wait(30) == 0
+    assert project.told("long") == [("FAILED", "shutdown")]
+    assert gone(pid)
+
+
+def test_a_second_signal_ends_everything_now(project: Project) -> None:
+    pid = started(project, grace="10m")
+    project.servers[0].send_signal(signal.SIGTERM)
+    until(lambda: "stopping" in project.log(), what="the first signal to be seen")
+    project.servers[0].send_signal(signal.SIGTERM)
+    assert project.servers[0].wait(30) == 0
+    assert project.told("long") == [("FAILED", "shutdown")]
+    assert gone(pid)
+
+
+def test_stop_now_does_not_wait(project: Project) -> None:
+    pid = started(project, grace="10m")
+    project.rota("stop", "--now")
+    assert project.servers[0].wait(30) == 0
+    assert gone(pid)
+
+
+def test_stop_when_idle_waits_for_the_run_and_starts_nothing_new(project: Project) -> None:
+    started(project)
+    answer = ask(project.state, {"ask": "stop", "mode": "idle", "within": None})
+    assert answer == {"running": 1}
+    project.rota("trigger", "long", "--force")
+    open_gate(project)
+    assert project.servers[0].wait(30) == 0
+    assert project.told("long") == [("FAILED", "exit_code"), ("QUEUED", None)]
+
+
+def test_stop_detach_leaves_the_command_to_its_keeper_for_the_next_scheduler(project: Project) -> None:
+    """R-23: an upgrade interrupts nothing."""
+    pid = started(project)
+    project.rota("stop", "--detach")
+    assert project.servers[0].wait(30) == 0
+    assert not gone(pid)
+    project.serve()
+    open_gate(project)
+    project.until_told("long", [("FAILED", "exit_code")])
+
+
+def test_cancel_ends_the_whole_tree(project: Project) -> None:
+    pid = started(project)
+    project.rota("cancel", "long:1")
+    project.until_told("long", [("CANCELLED", "requested")])
+    assert gone(pid)
+
+
+def test_on_restart_kill_ends_the_survivor(project: Project) -> None:
+    """R-23: on_restart kill."""
+    pid = started(project, more="on_restart: kill")
+    kill(project.servers[0])
+    project.serve()
+    until(lambda: project.told("long")[0][0] == "FAILED", what="the survivor to be ended")
+    assert gone(pid)
+
+
+def test_a_changed_file_is_applied_and_a_broken_one_leaves_the_last_good_set(project: Project) -> None:
+    project.write("jobs:\n  one: {command: [echo, hi]}\n")
+    project.serve()
+    project.write("jobs:\n  one: {command: [echo, hi]}\n  two: {command: [echo, hi]}\n")
+    until(lambda: len(project.json("list")) == 2, what="the second job")
+    project.write("jobs:\n  one: {comand: [echo, hi]}\n")
+    until(lambda: "comand" in project.rota("status").stdout, what="the problem in status")
+    assert "COMPLETED" in project.rota("run", "two").stdout
+    project.write("jobs:\n  one: {command: [echo, hi]}\n")
+    until(lambda: len(project.json("list")) == 1, what="the second job to be retired")
+    assert "comand" not in project.rota("status").stdout
+
+
+def test_a_broken_file_at_the_first_start_is_refused_with_every_problem(project: Project) -> None:
+    project.write("jobs:\n  one: {comand: [echo]}\n  two: {command: [echo], evry: 5m}\n")
+    done = project.rota("serve", check=False)
+    assert done.returncode == 65
+    assert "rota.yaml:2" in done.stderr
+    assert "rota.yaml:3" in done.stderr
+
+
+def test_a_state_folder_that_vanishes_stops_the_scheduler(project: Project) -> None:
+    project.write("jobs:\n  one: {command: [echo, hi]}\n")
+    server = project.serve()
+    shutil.rmtree(project.state)
+    assert server.wait(20) != 0
+    assert str(project.state) in project.log()
+    assert not (project.state / "rota.db").exists()
+
+
+def test_an_idle_scheduler_writes_nothing(project: Project) -> None:
+    """R-22: no lease is renewed, nothing is written when idle."""
+    project.write("jobs:\n  later: {cron: '0 0 1 1 *', command: [echo, hi]}\n")
+    project.serve()
+
+    def rounds() -> int:
+        answer = ask(project.state, {"ask": "status"})
+        return {loop["name"]: loop["rounds"] for loop in answer["loops"]}["watch"] if answer else 0
+
+    seen = rounds()
+    until(lambda: rounds() > seen, what="a round of the watch loop")
+    before = (project.state / "rota.db-wal").stat().st_mtime_ns
+    seen = rounds()
+    until(lambda: rounds() > seen, what="another round of the watch loop")
+    assert (project.state / "rota.db-wal").stat().st_mtime_ns == before
+
+
+def test_the_lock_and_the_socket_work_under_a_long_path(tmp_path: Path) -> None:
+    """R-22: unix socket addresses end at 107 bytes."""
+    folder = tmp_path / ("a" * 60) / ("b" * 60)
+    folder.mkdir(parents=True)
+    project = Project(folder)
+    try:
+        project.write("jobs:\n  hello: {command: [echo, hi]}\n")
+        project.serve()
+        assert "COMPLETED" in project.rota("run", "hello").stdout
+    finally:
+        project.end()
+
+
+def test_a_scheduler_switched_off_by_its_file_starts_nothing(project: Project) -> None:
+    project.write("scheduler: {enabled: false}\njobs:\n  hello: {interval: 1s, command: [echo, hi]}\n")
+    project.serve()
+    assert project.json("status")["enabled"] is False
+    assert project.told("hello") == []
