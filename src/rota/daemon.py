@@ -14,13 +14,15 @@ from typing import Any, Literal, Protocol
 import structlog
 
 from rota.declare.plan import Plan
-from rota.engine.clock import make_alarm
+from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.engine import Engine
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.lock import take_serve_lock
 from rota.engine.loop import Loop
+from rota.engine.pause import pause_in_crash_loop
 from rota.engine.processes import KeeperProcesses
+from rota.engine.record import Finished
 from rota.engine.recover import recover
 from rota.engine.session import close_session, open_session, sweep_locks
 from rota.engine.wake import WakeSocket
@@ -30,6 +32,7 @@ from rota.model.records import Run
 from rota.operations.jobs import apply_in
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place, open_state
+from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
 from rota.store import jobs, runs
@@ -38,6 +41,7 @@ from rota.store.driver import Store
 log = structlog.get_logger("rota")
 
 LOOK_AT_FILES = timedelta(seconds=2)
+RESUME_HINT = "find the cause, then `rota resume --all`"
 
 StopMode = Literal["grace", "idle", "within", "now", "detach"]
 
@@ -120,8 +124,8 @@ class Daemon:
             self._clock,
             settings,
             self._table,
-            ended=lambda finished: self._engine.all_ended(finished),
-            released=lambda run_id: self._engine.released(run_id),
+            ended=self._take_outcomes,
+            released=self._take_released,
         )
         self._engine = Engine(
             store,
@@ -137,6 +141,7 @@ class Daemon:
         ending: Literal["clean", "detached"] = "clean"
         try:
             recovered = await self._recover()
+            await self._guard()
             if loaded is not None:
                 await self._apply(loaded)
             with self._signals():
@@ -153,6 +158,12 @@ class Daemon:
                 hint="nothing more was started; put it back, or start `rota serve` again with an empty one",
             )
 
+    def _take_outcomes(self, finished: list[Finished]) -> None:
+        self._engine.all_ended(finished)
+
+    def _take_released(self, run_id: str) -> None:
+        self._engine.released(run_id)
+
     async def _recover(self) -> int:
         """Record what happened to the runs of dead processes, before the first fire (R-23)."""
         return await recover(
@@ -164,6 +175,15 @@ class Daemon:
             executor=self._engine.executor,
             slots=self._engine.slots,
         )
+
+    async def _guard(self) -> None:
+        """Note what changed under us: new zone data is adopted; too many crashes in a row start us paused (R-23)."""
+        now = self._clock.now()
+        await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        if self._settings.scheduler.crash_guard:
+            lost = await self._store.submit(partial(pause_in_crash_loop, now=now))
+            if lost:
+                log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
 
     async def _until_stopped(self, recovered: int) -> Literal["clean", "detached"]:
         alarm = partial(make_alarm, self._clock)

@@ -19,6 +19,7 @@ class Scheduler:
     timeout: timedelta | None = timedelta(minutes=10)
     shutdown_grace: timedelta = timedelta(seconds=30)
     enabled: bool = True
+    crash_guard: bool = True
 
 
 @dataclass(frozen=True, slots=True)

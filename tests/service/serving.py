@@ -44,7 +44,9 @@ class Project:
         """Run a command to its end."""
         command = [sys.executable, "-m", "rota", "--dir", str(self.folder), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=self.environment())
-        assert not check or done.returncode == 0, f"rota {arguments} ended {done.returncode}: {done.stdout}{done.stderr}"
+        assert not check or done.returncode == 0, (
+            f"rota {arguments} ended {done.returncode}: {done.stdout}{done.stderr}"
+        )
         return done
 
     def json(self, *arguments: str) -> Any:

@@ -31,9 +31,7 @@ def spec_of(name: str = "backup", **changes: Any) -> JobSpec:
 
 def insert_job(db: Database, spec: JobSpec, *, next_at: datetime | None = NOW + HOUR) -> Job:
     job_id = new_id(NOW)
-    jobs.insert_job(
-        db, spec, job_id=job_id, source="file", next_for=next_at, next_at=next_at, tzdata=TZDATA, now=NOW
-    )
+    jobs.insert_job(db, spec, job_id=job_id, source="file", next_for=next_at, next_at=next_at, tzdata=TZDATA, now=NOW)
     return jobs.job_by_id(db, job_id)
 
 
@@ -66,7 +64,14 @@ def enter(db: Database, *, pid: int = 4321) -> Holder:
     worker_id = processes.ensure_worker(db, worker_id=new_id(NOW), name="host", now=NOW)
     identity = replace(PROCESS, pid=pid)
     epoch = processes.open_process(
-        db, worker_id=worker_id, kind="serve", identity=identity, lock=f"{pid}.lock", version="0.1.0", now=NOW
+        db,
+        worker_id=worker_id,
+        kind="serve",
+        identity=identity,
+        lock=f"{pid}.lock",
+        version="0.1.0",
+        clock_offset=timedelta(0),
+        now=NOW,
     )
     return Holder(worker_id, epoch, identity)
 

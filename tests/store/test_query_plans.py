@@ -17,7 +17,7 @@ HOT = {
     "run_next_expiry": "run_expiring",
     "runs_cancelling": "run_cancelling",
     "runs_unfinished": "run_unfinished",
-    "runs_waiting_for_others": "run_unfinished",
+    "runs_waiting_for_others": "run_waiting",
     "run_unfinished_before": "run_unfinished",
     "executions_within": "execution_job",
     "executions_before": "execution_job",

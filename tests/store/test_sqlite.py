@@ -44,9 +44,7 @@ def pragma(db, name):
     return db._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("application_id", 0x726F7461)]
-)
+@pytest.mark.parametrize(("name", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)])
 def test_every_connection_has_the_pragmas_that_the_promises_rest_on(store, name, value):
     async def submitted():
         return await store.submit(partial(pragma, name=name))
@@ -277,7 +275,7 @@ from pathlib import Path
 from rota.model.errors import StorageFull
 from rota.store.migrate import open_store
 sys.path.insert(0, sys.argv[2])
-from tests.store.making import NOW, add_job, insert_run
+from making import NOW, add_job, insert_run
 store = open_store(Path(sys.argv[1]), now=NOW)
 job = add_job(store)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
@@ -311,7 +309,7 @@ import sys
 from pathlib import Path
 from rota.store.migrate import open_store
 sys.path.insert(0, sys.argv[2])
-from tests.store.making import NOW
+from making import NOW
 from rota.store import jobs
 store = open_store(Path(sys.argv[1]), now=NOW)
 job = store.read(jobs.all_jobs)[0]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -22,7 +23,8 @@ from rota.store.sqlite import APPLICATION_ID, connect
 from tests.store.making import NOW, add_job, insert_run
 
 NOBODY = 65534
-TABLES = {"execution", "job", "job_version", "lane", "meta", "migration", "process", "run", "worker"}
+CREATED = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+TABLES = {"migration", *(name for _, _, script in load_migrations("sqlite") for name in CREATED.findall(script))}
 
 
 @pytest.fixture
@@ -213,7 +215,7 @@ import os, signal, sys
 from pathlib import Path
 import apsw
 sys.path.insert(0, sys.argv[2])
-from tests.store.making import NOW
+from making import NOW
 from rota.store.migrate import open_store
 """
 
@@ -279,6 +281,8 @@ REFUSED = (
     OPEN
     + f"""
 import json
+from rota.store.queries import load_migrations, load_queries
+load_migrations("sqlite"), load_queries("sqlite")
 if os.getuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})
@@ -338,3 +342,22 @@ def test_a_database_in_a_folder_that_cannot_be_written_is_refused(shared):
 def test_a_new_database_in_a_folder_that_cannot_be_written_is_refused(shared):
     shared.chmod(0o555)
     refused_to_a_user(shared / "new.db")
+
+
+LEAVE_WAL = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0)
+try:
+    print(connection.execute("PRAGMA journal_mode = delete").fetchone()[0])
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+def test_a_second_connection_does_not_take_the_locks_of_the_first_away(made):
+    store = open_store(made, now=NOW)
+    store.read(jobs.all_jobs)
+    connect(made).close()
+    process = start(LEAVE_WAL, made)
+    assert process.communicate(timeout=60)[0] == "database is locked\n"
+    store.close()

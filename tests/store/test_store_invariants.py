@@ -44,7 +44,7 @@ def test_the_schema_knows_the_same_transitions_as_the_model(store, backend, stat
         to_status(backend, run, target, holder)
         assert status_of(backend, run) == target
     else:
-        with pytest.raises(backend.refusal, match="no such transition|never changes"):
+        with pytest.raises(backend.refusal, match=r"no such transition|never changes"):
             to_status(backend, run, target, holder)
         assert status_of(backend, run) == status
 

@@ -378,7 +378,9 @@ def test_executed_spans_are_those_within_a_time_and_those_that_reach_into_it_r_1
     plan = [(-5, -4), (-3, 1), (2, 3), (9, None)]
     for slot, (start, finish) in enumerate(plan):
         run = add_run(store, job)
-        store.write(lambda db, run=run, slot=slot, start=start: begin(db, run, holder, slot=slot, at=NOW + start * HOUR))
+        store.write(
+            lambda db, run=run, slot=slot, start=start: begin(db, run, holder, slot=slot, at=NOW + start * HOUR)
+        )
         if finish is not None:
             store.write(lambda db, run=run, finish=finish: end(db, run, holder, at=NOW + finish * HOUR))
     assert spans(store, job, NOW, NOW + 5 * HOUR) == [

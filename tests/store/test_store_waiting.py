@@ -159,9 +159,7 @@ def test_a_run_that_waits_for_a_condition_is_released_when_its_time_comes_r_09(s
     run = run_in(store, Status.DISPATCHED, job, holder=holder)
     until = NOW + MINUTE
     store.write(
-        lambda db: runs.release_run(
-            db, run.id, epoch=holder.epoch, waiting_for=WaitingFor.CONDITION, not_before=until
-        )
+        lambda db: runs.release_run(db, run.id, epoch=holder.epoch, waiting_for=WaitingFor.CONDITION, not_before=until)
     )
     found = look(store, run)
     assert (found.waiting_for, found.not_before) == (WaitingFor.CONDITION, until)

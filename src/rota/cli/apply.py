@@ -20,21 +20,24 @@ def command(
     invocation: Invocation, *, adopt: tuple[str, ...], allow_empty: bool, cancel_queued: bool, dry_run: bool
 ) -> None:
     """Make the stored jobs equal to rota.yaml and print what changed; a running scheduler sees it at once."""
-    from rota.operations.jobs import apply
+    from rota.operations.jobs import apply, first_plan
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()
     loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
-    with invocation.store(create=True) as (_, store):
-        plan = apply(
-            store,
-            loaded.declared,
-            now=now,
-            dry_run=dry_run,
-            adopt=adopt,
-            allow_empty=allow_empty,
-            cancel_queued=cancel_queued,
-        )
+    if dry_run and not (place.state / "rota.db").exists():
+        plan = first_plan(loaded.declared)
+    else:
+        with invocation.store(create=True) as (_, store):
+            plan = apply(
+                store,
+                loaded.declared,
+                now=now,
+                dry_run=dry_run,
+                adopt=adopt,
+                allow_empty=allow_empty,
+                cancel_queued=cancel_queued,
+            )
     if not dry_run and plan.changing:
         from rota.engine.wake import wake
 

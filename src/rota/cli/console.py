@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 from collections import Counter
 from importlib import metadata
 from typing import Any
@@ -31,17 +32,19 @@ from rota.store.driver import Store
 LINES_A_SECOND = 8
 NEXT_SHOWN = 6
 TEXT_SHOWN = 90
+TEXT_LEAST = 20
+LINE_HEAD = 45
 
 
 class Console:
     """Watches a serving scheduler and prints what a person wants to see of it."""
 
-    def __init__(self, place: Place, clock: Clock, *, as_json: bool = False) -> None:
+    def __init__(self, place: Place, clock: Clock, *, zone: str = "UTC", as_json: bool = False) -> None:
         self._place = place
         self._clock = clock
         self._as_json = as_json
         self._store: Store | None = None
-        self._zone = "UTC"
+        self._zone = zone
         self._width = 12
         self._printed = 0
         self._held: Counter[tuple[str, str]] = Counter()
@@ -133,9 +136,9 @@ class Console:
 
     def _ending(self, run: Run) -> str:
         now = self._clock.now()
-        words = outcome_words(run, now=now)
-        status, _, rest = words.partition(" ")
-        told = [rest, self._text(run), self._next_of(run)]
+        status, _, rest = outcome_words(run, now=now).partition(" ")
+        text = self._text(run)
+        told = ["" if rest and text.startswith(rest) else rest, text, self._next_of(run)]
         return f"{coloured(run.status, status.rstrip(','))} " + " · ".join(part for part in told if part)
 
     def _text(self, run: Run) -> str:
@@ -144,7 +147,8 @@ class Console:
         text = run.error or run.result_summary
         if not text and run.started_at is not None:
             text = last_line(folder_of(self._place.state, run.id))
-        return cut(plain(text), TEXT_SHOWN) or ""
+        room = shutil.get_terminal_size((TEXT_SHOWN + LINE_HEAD, 24)).columns - LINE_HEAD - self._width
+        return cut(plain(text), max(TEXT_LEAST, min(room, TEXT_SHOWN))) or ""
 
     def _next_of(self, run: Run) -> str:
         if run.not_before is not None:
@@ -170,8 +174,12 @@ class Console:
         if len(found) > NEXT_SHOWN:
             click.echo(f"  and {len(found) - NEXT_SHOWN} more   rota next")
 
+    def time(self) -> str:
+        """Return the time of day in the project's zone."""
+        return clock_time(self._clock.now(), self._zone)
+
     def _line(self, name: str, text: str) -> None:
-        click.echo(f"{clock_time(self._clock.now(), self._zone)}  {name:{self._width}} {text}")
+        click.echo(f"{self.time()}  {name:{self._width}} {text}")
 
     def _say(self, text: str, **values: Any) -> None:
         if self._as_json:

@@ -1,6 +1,7 @@
 """Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
 
 import json
+from dataclasses import asdict
 
 import click
 
@@ -71,21 +72,15 @@ def tell_problems(error: FileProblems) -> None:
 
 def error_json(error: RotaError) -> dict[str, object]:
     """Return an error in the shape in which --json tells it."""
-    told: dict[str, object] = {"code": error.code, "message": error.message, "hint": error.hint}
-    if isinstance(error, FileProblems):
-        told["problems"] = [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "column": problem.column,
-                "path": problem.path,
-                "code": problem.code,
-                "message": problem.message,
-                "hint": problem.hint,
-            }
-            for problem in error.problems
-        ]
-    return {"error": told}
+    found = error.problems if isinstance(error, FileProblems) else ()
+    return {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+            "problems": [asdict(problem) for problem in found],
+        }
+    }
 
 
 def report_usage(error: click.UsageError, *, as_json: bool) -> int:
@@ -94,7 +89,7 @@ def report_usage(error: click.UsageError, *, as_json: bool) -> int:
     text = text[:1].lower() + text[1:].rstrip(".")
     hint = f"see `{error.ctx.command_path} --help`" if error.ctx is not None else "see `rota help`"
     if as_json:
-        told = {"code": "usage", "message": text, "hint": hint}
+        told = {"code": "usage", "message": text, "hint": hint, "problems": []}
         click.echo(json.dumps({"error": told}, indent=2, ensure_ascii=False), err=True)
     else:
         click.echo(f"rota: {text}", err=True)

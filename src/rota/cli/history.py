@@ -1,7 +1,7 @@
 """`rota history`: past runs, newest first; equal neighbours collapsed."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -117,15 +117,12 @@ def _started(runs: "list[Run]", zone: str, *, now: datetime) -> str:
     from rota.rules.times import day_time
 
     newest, oldest = (run.started_at or run.nominal for run in (runs[0], runs[-1]))
-    first = day_time(oldest, zone, now=now, seconds=len(runs) == 1)
-    if len(runs) == 1:
-        return first
-    return f"{first} … {day_time(newest, zone, now=now)}"
+    near = newest - oldest < timedelta(hours=1)
+    first = day_time(oldest, zone, now=now, seconds=near)
+    return first if len(runs) == 1 else f"{first} … {day_time(newest, zone, now=now, seconds=near)}"
 
 
 def _why(run: "Run") -> str:
-    from datetime import timedelta
-
     from rota.model.durations import say_duration
 
     if run.error:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class Invocation:
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
         """Open the project's database; without `create` something must have been applied before."""
-        from rota.model.errors import NotApplied
+        from rota.model.errors import NotApplied, UnknownJob
         from rota.operations.project import open_state
 
         place = self.place()
@@ -69,8 +69,24 @@ class Invocation:
         store = open_state(place.state, self.clock, create=create)
         try:
             yield place, store
+        except UnknownJob as error:
+            if _declares(place.folder, error.name):
+                error.hint = "it is in rota.yaml but not applied yet: `rota apply`"
+            raise
         finally:
             store.close()
+
+
+def _declares(folder: Path, name: str) -> bool:
+    """Tell whether the file names a job, without checking the rest of it."""
+    from rota.declare.files import load
+    from rota.model.errors import RotaError
+
+    try:
+        jobs = load(folder / "rota.yaml").data.get("jobs")
+    except RotaError:
+        return False
+    return isinstance(jobs, dict) and name in jobs
 
 
 class RotaCommand(click.Command):
@@ -110,6 +126,13 @@ def _note_directory(ctx: click.Context, _param: click.Parameter, value: str | No
 def print_json(value: Any) -> None:
     """Print a JSON answer."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def read_duration(text: str) -> timedelta:
+    """Return the duration of an option: 30s, 5m, 1h, 1d, or whole seconds."""
+    from rota.model.durations import parse_duration
+
+    return parse_duration(int(text) if text.isdecimal() else text)
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.invocation import Invocation, RotaCommand, print_json, read_duration
 
 if TYPE_CHECKING:
     from rota.model.spec import Schedule
@@ -72,7 +72,6 @@ def _after(text: str | None, timezone: str | None, now: datetime) -> datetime:
 def _schedule(
     cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str | None, *, since: datetime
 ) -> "Schedule":
-    from rota.model.durations import parse_duration
     from rota.model.spec import Schedule
     from rota.rules.cron import check_cron
     from rota.rules.times import read_instant
@@ -84,7 +83,7 @@ def _schedule(
             check_cron(expression)
         return Schedule(cron=cron, timezone=tz)
     if interval:
-        return Schedule(interval=parse_duration(int(interval) if interval.isdigit() else interval), timezone=tz)
+        return Schedule(interval=read_duration(interval), timezone=tz)
     return Schedule(at=read_instant(instant or "", tz, now=since), timezone=tz)
 
 

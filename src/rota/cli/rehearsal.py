@@ -75,11 +75,11 @@ def _conditions(found: "Rehearsal", *, force: bool) -> list[str]:
     if force:
         return ["passed over, --force"]
     told = [
-        plain(f"{result.title}  → {result.answer} ({f'{result.detail}, ' if result.detail else ''}{result.took_ms} ms)")
+        plain(f"{result.title} → {result.answer} ({f'{result.detail}, ' if result.detail else ''}{result.took_ms} ms)")
         for result in found.conditions
     ]
     left = conditions[len(told) :]
-    return [*told, *(f"{plain(condition.title)}  → not asked" for condition in left)]
+    return [*told, *(f"{plain(condition.title)} → not asked" for condition in left)]
 
 
 def _obstacles(found: "Rehearsal") -> list[str]:

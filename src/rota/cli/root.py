@@ -66,8 +66,8 @@ class Root(click.Group):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
-            guess = f"did you mean `rota {near[0]}`? " if near else ""
-            raise click.UsageError(f"there is no command {name!r}; {guess}list them with `rota help`")
+            guess = f"; did you mean `rota {near[0]}`?" if near else ""
+            raise click.UsageError(f"there is no command {name!r}{guess}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -117,6 +117,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 @click.group(
+    "rota",
     cls=Root,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.errors import NO_SCHEDULER
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 
 if TYPE_CHECKING:
     from rota.model.records import Run
@@ -47,12 +47,10 @@ def command(
 
     Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
     """
-    from rota.model.durations import parse_duration
-
     given = read_params(params)
     if dry_run:
         return rehearse_run(invocation, job, given, force=force)
-    bound = parse_duration(int(limit) if limit.isdigit() else limit) if limit else None
+    bound = read_duration(limit) if limit else None
     return start(invocation, job, given, force=force, detach=detach, bound=bound)
 
 

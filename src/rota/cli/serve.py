@@ -26,14 +26,26 @@ def command(invocation: Invocation, *, quiet: bool, verbose: bool) -> int:
 
     place = invocation.place()
     same_stream = not quiet and not invocation.as_json and _same_stream()
-    configure_logging(verbose=verbose, console=same_stream)
-    console = None if quiet else Console(place, invocation.clock, as_json=invocation.as_json)
+    console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
+    configure_logging(verbose=verbose, console=same_stream, stamp=console.time)
+    observer = None if quiet else console
     try:
-        asyncio.run(Daemon(place, invocation.clock, environ=invocation.environ, observer=console).run())
+        asyncio.run(Daemon(place, invocation.clock, environ=invocation.environ, observer=observer).run())
     finally:
-        if console is not None:
-            console.close()
+        console.close()
     return 0
+
+
+def _known_zone(invocation: Invocation) -> str:
+    """Return the zone in which the project was read last, for lines before its file is loaded."""
+    from rota.model.errors import NotApplied
+    from rota.operations.jobs import project_timezone
+
+    try:
+        with invocation.store() as (_, store):
+            return project_timezone(store)
+    except NotApplied:
+        return "UTC"
 
 
 def _same_stream() -> bool:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 
 LOOK_AGAIN = 0.05
 
@@ -28,11 +28,9 @@ def command(
 
 
 def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
-    from rota.model.durations import parse_duration
-
     if at_once:
         return timedelta()
-    return parse_duration(int(within) if within.isdigit() else within) if within else None
+    return read_duration(within) if within else None
 
 
 def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
@@ -56,18 +54,18 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
 
 
 _WAITING = {
-    "grace": "{runs} may finish within `shutdown_grace`, then ended",
+    "grace": "{runs} may finish within `shutdown_grace`, what is left is ended then",
     "idle": "{runs} may finish",
-    "within": "{runs} may finish for as long as you said, then ended",
-    "now": "{runs} ended at once",
-    "detach": "{runs}, commands among them go on for the next scheduler",
+    "within": "{runs} may finish in that time, what is left is ended then",
+    "now": "ending {runs} at once",
+    "detach": "{runs}; commands go on for the next scheduler, functions may finish within `shutdown_grace`",
 }
 
 
 def _runs(count: int) -> str:
     from rota.cli.words import counted
 
-    return f"{counted(count, 'run')}"
+    return counted(count, "run")
 
 
 def _answer(invocation: Invocation, pid: int | None, *, running: int, mode: str, stopped: bool) -> None:

@@ -1,10 +1,14 @@
-"""Tables: by rich on a terminal, as aligned text elsewhere."""
+"""Tables: by rich on a terminal, cut to its width; as aligned text elsewhere."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
+
+GAP = 2
+FLEXIBLE_LEAST = 10
+LEAST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; `flexible` columns are cut where the terminal is narrow."""
+    """A heading; `flexible` columns are the first to be cut where the terminal is narrow."""
 
     title: str
     flexible: bool = False
@@ -28,11 +32,11 @@ Row = Sequence[Cell | str]
 
 def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print rows under their headings."""
-    if sys.stdout.isatty():
-        _print_rich(columns, rows)
-        return
     texts = [[column.title for column in columns], *([_text(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
+    if sys.stdout.isatty():
+        _print_rich(columns, rows, widths)
+        return
     for row in texts:
         cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
@@ -42,27 +46,37 @@ def _text(cell: Cell | str) -> str:
     return cell.text if isinstance(cell, Cell) else cell
 
 
-def _print_rich(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def _print_rich(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence[int]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column.title, no_wrap=True, overflow="ellipsis", min_width=None if column.flexible else 4)
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for column, width in zip(columns, fitting(columns, widths, room=console.width), strict=True):
+        table.add_column(column.title, no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
         table.add_row(*(Text(_text(cell), style=_style(cell)) for cell in row))
-    Console(highlight=False, soft_wrap=False).print(_fitting(table, columns, rows))
+    console.print(table)
 
 
 def _style(cell: Cell | str) -> str:
-    return cell.colour or "" if isinstance(cell, Cell) else ""
+    return (cell.colour or "") if isinstance(cell, Cell) else ""
 
 
-def _fitting(table: "object", columns: Sequence[Column], rows: Sequence[Row]) -> "object":
-    """Fix the width of columns that must stay whole, so that only the flexible ones are cut."""
-    for index, column in enumerate(table.columns):  # type: ignore[attr-defined]
-        if not columns[index].flexible:
-            texts = [columns[index].title, *(_text(row[index]) for row in rows)]
-            column.min_width = max(len(text) for text in texts)
-    return table
+def fitting(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that fit into `room`: flexible columns are cut first, then the widest, never the first.
+
+    >>> fitting([Column("JOB"), Column("WHY", flexible=True)], [10, 60], room=50)
+    [10, 38]
+    """
+    fitted = list(widths)
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for index in (index for index, column in enumerate(columns) if column.flexible):
+        cut = max(0, min(excess, fitted[index] - FLEXIBLE_LEAST))
+        fitted[index] -= cut
+        excess -= cut
+    for _ in range(excess):
+        widest = max(range(1, len(fitted)), key=lambda index: fitted[index], default=0)
+        fitted[widest] = max(LEAST, fitted[widest] - 1)
+    return fitted

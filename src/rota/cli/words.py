@@ -1,6 +1,5 @@
 """The words in which runs and jobs are shown on a terminal."""
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -37,11 +36,6 @@ def coloured(status: Status, text: str | None = None) -> str:
     return click.style(text or status.shown.value, fg=COLOURS.get(status.shown))
 
 
-def rewritable() -> bool:
-    """Tell whether a person looks at stdout."""
-    return sys.stdout.isatty()
-
-
 def took(run: Run, *, now: datetime) -> str:
     """Return how long a run took, or runs so far; empty when it never started."""
     if run.started_at is None:
@@ -57,7 +51,7 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     if run.reason is not None:
         return f"{status} {run.reason}"
     if run.waiting_for is not None:
-        return f"{status} for {run.waiting_for}"
+        return f"{status}, waits for {run.waiting_for}"
     late = run.decisions.get("late_ms", 0)
     if "made_up" in run.decisions and run.status is Status.COMPLETED:
         return f"{status}, {roughly(timedelta(milliseconds=late))} late"

@@ -195,6 +195,7 @@ def _scheduler(section: SchedulerSection) -> Scheduler:
         timeout=section.timeout,
         shutdown_grace=section.shutdown_grace,
         enabled=section.enabled,
+        crash_guard=section.crash_guard,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota.engine.pause import claiming_paused
 from rota.engine.record import finish
 from rota.model.ids import new_id
 from rota.model.records import Outcome, ProcessIdentity
@@ -35,6 +36,8 @@ class Claimed:
 
 def claim(db: Database, holder: Holder, free: Sequence[int], *, now: datetime) -> list[Claimed]:
     """Fill the free slots with the runs that come first."""
+    if claiming_paused(db, now):
+        return []
     claimed: list[Claimed] = []
     slots = iter(free)
     for run in runs.candidates(db, free=len(free)):

@@ -12,9 +12,11 @@ from rota.engine.claim import Claimed, Holder, claim
 from rota.engine.execute import Executor, Functions, Processes, handle_of
 from rota.engine.fire import Fired, fire
 from rota.engine.loop import AlarmFactory, Loop
+from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
 from rota.engine.prune import Pruner
 from rota.engine.record import Finished, expire, record
 from rota.engine.slots import Slots
+from rota.engine.steps import StepWatch
 from rota.model.clock import Clock, from_ms_or_none
 from rota.model.states import Status
 from rota.settings import Settings
@@ -78,6 +80,7 @@ class Engine:
             ended=self.ended,
             left=self._left,
         )
+        self._steps = StepWatch(store, clock, epoch=holder.epoch)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
         self.release_loop = Loop("release", self._release_round, clock=clock)
@@ -128,6 +131,8 @@ class Engine:
     # fire
 
     async def _fire_round(self) -> datetime | None:
+        if await self._steps.look():
+            self.release_loop.wake()
         now = self._clock.now()
         due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self._quarantine)))
         due = [job_id for job_id in due if self._quarantine.get(job_id, now) <= now]
@@ -290,7 +295,10 @@ class Engine:
         now = self._clock.now()
         due = self._store.read(next_release)
         if due is not None and due <= now:
-            await self._store.submit(partial(_release, now=now))
+            ended = await self._store.submit(partial(_release, now=now))
+            for pause in ended:
+                log.info("pause is over", job=pause.job, skipped=pause.count)
+            self.fire_loop.wake()
             self.claim_now()
             due = self._store.read(next_release)
         return due
@@ -306,12 +314,14 @@ class Engine:
 
 
 def next_release(db: Database) -> datetime | None:
-    """Return when the next waiting run is let go or expires."""
+    """Return when the next waiting run is let go or expires, or a timed pause is over."""
     found = [db.row("run_next_release"), db.row("run_next_expiry")]
     due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
+    due.append(next_pause_end(db))
     return min((at for at in due if at is not None), default=None)
 
 
-def _release(db: Database, *, now: datetime) -> None:
+def _release(db: Database, *, now: datetime) -> list[PauseEnded]:
     expire(db, now=now, limit=EXPIRIES_A_ROUND)
     runs.let_go_due(db, now)
+    return end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND)

@@ -111,6 +111,7 @@ class Carried:
     in_process: bool
     task: "asyncio.Task[None] | None" = None
     process: ProcessIdentity | None = None
+    entered: bool = False
     begun: bool = False
     stopping: bool = False
     at_once: bool = False
@@ -168,7 +169,7 @@ class Executor:
             self._processes.stop(carried.process, at_once=at_once)
         elif carried.in_process and carried.begun:
             self._functions.stop(run_id)
-        elif carried.task is not None and not carried.begun:
+        elif carried.task is not None and carried.entered and not carried.begun:
             carried.task.cancel()
 
     def hand_back(self, run_id: str) -> None:
@@ -176,7 +177,8 @@ class Executor:
         carried = self.carried.get(run_id)
         if carried is not None and carried.task is not None and not carried.begun:
             carried.returning = True
-            carried.task.cancel()
+            if carried.entered:
+                carried.task.cancel()
 
     def leave(self, run_id: str) -> None:
         """Stop following a run without ending it; its keeper goes on for the next process."""
@@ -185,7 +187,11 @@ class Executor:
             carried.task.cancel()
 
     async def _carry(self, carried: Carried, claimed: Claimed) -> None:
+        # A task that is cancelled before its first step never runs at all: until here wishes are only noted.
+        carried.entered = True
         try:
+            if carried.returning or carried.stopping:
+                raise asyncio.CancelledError
             if await self._pass_gates(claimed):
                 await self._work(carried, claimed)
         except asyncio.CancelledError:

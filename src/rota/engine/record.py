@@ -73,7 +73,8 @@ def _pass_on(db: Database, run_id: str, predecessor_id: str | None) -> None:
 def _move_cursor(db: Database, job: Job, ended: runs.Ended, status: Status, now: datetime) -> None:
     """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
     schedule = job.spec.schedule
-    if not job.schedules or job.next_for is not None or ended.scheduled_for is None:
+    planned = job.next_for or job.held_for
+    if not job.schedules or planned is not None or ended.scheduled_for is None:
         return
     cursor = cursor_after_chain(
         job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=now

@@ -3,18 +3,23 @@
 import os
 import socket
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 
+import structlog
+
 from rota.engine.claim import Holder
 from rota.engine.lock import Lock, process_lock_held, take_process_lock
+from rota.engine.steps import catch_up_with_step, offset
 from rota.model.clock import Clock
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.store import processes
 from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +34,29 @@ class Session:
 def open_session(store: Store, state: Path, clock: Clock, *, kind: str, identity: ProcessIdentity) -> Session:
     """Enter this process under a new epoch, and find the epochs of processes that are gone."""
     lock = take_process_lock(state)
-    enter = partial(_enter, kind=kind, identity=identity, lock=lock.path.name, now=clock.now())
+    enter = partial(
+        _enter, kind=kind, identity=identity, lock=lock.path.name, clock_offset=offset(clock), now=clock.now()
+    )
     holder = store.write(enter)
     return Session(holder, lock, store.read(partial(_dead_epochs, state=state, own=holder.epoch)))
 
 
-def _enter(db: Database, *, kind: str, identity: ProcessIdentity, lock: str, now: datetime) -> Holder:
+def _enter(
+    db: Database, *, kind: str, identity: ProcessIdentity, lock: str, clock_offset: timedelta, now: datetime
+) -> Holder:
     worker_id = processes.ensure_worker(db, worker_id=new_id(now), name=socket.gethostname(), now=now)
-    version = metadata.version("rota")
+    back = catch_up_with_step(db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now)
+    if back is not None:
+        log.warning("the clock was set back while no scheduler ran", seconds=back.total_seconds())
     epoch = processes.open_process(
-        db, worker_id=worker_id, kind=kind, identity=identity, lock=lock, version=version, now=now
+        db,
+        worker_id=worker_id,
+        kind=kind,
+        identity=identity,
+        lock=lock,
+        version=metadata.version("rota"),
+        clock_offset=clock_offset,
+        now=now,
     )
     return Holder(worker_id, epoch, identity)
 

@@ -55,4 +55,4 @@ def iso(at: datetime) -> str:
     '2026-11-15T20:41:07Z'
     """
     at = at.astimezone(UTC)
-    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds").replace("+00:00", "Z")
+    return at.isoformat(timespec="milliseconds" if at.microsecond >= 1000 else "seconds").replace("+00:00", "Z")

@@ -28,11 +28,12 @@ def parse_duration(text: str | int, /) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _seconds(text: str | int) -> int | None:
-    if isinstance(text, bool):
-        return None
-    if isinstance(text, int):
+def _seconds(text: object) -> int | None:
+    """Return the seconds that a value of any kind names, None where it is no duration."""
+    if isinstance(text, int) and not isinstance(text, bool):
         return text
+    if not isinstance(text, str):
+        return None
     written = _WRITTEN.fullmatch(text.strip().lower())
     return int(written[1]) * UNITS[written[2]] if written else None
 

@@ -4,6 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+_SHOWN_LIMIT = 80
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message: escaped, one line, and never longer than a reader wants."""
+    if isinstance(value, int) and value.bit_length() > 4 * _SHOWN_LIMIT:
+        return "a number of more than 90 digits"  # Python refuses to print numbers of more than 4,300
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LIMIT else text[: _SHOWN_LIMIT - 1] + "…"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -51,7 +61,7 @@ class InvalidDuration(InvalidValue):
 
     def __init__(self, text: object, problem: str) -> None:
         super().__init__(
-            f"{text!r} {problem}",
+            f"{_shown(text)} {problem}",
             hint="write one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds",
         )
 
@@ -128,6 +138,7 @@ class UnknownJob(RotaError):
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         guess = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"no job is named {name!r}", hint=f"{guess}list them with `rota list`")
+        self.name = name
 
 
 class UnknownRun(RotaError):

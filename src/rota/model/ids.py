@@ -20,20 +20,33 @@ class IdSource:
         self._ms = 0
         self._random = 0
 
+    def stay_above(self, identifier: str) -> None:
+        """Let every new identifier sort after this one, also when the clock was set back meanwhile."""
+        ms = to_ms(created_at(identifier))
+        with self._lock:
+            if ms >= self._ms:
+                self._begin(ms + 1)
+
     def new(self, now: datetime) -> str:
         """Return a new identifier for an event at `now`."""
         with self._lock:
             ms = to_ms(now)
-            if ms > self._ms:
-                self._ms = ms
-                # The top bit is left free, so that counting on from here does not overflow.
-                self._random = int.from_bytes(os.urandom(10)) & (_RANDOM_MASK >> 1)
+            if ms == self._ms:
+                self._count_on()
             else:
-                self._random += 1 + int.from_bytes(os.urandom(_STEP_BYTES))
-                if self._random > _RANDOM_MASK:
-                    self._ms += 1
-                    self._random &= _RANDOM_MASK
+                # After a step back it goes on behind the last one: later identifiers have later milliseconds.
+                self._begin(max(ms, self._ms + 1))
             return _text(self._ms, self._random)
+
+    def _begin(self, ms: int) -> None:
+        self._ms = ms
+        # The top bit is left free, so that counting on from here does not overflow.
+        self._random = int.from_bytes(os.urandom(10)) & (_RANDOM_MASK >> 1)
+
+    def _count_on(self) -> None:
+        self._random += 1 + int.from_bytes(os.urandom(_STEP_BYTES))
+        if self._random > _RANDOM_MASK:
+            self._begin(self._ms + 1)
 
 
 def _text(ms: int, random: int) -> str:
@@ -58,3 +71,4 @@ def is_id(text: str) -> bool:
 
 _default = IdSource()
 new_id = _default.new
+stay_above = _default.stay_above

@@ -35,6 +35,10 @@ class Job:
     fire_number: int
     run_number: int
     ledger_from: datetime
+    paused_at: datetime | None = None
+    paused_until: datetime | None = None
+    pause_reason: str | None = None
+    held_for: datetime | None = None
 
     @property
     def schedules(self) -> bool:

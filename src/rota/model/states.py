@@ -89,6 +89,7 @@ class Reason(StrEnum):
     CONDITION = "condition"
     CONDITION_ERROR = "condition_error"
     EXPIRED = "expired"
+    PAUSED = "paused"
 
     EXIT_CODE = "exit_code"
     EXCEPTION = "exception"
@@ -113,6 +114,7 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.CONDITION,
         Reason.CONDITION_ERROR,
         Reason.EXPIRED,
+        Reason.PAUSED,
     ),
     Status.FAILED: (
         Reason.EXIT_CODE,
@@ -143,6 +145,7 @@ class Held(StrEnum):
 
     SLOT = "slot"
     NO_WORKER = "no_worker"
+    PAUSED = "paused"
 
 
 class Trigger(StrEnum):

@@ -1,7 +1,7 @@
 """Jobs: apply a file, list, show, preview."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -11,6 +11,7 @@ from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
 from rota.engine.fire import fire
+from rota.engine.pause import pause_newborn, settle_pause
 from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job, Run
@@ -74,6 +75,11 @@ def apply(
     return store.write(operation)
 
 
+def first_plan(declared: Declared) -> Plan:
+    """Return what the first apply of a project would do; nothing is stored yet."""
+    return plan(declared.jobs, [], source=source_of(declared))
+
+
 def apply_in(
     db: Database,
     *,
@@ -111,8 +117,7 @@ def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: d
         create(db, change.spec, source=source, tzdata=tzdata, now=now)
         return
     assert change.job is not None
-    fire(db, change.job.id, now=now)  # what was due under the old definition is accounted for under it
-    job = jobs.job_by_id(db, change.job.id)
+    job = _settle(db, change.job.id, now)
     if change.kind is ChangeKind.RETIRE:
         jobs.change_job(
             db,
@@ -131,6 +136,13 @@ def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: d
     _change(db, job, change.spec, source=source, tzdata=tzdata, now=now)
 
 
+def _settle(db: Database, job_id: str, now: datetime) -> Job:
+    """Account for what was due under the old definition, under it; return the job as it is then."""
+    fire(db, job_id, now=now)
+    job = jobs.job_by_id(db, job_id)
+    return job if job.paused_at is None else settle_pause(db, job, now=now)
+
+
 def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> str:
     """Store a new job and return its identifier."""
     job_id = new_id(now)
@@ -145,6 +157,7 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
         tzdata=tzdata,
         now=now,
     )
+    pause_newborn(db, job_id, now=now)
     return job_id
 
 
@@ -152,7 +165,8 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
     same_schedule = job.spec.schedule == spec.schedule
     used_up_at = job.used_up_at if same_schedule else None
     active = any(True for _ in active_runs(db, job.id))
-    cursor = NOWHERE if used_up_at else cursor_after_edit(job, spec, now=now, active=active)
+    planned = replace(job, next_for=job.next_for or job.held_for, next_at=job.next_at or job.held_for)
+    cursor = NOWHERE if used_up_at else cursor_after_edit(planned, spec, now=now, active=active)
     jobs.change_job(
         db,
         job,

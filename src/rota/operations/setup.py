@@ -42,12 +42,16 @@ class Machine:
 def inspect_machine(environ: Mapping[str, str]) -> Machine:
     """Look at this machine: its zone, its battery, the agents on PATH."""
     try:
-        timezone, detected = local_zone(environ), True
+        timezone, detected = _plain_zone(local_zone(environ)), True
     except RotaError:
         timezone, detected = "UTC", False
     found = {name: shutil.which(name, path=environ.get("PATH")) for name in AGENTS}
     agents = tuple(Agent(name, _version(path)) for name, path in found.items() if path)
     return Machine(timezone, detected, _has_battery(), agents)
+
+
+def _plain_zone(name: str) -> str:
+    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu") else name
 
 
 def _has_battery() -> bool:

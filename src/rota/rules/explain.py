@@ -13,7 +13,6 @@ from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
 
-
 NOTICED = timedelta(seconds=1)
 
 
@@ -238,8 +237,7 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
     running = [run.handle for run in unfinished if run.status is not Status.QUEUED]
     queued = [run.handle for run in unfinished if run.status is Status.QUEUED]
     told = [
-        state,
-        *([f"running {', '.join(running)}"] if running else []),
+        *([f"running {', '.join(running)}"] if running else [state]),
         *([f"queued {', '.join(queued)}"] if queued else []),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"

@@ -90,7 +90,11 @@ def change_job(
     tzdata: str,
     now: datetime,
 ) -> bool:
-    """Close the job's span and open the next one; tell whether the job was still as `job` shows it."""
+    """Close the job's span and open the next one; tell whether the job was still as `job` shows it.
+
+    The cursor of a paused job is held back until the pause ends (R-20).
+    """
+    paused = job.paused_at is not None
     schedules = spec.enabled and retired_at is None and used_up_at is None
     changed = db.execute(
         "job_change",
@@ -101,19 +105,88 @@ def change_job(
         enabled=int(spec.enabled),
         retired_at=to_ms_or_none(retired_at),
         used_up_at=to_ms_or_none(used_up_at),
-        next_for=to_ms_or_none(next_for),
-        next_at=to_ms_or_none(next_at),
+        next_for=None if paused else to_ms_or_none(next_for),
+        next_at=None if paused else to_ms_or_none(next_at),
+        held_for=to_ms_or_none(next_for) if paused else None,
         now=to_ms(now),
     )
-    if changed == 0:
-        return False
+    if changed == 1:
+        _open_version(db, job, spec, schedules=schedules, paused=paused, tzdata=tzdata, now=now)
+    return changed == 1
+
+
+def _open_version(
+    db: Database, job: Job, spec: JobSpec, *, schedules: bool, paused: bool, tzdata: str, now: datetime
+) -> None:
+    """Close the job's span at `now` and open the next one."""
     db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now))
-    _insert_version(db, spec, job_id=job.id, version=job.version + 1, schedules=schedules, tzdata=tzdata, now=now)
-    return True
+    _insert_version(
+        db,
+        spec,
+        job_id=job.id,
+        version=job.version + 1,
+        schedules=schedules and not paused,
+        paused=schedules and paused,
+        tzdata=tzdata,
+        now=now,
+    )
+
+
+def store_pause(db: Database, job: Job, *, until: datetime | None, reason: str, tzdata: str, now: datetime) -> bool:
+    """Mark a job paused and hold its cursor back; tell whether it was still as `job` shows it."""
+    changed = db.execute(
+        "job_pause",
+        id=job.id,
+        expected=job.version,
+        version=job.version + 1,
+        until=to_ms_or_none(until),
+        reason=reason,
+        now=to_ms(now),
+    )
+    if changed == 1:
+        _open_version(db, job, job.spec, schedules=job.schedules, paused=True, tzdata=tzdata, now=now)
+    return changed == 1
+
+
+def store_resume(
+    db: Database,
+    job: Job,
+    *,
+    next_for: datetime | None,
+    next_at: datetime | None,
+    anchored_at: datetime | None,
+    fire_number: int,
+    tzdata: str,
+    end: datetime,
+    now: datetime,
+) -> bool:
+    """Take the pause away as of `end` and give the job its cursor back; tell whether it was still as `job` shows it."""
+    changed = db.execute(
+        "job_resume",
+        id=job.id,
+        expected=job.version,
+        version=job.version + 1,
+        next_for=to_ms_or_none(next_for),
+        next_at=to_ms_or_none(next_at),
+        anchored_at=to_ms_or_none(anchored_at),
+        fire_number=fire_number,
+        now=to_ms(now),
+    )
+    if changed == 1:
+        _open_version(db, job, job.spec, schedules=job.schedules, paused=False, tzdata=tzdata, now=end)
+    return changed == 1
 
 
 def _insert_version(
-    db: Database, spec: JobSpec, *, job_id: str, version: int, schedules: bool, tzdata: str, now: datetime
+    db: Database,
+    spec: JobSpec,
+    *,
+    job_id: str,
+    version: int,
+    schedules: bool,
+    paused: bool = False,
+    tzdata: str,
+    now: datetime,
 ) -> None:
     text = write_spec(spec)
     db.execute(
@@ -123,6 +196,7 @@ def _insert_version(
         spec=text,
         digest=hashlib.sha256(text.encode()).hexdigest(),
         schedules=int(schedules),
+        paused=int(paused),
         tzdata=tzdata,
         now=to_ms(now),
     )
@@ -138,7 +212,9 @@ def move_cursor(
     used_up_at: datetime | None = None,
     fire_number: int,
 ) -> bool:
-    """Move the job's cursor; tell whether it still stood where `job` shows it."""
+    """Move the job's cursor; tell whether it still stood where `job` shows it. That of a paused job is held back."""
+    if job.paused_at is not None:
+        return _hold_cursor(db, job, held_for=next_for, anchored_at=anchored_at, used_up_at=used_up_at)
     changed = db.execute(
         "job_move_cursor",
         id=job.id,
@@ -149,6 +225,21 @@ def move_cursor(
         anchored_at=to_ms_or_none(anchored_at),
         used_up_at=to_ms_or_none(used_up_at),
         fire_number=fire_number,
+    )
+    return changed == 1
+
+
+def _hold_cursor(
+    db: Database, job: Job, *, held_for: datetime | None, anchored_at: datetime | None, used_up_at: datetime | None
+) -> bool:
+    changed = db.execute(
+        "job_hold",
+        id=job.id,
+        version=job.version,
+        held_for=to_ms_or_none(held_for),
+        anchored_at=to_ms_or_none(anchored_at),
+        used_up_at=to_ms_or_none(used_up_at),
+        fire_number=job.fire_number,
     )
     return changed == 1
 

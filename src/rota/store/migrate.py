@@ -9,8 +9,9 @@ import apsw
 
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer, StateError
+from rota.model.ids import stay_above
 from rota.store.queries import load_migrations
-from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, translated
+from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, reachable, translated
 
 HISTORY = """CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"""
@@ -28,20 +29,21 @@ def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore
             _upgrade(connection, path, now)
         finally:
             connection.close()
-    return SqliteStore(path)
+    store = SqliteStore(path)
+    last = store.read(lambda db: db.row("run_last_id"))
+    if last is not None and last[0] is not None:
+        stay_above(last[0])
+    return store
 
 
 def _create(path: Path) -> None:
     """Make an empty database of ours beside `path`, then give it its name: a crash leaves all of it or nothing."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with translated(path):
+    with reachable(path), translated(path):
         fresh.unlink(missing_ok=True)
         os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        connection = apsw.Connection(str(fresh))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
-        connection.execute(HISTORY).fetchall()
-        connection.close()
         try:
+            _write_history(fresh)
             os.link(fresh, path)
         except FileExistsError:
             pass  # another process was first; its file is as good as ours
@@ -49,8 +51,22 @@ def _create(path: Path) -> None:
             fresh.unlink()
 
 
+def _write_history(fresh: Path) -> None:
+    connection = apsw.Connection(str(fresh))
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
+        connection.execute(HISTORY).fetchall()
+    finally:
+        connection.close()
+
+
 def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> None:
     wanted = load_migrations("sqlite")
+    if not connection.table_exists(None, "migration"):
+        raise DatabaseCorrupt(
+            f"the database {path} has no record of its migrations",
+            hint="it was changed by something else; put back a backup, or move the file away to start empty",
+        )
     if _applied(connection) == {number: digest(script) for number, _, script in wanted}:
         return
     connection.execute("BEGIN IMMEDIATE")

@@ -1,10 +1,10 @@
 """Workers, and the processes that schedule for them, each under an epoch of its own (R-22, R-23)."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
-from rota.model.clock import from_ms, to_ms
+from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.records import ProcessIdentity
 from rota.store.driver import Database
 
@@ -33,7 +33,15 @@ def ensure_worker(db: Database, *, worker_id: str, name: str, now: datetime) -> 
 
 
 def open_process(
-    db: Database, *, worker_id: str, kind: str, identity: ProcessIdentity, lock: str, version: str, now: datetime
+    db: Database,
+    *,
+    worker_id: str,
+    kind: str,
+    identity: ProcessIdentity,
+    lock: str,
+    version: str,
+    clock_offset: timedelta | None = None,
+    now: datetime,
 ) -> int:
     """Enter a process and return its epoch."""
     row = db.row(
@@ -45,6 +53,7 @@ def open_process(
         pid_start=identity.start,
         lock=lock,
         version=version,
+        clock_offset=None if clock_offset is None else clock_offset // MILLISECOND,
         now=to_ms(now),
     )
     assert row is not None

@@ -49,6 +49,10 @@ def job_of(row: Record) -> Job:
         fire_number=row["fire_number"],
         run_number=row["run_number"],
         ledger_from=from_ms(row["ledger_from"]),
+        paused_at=from_ms_or_none(row["paused_at"]),
+        paused_until=from_ms_or_none(row["paused_until"]),
+        pause_reason=row["pause_reason"],
+        held_for=from_ms_or_none(row["held_for"]),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.ids import created_at as id_made_at
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.store.driver import Database
@@ -123,7 +124,7 @@ def insert_run(db: Database, run: Newborn, *, number: int) -> None:
         expires_at=to_ms_or_none(run.expires_at),
         predecessor_id=run.predecessor_id,
         priority=run.job.spec.priority,
-        position=to_ms(run.created_at) * POSITION_GAP,
+        position=to_ms(id_made_at(run.id)) * POSITION_GAP,
         params=write_json(run.job.spec.work.params if run.params is None else run.params),
         forced=int(run.forced),
         created_at=to_ms(run.created_at),

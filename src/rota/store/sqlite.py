@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,10 +28,16 @@ from rota.store.queries import load_queries
 T = TypeVar("T")
 
 APPLICATION_ID = 0x726F7461  # "rota"
+HEAD_BYTES = 100
 BUSY_STEP = 0.0005
 BUSY_STEPS = 10_000
 BATCH = 512
 CHECKPOINT_PAGES = 2_000
+
+_FULL_HINT = "free some space; rota goes on by itself"
+_OWNER_HINT = "check owner and mode of the file and its folder"
+_PLACE_HINT = "check that the file is there and that you may write it and its folder"
+_DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
 
 
 class SqliteDatabase:
@@ -279,20 +287,24 @@ class _Checkpointer:
 
 def connect(path: Path) -> apsw.Connection:
     """Open an existing database with the pragmas that rota's promises rest on, read back."""
+    check_application(path)
     with translated(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        except apsw.CantOpenError as error:
-            raise StateError(
-                f"cannot open the database {path}: {error}",
-                hint="check that the file is there and that you may write it and its folder",
-            ) from None
-        connection.set_busy_handler(_wait_a_little)
-        check_application(connection, path)
-        _require(connection, path, "journal_mode", "wal")
-        _require(connection, path, "synchronous", 2, value="FULL")
-        _require(connection, path, "foreign_keys", 1, value="ON")
-        return connection
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    if connection.readonly("main"):
+        raise DatabaseReadOnly(f"the database {path} cannot be written", hint=_OWNER_HINT)
+    connection.set_busy_handler(_wait_a_little)
+    _require(connection, path, "journal_mode", "wal")
+    _require(connection, path, "synchronous", 2, value="FULL")
+    _require(connection, path, "foreign_keys", 1, value="ON")
 
 
 def _wait_a_little(attempts: int) -> bool:
@@ -311,14 +323,46 @@ def _require(connection: apsw.Connection, path: Path, name: str, expected: Any, 
         )
 
 
-def check_application(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a file that rota did not make."""
-    found = connection.execute("PRAGMA application_id").fetchone()
-    if found is None or found[0] != APPLICATION_ID:
+def check_application(path: Path) -> None:
+    """Refuse a file that rota did not make, by its head alone: opening it to write could roll it back or move its log.
+
+    SQLite itself must read the head: closing a file of our own would drop the locks of all connections to it.
+    """
+    with reachable(path):
+        size = path.stat().st_size
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise DatabaseReadOnly(f"the database {path} cannot be read and written", hint=_OWNER_HINT)
+    if 0 < size < HEAD_BYTES:
+        raise DatabaseCorrupt(f"the database {path} is damaged ({size} bytes long)", hint=_DAMAGE_HINT)
+    if _application_id(path) != APPLICATION_ID:
         raise DatabaseForeign(
-            f"{path} is a SQLite database, but not one of rota's",
+            f"{path} is {'a SQLite database' if size else 'an empty file'}, but not one of rota's",
             hint="name another state folder with `state:` or ROTA_STATE, or move that file away",
         )
+
+
+def _application_id(path: Path) -> Any:
+    address = f"{path.absolute().as_uri()}?immutable=1"
+    with translated(path):
+        connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        try:
+            found = connection.execute("PRAGMA application_id").fetchone()
+        finally:
+            connection.close()
+    return found[0] if found else None
+
+
+@contextlib.contextmanager
+def reachable(path: Path) -> Iterator[None]:
+    """Turn the system's errors about the file and its folder into ours, naming the path and a remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(f"the disk of {path} is full", hint=_FULL_HINT) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise DatabaseReadOnly(f"the database {path} cannot be written ({error})", hint=_OWNER_HINT) from error
+        raise StateError(f"cannot open the database {path}: {error.strerror}", hint=_PLACE_HINT) from error
 
 
 @contextlib.contextmanager
@@ -327,16 +371,13 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except apsw.FullError as error:
-        raise StorageFull(f"the disk of {path} is full", hint="free some space; rota goes on by itself") from error
+        raise StorageFull(f"the disk of {path} is full", hint=_FULL_HINT) from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise DatabaseCorrupt(
-            f"the database {path} is damaged ({error})",
-            hint="nothing was changed; put back a backup, or move the file away to start empty",
-        ) from error
+        raise DatabaseCorrupt(f"the database {path} is damaged ({error})", hint=_DAMAGE_HINT) from error
     except (apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise DatabaseReadOnly(
-            f"the database {path} cannot be written ({error})", hint="check owner and mode of the file and its folder"
-        ) from error
+        raise DatabaseReadOnly(f"the database {path} cannot be written ({error})", hint=_OWNER_HINT) from error
+    except apsw.CantOpenError as error:
+        raise StateError(f"cannot open the database {path}: {error}", hint=_PLACE_HINT) from error
     except apsw.BusyError as error:
         raise DatabaseBusy(
             f"the database {path} is held by another process ({error})",
@@ -348,7 +389,5 @@ def translated(path: Path) -> Iterator[None]:
 
 def _input_output(path: Path, error: apsw.IOError) -> StateError:
     if getattr(error, "extendedresult", None) in (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_WRITE):
-        return StorageFull(
-            f"{path} cannot be written ({error}); the disk may be full", hint="free some space; rota goes on by itself"
-        )
+        return StorageFull(f"{path} cannot be written ({error}); the disk may be full", hint=_FULL_HINT)
     return StateError(f"reading or writing {path} failed ({error})", hint="check the disk and the file system")

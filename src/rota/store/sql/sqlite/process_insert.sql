@@ -1,2 +1,2 @@
-INSERT INTO process (worker_id, kind, boot_id, pid, pid_start, lock, version, started_at)
-VALUES (:worker_id, :kind, :boot_id, :pid, :pid_start, :lock, :version, :now) RETURNING epoch
+INSERT INTO process (worker_id, kind, boot_id, pid, pid_start, lock, version, clock_offset, started_at)
+VALUES (:worker_id, :kind, :boot_id, :pid, :pid_start, :lock, :version, :clock_offset, :now) RETURNING epoch

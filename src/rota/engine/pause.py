@@ -1,0 +1,203 @@
+"""Pause: hold a job's fires back, and account for them when it ends, each in one transaction (R-20)."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.engine.clock import tzdata_version
+from rota.engine.enqueue import Born, active_runs, enqueue, skip
+from rota.engine.fire import fire
+from rota.model.clock import from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.records import Job
+from rota.model.states import Trigger
+from rota.rules.guard import REASON as CRASH_LOOP
+from rota.rules.guard import WINDOW, crash_loop
+from rota.rules.overlap import Refuse, judge
+from rota.rules.pause import PausePlan, plan_pause_end, slot_key
+from rota.store import jobs
+from rota.store.driver import Database
+
+ALL_KEY = "paused_all"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who is paused, since when, how long and why. `job` None: everything, claiming included."""
+
+    job: str | None
+    since: datetime
+    until: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEnded:
+    """What the end of a job's pause left."""
+
+    job: str
+    skipped: Born | None
+    count: int | None
+    caught_up: Born | None
+
+
+def pause_job(db: Database, job_id: str, *, until: datetime | None, reason: str, now: datetime) -> bool:
+    """Stop a job's fires; tell whether it was not paused before. A paused one gets the new end and reason."""
+    fire(db, job_id, now=now)
+    job = jobs.job_by_id(db, job_id)
+    if job.paused_at is not None:
+        db.execute("job_pause_change", id=job.id, until=to_ms_or_none(until), reason=reason)
+        return False
+    return jobs.store_pause(db, job, until=until, reason=reason, tzdata=tzdata_version(), now=now)
+
+
+def pause_newborn(db: Database, job_id: str, *, now: datetime) -> None:
+    """Hold back a job that was just made, if everything is paused: its first instant too."""
+    everything = everything_paused(db)
+    if everything is not None:
+        job = jobs.job_by_id(db, job_id)
+        until, reason = everything.until, everything.reason
+        jobs.store_pause(db, job, until=until, reason=reason, tzdata=tzdata_version(), now=now)
+
+
+def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now: datetime) -> PauseEnded | None:
+    """End a job's pause at `end`: its counted row, the run that is made up, its cursor. None: it is not paused."""
+    job = jobs.job_by_id(db, job_id)
+    if job.paused_at is None:
+        return None
+    plan = plan_pause_end(job, end=end, catch_up=catch_up and job.schedules, now=now)
+    skipped = _write_skip(db, job, plan, now=now)
+    running = plan.catch_up is not None
+    jobs.store_resume(
+        db,
+        job,
+        next_for=plan.cursor.next_for if job.schedules else None,
+        next_at=plan.cursor.next_at if job.schedules else None,
+        anchored_at=end if skipped and job.spec.schedule.follows_runs else job.anchored_at,
+        fire_number=job.fire_number + bool(skipped) + running,
+        tzdata=tzdata_version(),
+        end=end,
+        now=now,
+    )
+    caught_up = _catch_up(db, jobs.job_by_id(db, job_id), plan, now=now) if running else None
+    return PauseEnded(job.name, skipped, plan.skip.count if plan.skip else None, caught_up)
+
+
+def settle_pause(db: Database, job: Job, *, now: datetime) -> Job:
+    """Account for the instants of a paused job up to `now`, before its definition changes under it."""
+    plan = plan_pause_end(job, end=now, catch_up=False, now=now)
+    skipped = _write_skip(db, job, plan, now=now)
+    db.execute(
+        "job_hold",
+        id=job.id,
+        version=job.version,
+        held_for=to_ms_or_none(plan.cursor.next_for),
+        anchored_at=to_ms_or_none(job.anchored_at),
+        used_up_at=to_ms_or_none(job.used_up_at),
+        fire_number=job.fire_number + bool(skipped),
+    )
+    return jobs.job_by_id(db, job.id)
+
+
+def _write_skip(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born | None:
+    row = plan.skip
+    if row is None:
+        return None
+    return skip(
+        db,
+        job,
+        row.reason,
+        now=now,
+        slot_key=row.slot_key,
+        scheduled_for=row.scheduled_for,
+        covers_to=row.covers_to,
+        count=row.count,
+        error=f"paused: {job.pause_reason}" if job.pause_reason else None,
+    )
+
+
+def _catch_up(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born:
+    assert plan.catch_up is not None
+    verdict = judge(job.spec.overlap, active_runs(db, job.id))
+    key = slot_key_of(job, plan.catch_up)
+    if isinstance(verdict, Refuse):
+        error = f"{verdict.blocking.handle} was not finished"
+        return skip(db, job, verdict.reason, now=now, slot_key=key, scheduled_for=plan.catch_up, error=error)
+    return enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.SCHEDULE,
+        now=now,
+        slot_key=key,
+        scheduled_for=plan.catch_up,
+        decisions={"made_up": "resume"},
+    )
+
+
+def slot_key_of(job: Job, instant: datetime) -> str:
+    """Return the key of an instant whose fire number is already counted."""
+    return f"#{job.fire_number}" if job.spec.schedule.follows_runs else slot_key(job, instant)
+
+
+def pause_everything(db: Database, *, until: datetime | None, reason: str, now: datetime) -> list[str]:
+    """Pause every job and stop claiming; return the names of the jobs that were not paused before."""
+    value = {"since": to_ms(now), "until": to_ms_or_none(until), "reason": reason}
+    db.execute("meta_set", key=ALL_KEY, value=json.dumps(value))
+    open_jobs = [job for job in jobs.all_jobs(db) if job.retired_at is None]
+    return [job.name for job in open_jobs if pause_job(db, job.id, until=until, reason=reason, now=now)]
+
+
+def pause_in_crash_loop(db: Database, *, now: datetime) -> int:
+    """Pause everything if the scheduler was lost too often of late; return how often, 0 if not."""
+    row = db.row("processes_lost_since", kind="serve", since=to_ms(now - WINDOW))
+    lost = row[0] if row else 0
+    if not crash_loop(lost) or everything_paused(db) is not None:
+        return 0
+    pause_everything(db, until=None, reason=CRASH_LOOP, now=now)
+    return int(lost)
+
+
+def everything_paused(db: Database) -> Pause | None:
+    """Return the pause of everything, None if there is none."""
+    row = db.row("meta_get", key=ALL_KEY)
+    if row is None:
+        return None
+    value = json.loads(row[0])
+    since = from_ms_or_none(value["since"])
+    assert since is not None
+    return Pause(None, since, from_ms_or_none(value["until"]), value["reason"])
+
+
+def claiming_paused(db: Database, now: datetime) -> bool:
+    """Tell whether nothing may be claimed now."""
+    pause = everything_paused(db)
+    return pause is not None and (pause.until is None or now < pause.until)
+
+
+def end_pause_of_everything(db: Database) -> None:
+    """Let claiming go on."""
+    db.execute("meta_delete", key=ALL_KEY)
+
+
+def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEnded]:
+    """End the pauses whose stored end has come; instants after that end fall under misfire (R-10)."""
+    everything = everything_paused(db)
+    if everything is not None and everything.until is not None and everything.until <= now:
+        end_pause_of_everything(db)
+    ended = []
+    for (job_id,) in db.rows("jobs_pause_over", now=to_ms(now), limit=limit):
+        job = jobs.job_by_id(db, job_id)
+        assert job.paused_until is not None
+        end = resume_job(db, job_id, end=job.paused_until, catch_up=False, now=now)
+        if end is not None:
+            ended.append(end)
+    return ended
+
+
+def next_pause_end(db: Database) -> datetime | None:
+    """Return when the next timed pause is over."""
+    row = db.row("job_next_pause_end")
+    found = [from_ms_or_none(row[0]) if row else None]
+    everything = everything_paused(db)
+    found.append(everything.until if everything else None)
+    return min((at for at in found if at is not None), default=None)

@@ -1,0 +1,62 @@
+"""Clock steps: what counts elapsed time moves back with the clock, instants of the calendar never do (R-26)."""
+
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from rota.model.clock import EPOCH, MILLISECOND, Clock
+from rota.rules.clock import stepped_back
+from rota.store import events
+from rota.store.driver import Database, Store
+
+log = structlog.get_logger("rota")
+
+
+def offset(clock: Clock) -> timedelta:
+    """Return wall time minus time since boot."""
+    return clock.now() - EPOCH - timedelta(seconds=clock.boottime())
+
+
+class StepWatch:
+    """Looks for a step back at each fire round, and moves what waits for elapsed time."""
+
+    def __init__(self, store: Store, clock: Clock, *, epoch: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._epoch = epoch
+        self._offset = offset(clock)
+
+    async def look(self) -> bool:
+        """Move what must move; tell whether the clock was set back."""
+        now_offset = offset(self._clock)
+        back = stepped_back(self._offset, now_offset)
+        self._offset = now_offset
+        if back is None:
+            return False
+        await self._store.submit(partial(move_back, back=back, now=self._clock.now()))
+        await self._store.submit(partial(_remember, epoch=self._epoch, clock_offset=now_offset))
+        log.warning("the clock was set back", seconds=back.total_seconds())
+        return True
+
+
+def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
+    db.execute("process_set_offset", epoch=epoch, clock_offset=clock_offset // MILLISECOND)
+
+
+def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
+    """Move next instants of completion and start anchors, and the ends of waits, back by as much."""
+    by = back // MILLISECOND
+    for (job_id,) in db.rows("jobs_following"):
+        db.execute("job_shift", id=job_id, back=by)
+    db.execute("runs_shift", back=by)
+    events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
+
+
+def catch_up_with_step(db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime) -> timedelta | None:
+    """At a start: find out whether the clock was set back since the last process of this boot, and move if so."""
+    row = db.row("process_last_offset", boot_id=boot_id)
+    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else None
+    if back is not None:
+        move_back(db, back=back, now=now)
+    return back

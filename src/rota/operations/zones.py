@@ -1,0 +1,53 @@
+"""A new version of the time zone data: future instants follow it, past ones stay as they were recorded (R-20)."""
+
+from datetime import datetime
+
+from rota.engine.fire import fire
+from rota.engine.pause import settle_pause
+from rota.model.records import Job
+from rota.rules.cursor import cursor_at
+from rota.rules.instants import next_instant
+from rota.store import events, jobs
+from rota.store.driver import Database
+
+TZDATA_KEY = "tzdata"
+
+
+def adopt_tzdata(db: Database, *, tzdata: str, now: datetime) -> int:
+    """Close the spans of jobs in zones with rules and plan them anew, if the data changed; return how many."""
+    row = db.row("meta_get", key=TZDATA_KEY)
+    if row == (tzdata,):
+        return 0
+    db.execute("meta_set", key=TZDATA_KEY, value=tzdata)
+    if row is None:
+        return 0
+    moved = [job for job in jobs.all_jobs(db) if _follows_a_zone(job) and _replan(db, job.id, tzdata=tzdata, now=now)]
+    events.note(db, "tzdata_changed", now=now, before=row[0], after=tzdata, jobs=len(moved))
+    return len(moved)
+
+
+def _follows_a_zone(job: Job) -> bool:
+    return bool(job.spec.schedule.cron) and job.spec.schedule.timezone != "UTC"
+
+
+def _replan(db: Database, job_id: str, *, tzdata: str, now: datetime) -> bool:
+    fire(db, job_id, now=now)
+    job = jobs.job_by_id(db, job_id)
+    if job.paused_at is not None:
+        job = settle_pause(db, job, now=now)
+    schedule = job.spec.schedule
+    planned = (job.next_for or job.held_for) is not None
+    following = next_instant(schedule, after=now, created_at=job.created_at) if planned else None
+    cursor = cursor_at(schedule, following, job_id=job.id, created_at=job.created_at)
+    return jobs.change_job(
+        db,
+        job,
+        job.spec,
+        source=job.source,
+        retired_at=job.retired_at,
+        used_up_at=job.used_up_at,
+        next_for=cursor.next_for,
+        next_at=cursor.next_at,
+        tzdata=tzdata,
+        now=now,
+    )

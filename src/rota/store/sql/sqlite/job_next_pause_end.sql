@@ -1,0 +1,1 @@
+SELECT min(paused_until) FROM job WHERE paused_until IS NOT NULL

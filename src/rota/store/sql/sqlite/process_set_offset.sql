@@ -1,0 +1,1 @@
+UPDATE process SET clock_offset = :clock_offset WHERE epoch = :epoch

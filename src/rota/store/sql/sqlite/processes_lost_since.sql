@@ -1,0 +1,1 @@
+SELECT count(*) FROM process WHERE kind = :kind AND ending = 'lost' AND started_at >= :since

@@ -1,0 +1,122 @@
+"""Clock steps, suspend and restarts across them (R-26)."""
+
+from datetime import timedelta
+
+import pytest
+
+from rota.model.spec import Anchor, Condition, Gates, WhenFalse
+from rota.testing import Scene, Script
+from tests.engine.conftest import NOON, ONCE, command, cron, every
+
+pytestmark = pytest.mark.anyio
+
+STEPS = [timedelta(seconds=2), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)]
+
+
+def minutes(count: int) -> timedelta:
+    return timedelta(minutes=count)
+
+
+@pytest.mark.parametrize("back", STEPS, ids=str)
+async def test_a_step_back_refires_no_instant_of_the_calendar(scene: Scene, back: timedelta) -> None:
+    """R-26, R-05: the cursor of cron never moves back."""
+    scene.declare(command("tick", schedule=cron("*/10 * * * *")))
+    await scene.advance("35m")
+    scene.clock.step(-back)
+    await scene.advance(back + minutes(10))
+    instants = [run.scheduled_for for run in scene.history("tick")]
+    assert len(instants) == len(set(instants)) == 4
+    assert instants == sorted(instants)
+
+
+@pytest.mark.parametrize("back", STEPS, ids=str)
+@pytest.mark.parametrize("anchor", [Anchor.COMPLETION, Anchor.START])
+async def test_a_step_back_stalls_no_interval(scene: Scene, back: timedelta, anchor: Anchor) -> None:
+    """R-26: what counts elapsed time moves with the clock."""
+    scene.declare(command("sync", schedule=every("10m", anchor=anchor)))
+    await scene.advance("35m")
+    scene.clock.step(-back)
+    await scene.settle()
+    await scene.advance("10m")
+    assert len(scene.history("sync")) == 5
+
+
+async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scene) -> None:
+    """R-26: the offset to the boot clock is remembered with the process."""
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.advance("35m")
+    await scene.crash()
+    scene.clock.step(-timedelta(days=1))
+    await scene.start()
+    await scene.advance("10m")
+    assert len(scene.history("sync")) == 5
+
+
+async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
+    scene.processes.conditions["./look"] = "false"
+    gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, recheck=minutes(10))
+    scene.declare(command("gated", schedule=every("1h"), gates=gates))
+    await scene.settle()
+    scene.clock.step(-timedelta(hours=5))
+    await scene.settle()
+    scene.processes.conditions["./look"] = "pass"
+    await scene.advance("10m")
+    assert scene.told("gated") == [("COMPLETED", None)]
+
+
+async def test_a_step_back_is_told_as_an_event(scene: Scene) -> None:
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.settle()
+    scene.clock.step(-timedelta(hours=1))
+    await scene.settle()
+    rows = scene.store.read(lambda db: db.rows("events_newest", since=0, limit=10))
+    assert [row[2] for row in rows] == ["clock_set_back"]
+
+
+@pytest.mark.parametrize("forward", STEPS, ids=str)
+async def test_a_step_forward_makes_no_storm(scene: Scene, forward: timedelta) -> None:
+    """R-26: forward steps fall under misfire; every instant has its row."""
+    scene.declare(command("tick", schedule=cron("* * * * *")))
+    await scene.advance("5m")
+    begun = len(scene.processes.begun)
+    scene.clock.step(forward)
+    await scene.settle()
+    assert len(scene.processes.begun) - begun <= 2
+    covered = sum(run.count or 1 for run in scene.history("tick"))
+    assert covered == (scene.clock.now() - NOON) // minutes(1)
+
+
+async def test_suspend_and_resume_is_a_misfire_not_a_step(scene: Scene) -> None:
+    """R-26: wall and boot clock move together."""
+    scene.declare(command("tick", schedule=cron("0 * * * *"), misfire=ONCE), command("sync", schedule=every("10m")))
+    await scene.advance("5m")
+    scene.clock.suspend(timedelta(hours=8))
+    await scene.settle()
+    assert scene.told("tick") == [("SKIPPED", "missed"), ("COMPLETED", None)]
+    assert len(scene.history("sync")) == 2
+    assert scene.store.read(lambda db: db.rows("events_newest", since=0, limit=10)) == []
+
+
+async def test_a_small_drift_is_not_a_step(scene: Scene) -> None:
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.settle()
+    planned = scene.job("sync").next_for
+    scene.clock.step(-timedelta(milliseconds=900))
+    await scene.settle()
+    assert scene.job("sync").next_for == planned
+
+
+async def test_new_runs_sort_after_old_ones_after_a_step_back(scene: Scene) -> None:
+    """INV-004: the order of the queue does not follow the wall clock back."""
+    scene.processes.scripts["a"] = Script(takes=minutes(1))
+    scene.declare(command("a"), command("b"))
+    scene.engine.claims = False
+    scene.trigger("a")
+    await scene.crash()
+    scene.clock.step(-timedelta(days=1))
+    await scene.start()
+    scene.engine.claims = False
+    scene.trigger("b")
+    scene.engine.claims = True
+    await scene.settle()
+    assert scene.processes.begun == ["a:1", "b:1"]

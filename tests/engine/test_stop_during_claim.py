@@ -1,0 +1,33 @@
+"""A stop that comes between a claim and the first step of what was claimed."""
+
+import pytest
+
+from rota.testing import Scene
+from tests.engine.conftest import command
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_claimed_while_the_stop_came_goes_back_to_the_queue(scene: Scene) -> None:
+    scene.declare(command("backup"))
+    scene.trigger("backup")
+    scene.engine.claim_now()
+    scene.engine.quiesce()
+    await scene.quiet()
+    assert scene.told("backup") == [("QUEUED", None)]
+    assert not scene.engine.busy
+    assert scene.processes.begun == []
+
+
+async def test_a_run_cancelled_right_after_its_claim_never_starts(scene: Scene) -> None:
+    scene.declare(command("backup"))
+    handle = scene.trigger("backup")
+    scene.engine.claim_now()
+    claiming = scene.engine._claiming
+    assert claiming is not None
+    claiming.add_done_callback(
+        lambda _: [scene.engine.executor.stop(run_id) for run_id in scene.engine.executor.carried]
+    )
+    await scene.quiet()
+    assert scene.told("backup") == [("CANCELLED", "requested")]
+    assert handle not in scene.processes.begun

@@ -1,0 +1,100 @@
+"""The table of commands: lazy, complete, documented."""
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+import rota.cli
+from rota.cli.errors import EXIT_CODES
+from rota.cli.root import COMMANDS, GROUPS, cli
+from rota.model.errors import RotaError
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "commands.md"
+HEAVY = ("pydantic", "apsw", "rich", "ruamel", "structlog", "psutil", "asyncio")
+CHANGING = ("apply", "run", "trigger", "cancel", "stop", "init")
+
+
+def commands() -> dict[str, click.Command]:
+    return {name: import_module(f"rota.cli.{name}").command for name in COMMANDS}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['rota', *sys.argv[1:]]\n"
+        "from rota.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    if arguments:
+        assert ran.stderr.strip() == "[]"
+    assert "rota" in ran.stdout
+
+
+def test_the_table_and_the_modules_are_the_same_commands() -> None:
+    folder = Path(rota.cli.__file__).parent
+    written = {
+        path.stem for path in folder.glob("*.py") if re.search(r"^def command\(", path.read_text(), re.MULTILINE)
+    }
+    assert written == set(COMMANDS)
+    assert {name: found.name for name, found in commands().items()} == {name: name for name in COMMANDS}
+
+
+def test_the_overview_shows_every_command_in_a_known_group() -> None:
+    overview = click.Context(cli, info_name="rota").get_help()
+    assert {entry.group for entry in COMMANDS.values()} == set(GROUPS)
+    for name, entry in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(entry.summary[:20])}", overview, re.MULTILINE), name
+
+
+def test_every_option_of_every_command_has_help() -> None:
+    silent = [
+        f"{name} {param.opts[0]}"
+        for name, command in {**commands(), "rota": cli}.items()
+        for param in command.params
+        if isinstance(param, click.Option) and not param.help
+    ]
+    assert silent == []
+
+
+def test_every_command_has_json_and_dir_and_every_changing_one_has_dry_run() -> None:
+    for name, command in commands().items():
+        options = {option for param in command.params for option in param.opts}
+        assert {"--json", "--dir"} <= options, name
+        assert ("--dry-run" in options) == (name in CHANGING), name
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = DOCUMENT.read_text()
+    for name, command in commands().items():
+        section = re.search(rf"^### `rota {name}\b.*?(?=^### |^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section, name
+        own = [param for param in command.params if isinstance(param, click.Option) and "--dir" not in param.opts]
+        missing = [param.opts[-1] for param in own if param.opts[-1] not in section[0] and param.opts[-1] != "--json"]
+        assert not missing, (name, missing)
+
+
+def test_every_exit_code_is_documented() -> None:
+    text = DOCUMENT.read_text()
+    for code in {*EXIT_CODES.values(), 0, 3, 4, 5, 130}:
+        assert re.search(rf"^\| {code} \|", text, re.MULTILINE), code
+
+
+def test_no_error_is_without_an_exit_code() -> None:
+    def below(kind: type[RotaError]) -> list[type[RotaError]]:
+        return [each for child in kind.__subclasses__() for each in (child, *below(child))]
+
+    named = [kind for kind in below(RotaError) if kind.__module__ == "rota.model.errors"]
+    unmapped = [kind for kind in named if not any(base in EXIT_CODES for base in kind.__mro__ if base is not RotaError)]
+    assert len(named) > 20
+    assert unmapped == []

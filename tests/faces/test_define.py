@@ -1,0 +1,188 @@
+"""init, check, schema, apply, next."""
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.faces.conftest import Project
+
+JOBS = """timezone: Europe/Madrid
+jobs:
+  nightly: {cron: "30 2 * * *", command: [echo, hi], labels: [night]}
+  triage: {interval: 30m, command: [echo, triage]}
+  byhand: {command: [echo, "{{ params.who }}"], params: {who: you}}
+"""
+
+
+@pytest.mark.parametrize("kind", [None, "cron", "python", "claude", "codex"])
+def test_what_init_writes_passes_check(project: Project, kind: str | None) -> None:
+    told = project.ok("init", *(["--with", kind] if kind else []))
+    assert "wrote rota.yaml" in told
+    assert "1 job: ok" in project.ok("check")
+    first = (project.folder / "rota.yaml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=.rota/schema.json"
+    assert json.loads((project.state / "schema.json").read_text())["title"] == "rota.yaml"
+    assert project.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_init_overwrites_nothing(project: Project) -> None:
+    project.write(JOBS)
+    result = project.rota("init")
+    assert result.exit_code == 6
+    assert (project.folder / "rota.yaml").read_text() == JOBS
+
+
+def test_a_dry_init_writes_nothing(project: Project) -> None:
+    told = project.ok("init", "--dry-run")
+    assert "jobs:" in told
+    assert list(project.folder.iterdir()) == []
+
+
+def test_init_names_agents_on_path_and_writes_no_key_that_check_refuses(project: Project, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "claude").write_text("#!/bin/sh\necho '2.1.259 (Claude Code)'\n")
+    (tools / "claude").chmod(0o755)
+    result = project.rota("init", environ={"PATH": f"{tools}:{os.environ['PATH']}", "TZ": "Europe/Madrid"})
+    assert "found claude 2.1.259" in result.stdout
+    assert "time zone Europe/Madrid" in result.stdout
+    project.ok("check")
+
+
+def test_an_agent_job_of_init_is_disabled(project: Project) -> None:
+    project.ok("init", "--with", "claude")
+    assert [job["enabled"] for job in project.json("check")["jobs"]] == [False]
+
+
+def test_check_reads_each_job_in_plain_english_with_its_next_fire(project: Project) -> None:
+    project.write(JOBS)
+    told = project.ok("check").splitlines()
+    assert told[0] == "rota.yaml: 3 jobs: ok"
+    assert told[1].split("  ")[1:] == [
+        "nightly",
+        "at 02:30 every day (Europe/Madrid)",
+        "next Mon 16 Nov 02:30, in 13 h 30 min",
+    ]
+    assert "next now" in told[2]
+    assert told[-1].startswith("note: triage: starts as soon as it is new and applied")
+
+
+def test_check_tells_every_problem_on_a_line_and_changes_nothing(project: Project) -> None:
+    project.write("jobs:\n  a: {every: 5m, command: [x]}\n  b: {cron: '61 * * * *', command: [x]}\n")
+    result = project.rota("check")
+    assert result.exit_code == 65
+    lines = result.stderr.splitlines()
+    assert [line.partition(": ")[0] for line in lines[:-1]] == ["rota.yaml:2:7", "rota.yaml:3:7"]
+    assert lines[-1] == "2 problems, nothing was changed"
+    problems = json.loads(project.rota("check", "--json").stderr)["error"]["problems"]
+    assert [(one["line"], one["path"]) for one in problems] == [(2, "jobs.a.every"), (3, "jobs.b.cron")]
+
+
+def test_schema_is_a_json_schema_that_knows_the_file(project: Project) -> None:
+    schema = json.loads(project.ok("schema"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert list(validator.iter_errors({"jobs": {"a": {"command": ["x"], "interval": "5m"}}})) == []
+    assert list(validator.iter_errors({"jobs": {"a": {"command": ["x"], "every": "5m"}}}))
+
+
+def test_apply_prints_its_plan_and_a_second_one_changes_nothing(project: Project) -> None:
+    project.write(JOBS)
+    assert "+ nightly  created, at 02:30 every day (Europe/Madrid)" in project.ok("apply")
+    assert project.ok("apply") == "= 3 jobs unchanged\n"
+
+
+def test_apply_shows_what_differs_and_what_is_retired(project: Project) -> None:
+    project.applied(JOBS)
+    project.write(
+        JOBS.replace("30 2", "30 3").replace(
+            '  byhand: {command: [echo, "{{ params.who }}"], params: {who: you}}\n', ""
+        )
+    )
+    told = project.ok("apply")
+    assert '~ nightly  changed\n    cron "30 2 * * *" → "30 3 * * *"' in told
+    assert "- byhand  retired" in told
+    project.write(JOBS)
+    assert "+ byhand  revived" in project.ok("apply")
+
+
+def test_a_dry_apply_changes_nothing(project: Project) -> None:
+    project.applied(JOBS)
+    project.write(JOBS.replace("30 2", "30 3"))
+    assert "nothing was changed" in project.ok("apply", "--dry-run")
+    assert project.json("apply", "--dry-run")["changed"] == 1
+    assert project.json("show", "nightly")["spec"]["schedule"]["cron"] == ["30 2 * * *"]
+
+
+def test_a_dry_apply_of_a_fresh_project_makes_no_state(project: Project) -> None:
+    project.write(JOBS)
+    assert "+ nightly" in project.ok("apply", "--dry-run")
+    assert not project.state.exists()
+
+
+def test_apply_does_not_retire_everything_unless_told(project: Project) -> None:
+    project.applied(JOBS)
+    project.write("jobs: {}\n")
+    refused = project.rota("apply")
+    assert refused.exit_code == 6
+    assert "--allow-empty" in refused.stderr
+    assert "- nightly  retired" in project.ok("apply", "--allow-empty")
+
+
+def test_next_of_a_cron_without_a_project_has_its_fixed_shape(project: Project) -> None:
+    fires = project.json(
+        "next", "--cron", "30 2 * * *", "--timezone", "Europe/Paris", "--after", "2026-03-28T00:00:00Z", "-n", "3"
+    )
+    assert fires == [
+        {"at": "2026-03-28T01:30:00Z", "local": "2026-03-28T02:30:00+01:00"},
+        {"at": "2026-03-29T01:00:00Z", "local": "2026-03-29T03:00:00+02:00"},
+        {"at": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00+02:00"},
+    ]
+
+
+def test_next_of_an_interval_and_of_an_instant(project: Project) -> None:
+    assert [fire["at"] for fire in project.json("next", "--interval", "5m", "-n", "2")] == [
+        "2026-11-15T12:05:00Z",
+        "2026-11-15T12:10:00Z",
+    ]
+    told = project.json("next", "--at", "2026-11-16T02:30", "--timezone", "Europe/Madrid")
+    assert told == [{"at": "2026-11-16T01:30:00Z", "local": "2026-11-16T02:30:00+01:00"}]
+
+
+def test_next_of_a_job_follows_the_stored_cursor(project: Project) -> None:
+    project.applied(JOBS)
+    project.clock.advance(timedelta(minutes=10))
+    fires = project.json("next", "nightly", "-n", "2")
+    assert fires[0] == {"at": "2026-11-16T01:30:00Z", "local": "2026-11-16T02:30:00+01:00"}
+    assert [fire["at"] for fire in project.json("next", "triage", "-n", "2")] == [
+        "2026-11-15T12:00:00Z",
+        "2026-11-15T12:30:00Z",
+    ]
+
+
+def test_next_of_a_job_that_is_not_applied_is_read_from_the_file(project: Project) -> None:
+    project.write(JOBS)
+    assert project.json("next", "nightly", "-n", "1")[0]["at"] == "2026-11-16T01:30:00Z"
+    assert not project.state.exists()
+
+
+def test_next_of_all_jobs_is_merged_by_time(project: Project) -> None:
+    project.applied(JOBS)
+    fires = project.json("next", "-n", "3")
+    assert [(fire["job"], fire["at"][11:16]) for fire in fires] == [
+        ("triage", "12:00"),
+        ("triage", "12:30"),
+        ("triage", "13:00"),
+    ]
+    within = project.json("next", "nightly", "--days", "3")
+    assert len(within) == 3
+
+
+def test_two_kinds_of_schedule_for_next_are_refused(project: Project) -> None:
+    result = project.rota("next", "--cron", "* * * * *", "--interval", "5m")
+    assert result.exit_code == 2
+    assert "--cron and --interval do not go together" in result.stderr

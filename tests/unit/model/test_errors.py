@@ -1,0 +1,115 @@
+"""The tree of errors: each has its own code, says the value and a way out, and is documented with every reason."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.declare.codes import PROBLEM_CODES
+from rota.model import errors
+from rota.model.errors import FileProblems, Problem, RotaError
+from rota.model.states import REASONS, Held, Reason, Status, WaitingFor
+
+PAGE = Path(__file__).parents[3] / "docs" / "reasons.md"
+ROW = re.compile(r"^\| `([A-Za-z_]+)` \|(.+)\|(.+)\|$", re.MULTILINE)
+
+
+def tree(kind):
+    for below in kind.__subclasses__():
+        yield below
+        yield from tree(below)
+
+
+def all_errors():
+    """Return every error class of the package, wherever it is written."""
+    for module in pkgutil.walk_packages(rota.__path__, "rota."):
+        if not module.name.endswith("__main__"):
+            source = importlib.util.find_spec(module.name).loader.get_source(module.name)
+            if re.search(r"class \w+\(\w*(Error|Value|Cron)\):", source):
+                importlib.import_module(module.name)
+    return [kind for kind in set(tree(RotaError)) if kind.__module__.startswith("rota.")]
+
+
+ERRORS = sorted(all_errors(), key=lambda kind: kind.__name__)
+
+
+@pytest.fixture(scope="module")
+def page():
+    return PAGE.read_text("utf-8")
+
+
+def section(page, title):
+    """Return the rows of the tables below a heading: code → (meaning, what to do)."""
+    parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    (found,) = [part for part in parts if part.startswith(f"{title}\n")]
+    return {code: (meaning.strip(), remedy.strip()) for code, meaning, remedy in ROW.findall(found)}
+
+
+def test_every_error_has_a_code_of_its_own():
+    codes = [kind.__dict__.get("code") for kind in ERRORS]
+    assert None not in codes
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", code) for code in codes)
+
+
+def test_every_error_says_in_one_sentence_what_it_is():
+    for kind in ERRORS:
+        assert re.fullmatch(r"[A-Z`].*\.", kind.__doc__.split("\n")[0]), kind
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ERRORS if "__init__" in kind.__dict__ and kind is not FileProblems], ids=str
+)
+def test_a_message_names_its_values_in_lower_case_and_has_a_hint(kind):
+    names = list(inspect.signature(kind).parameters)
+    values = [4321 if name == "pid" else ["value"] if name in ("near", "allowed") else f"<{name}>" for name in names]
+    error = kind(*values)
+    assert str(values[0]) in error.message
+    assert error.message[0] not in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    assert not error.message.endswith(".")
+    assert error.hint
+    assert str(error) == f"{error.message}; {error.hint}"
+
+
+def test_problems_of_a_file_are_counted_and_kept():
+    problem = Problem("unknown key", "unknown_key", file="rota.yaml", line=9, column=5, path="jobs.a", hint="look")
+    assert str(problem) == "rota.yaml:9:5: jobs.a: unknown key; look"
+    assert FileProblems([problem]).message == "1 problem"
+    assert FileProblems([problem, problem]).message == "2 problems"
+    assert FileProblems([problem]).problems == (problem,)
+
+
+def test_the_page_explains_every_status(page):
+    assert set(section(page, "Statuses")) == {status.value for status in Status}
+
+
+@pytest.mark.parametrize("status", sorted(REASONS))
+def test_the_page_explains_every_reason_under_its_status(page, status):
+    assert set(section(page, status.value)) == {reason.value for reason in REASONS[status]}
+
+
+def test_the_page_explains_everything_that_a_run_may_wait_for(page):
+    assert set(section(page, "Waiting")) == {value.value for value in (*WaitingFor, *Held)}
+
+
+def test_the_page_explains_every_error_code(page):
+    assert set(section(page, "Error codes")) == {kind.code for kind in ERRORS}
+
+
+def test_the_page_explains_every_code_of_a_problem_in_a_file(page):
+    assert set(section(page, "Problems in a file")) == set(PROBLEM_CODES)
+
+
+def test_the_page_says_of_each_code_what_it_means_and_what_to_do(page):
+    rows = ROW.findall(page)
+    assert len(rows) > len(Reason)
+    assert all(meaning.strip() and remedy.strip() for _, meaning, remedy in rows)
+
+
+def test_the_errors_of_the_model_are_all_in_the_tree():
+    here = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)}
+    assert here - {RotaError} <= set(ERRORS)
