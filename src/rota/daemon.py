@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
+from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.engine import Engine
@@ -24,23 +26,28 @@ from rota.engine.pause import pause_in_crash_loop
 from rota.engine.processes import KeeperProcesses
 from rota.engine.record import Finished
 from rota.engine.recover import recover
-from rota.engine.session import close_session, open_session, sweep_locks
+from rota.engine.session import Session, close_session, open_session, sweep_locks
 from rota.engine.wake import WakeSocket
 from rota.model.clock import Clock, iso
-from rota.model.errors import FileProblems, RotaError, StateError
+from rota.model.errors import FileProblems, RotaError, StateError, StorageFull
 from rota.model.records import Run
 from rota.operations.jobs import apply_in
 from rota.operations.loading import Loaded, load_project
+from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
 from rota.store import jobs, runs
+from rota.store.copying import quick_check
 from rota.store.driver import Store
 
 log = structlog.get_logger("rota")
 
 LOOK_AT_FILES = timedelta(seconds=2)
+STORAGE_PATIENCE = 5
+UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
+DAMAGE_HINT = "work goes on as far as it can; stop rota and put back a backup with `rota restore`"
 RESUME_HINT = "find the cause, then `rota resume --all`"
 
 StopMode = Literal["grace", "idle", "within", "now", "detach"]
@@ -67,6 +74,10 @@ class Observer(Protocol):
 
     def broken(self, error: RotaError) -> None:
         """The file cannot be applied; the last good set goes on."""
+        ...
+
+    def paused(self, found: Pauses) -> None:
+        """Pauses began, changed or ended."""
         ...
 
     def fired(self, fired: Fired) -> None:
@@ -97,13 +108,20 @@ class Daemon:
         self._file_problem: str | None = None
         self._stamp: tuple[int, ...] | None = None
         self._lost_state = False
+        self._database: tuple[int, int] | None = None
+        self._damage: str | None = None
+        self._unstored = 0
         self._started_at = clock.now()
         self._watch = Loop("watch", self._watch_round, clock=clock)
 
     async def run(self) -> None:
         """Serve until asked to stop."""
         store = open_state(self._place.state, self._clock, create=True)
+        self._database = _file_identity(self._place.state / "rota.db")
         try:
+            store.read(lambda db: db.row("probe_indexes"))
+            if store.copied_to is not None:
+                log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
             lock = take_serve_lock(self._place.state)
             try:
                 await self._serve(store)
@@ -140,23 +158,60 @@ class Daemon:
         socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
         ending: Literal["clean", "detached"] = "clean"
         try:
-            recovered = await self._recover()
-            await self._guard()
-            if loaded is not None:
-                await self._apply(loaded)
-            with self._signals():
-                ending = await self._until_stopped(recovered)
+            with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
+                recovered = await self._recover()
+                await self._guard()
+                if loaded is not None:
+                    await self._apply(loaded)
+                with self._looking_for_damage():
+                    ending = await self._until_stopped(recovered)
         finally:
             socket.close()
             self._functions.close()
             self._processes.close()
             if not self._lost_state:
-                close_session(store, session, self._clock, ending=ending)
+                self._close_session(store, session, ending)
+        if self._unstored:
+            raise StorageFull(
+                f"{self._unstored} results could not be stored in {self._place.state}: {self._engine.storage_problem}",
+                hint="free some space and start `rota serve` again: it records how commands ended from what they left",
+            )
         if self._lost_state:
             raise StateError(
-                f"the state folder {self._place.state} vanished while rota served it",
+                f"the state folder {self._place.state} vanished or was replaced while rota served it",
                 hint="nothing more was started; put it back, or start `rota serve` again with an empty one",
             )
+
+    def _close_session(self, store: Store, session: Session, ending: Literal["clean", "detached"]) -> None:
+        try:
+            close_session(store, session, self._clock, ending=ending)
+        except StateError as error:
+            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
+
+    @contextlib.contextmanager
+    def _looking_for_damage(self) -> Any:
+        """After an unclean stop, read the whole database for damage beside the work; it is told, nothing is changed."""
+        if not self._session.unclean:
+            yield
+            return
+        stop = threading.Event()
+        looking = asyncio.create_task(self._look_for_damage(stop), name="rota-check")
+        try:
+            yield
+        finally:
+            stop.set()
+            looking.cancel()
+
+    async def _look_for_damage(self, stop: threading.Event) -> None:
+        try:
+            found = await asyncio.to_thread(quick_check, self._place.state / "rota.db", stop=stop)
+        except RotaError as error:
+            found = (str(error),)
+        if found:
+            self._damage = f"{self._place.state / 'rota.db'} is damaged: {found[0]}; put back a backup"
+            log.error("the database is damaged", path=str(self._place.state / "rota.db"), found=found, hint=DAMAGE_HINT)
+        else:
+            log.debug("the database is whole")
 
     def _take_outcomes(self, finished: list[Finished]) -> None:
         self._engine.all_ended(finished)
@@ -223,6 +278,7 @@ class Daemon:
         """Stop claiming at once, wait as asked, then end what is left and record it (R-08)."""
         engine = self._engine
         engine.quiesce()
+        faults.point("shutdown.quiesced")
         if self._lost_state:
             stop = Stop("now", timedelta())
         detached = stop.mode == "detach" and self._detach()
@@ -230,6 +286,7 @@ class Daemon:
             self._observer.stopping(stop, running=len(engine.executor.carried))
         if not await self._wait_for_runs(stop):
             await self._end_runs(at_once=stop.mode == "now")
+        faults.point("shutdown.runs_ended")
         return "detached" if detached else "clean"
 
     def _detach(self) -> bool:
@@ -237,6 +294,7 @@ class Daemon:
         left = [run_id for run_id, carried in self._engine.executor.carried.items() if carried.process is not None]
         for run_id in left:
             self._engine.executor.leave(run_id)
+            faults.point("shutdown.run_left")
         return bool(left)
 
     async def _wait_for_runs(self, stop: Stop) -> bool:
@@ -259,10 +317,15 @@ class Daemon:
             self._stop.get_nowait()
         for run_id in list(executor.carried):
             executor.stop(run_id, at_once=at_once)
-        while not await self._wait_for_runs(Stop("grace", None)):
-            self._stop.get_nowait()
-            for run_id in list(executor.carried):
-                executor.stop(run_id, at_once=True)
+        patience = STORAGE_PATIENCE
+        while patience and not await self._wait_for_runs(Stop("grace", timedelta(seconds=1))):
+            if not self._stop.empty():
+                self._stop.get_nowait()
+                for run_id in list(executor.carried):
+                    executor.stop(run_id, at_once=True)
+            elif self._engine.only_unstored:
+                patience -= 1
+        self._unstored = len(executor.carried)
 
     # the file
 
@@ -292,6 +355,7 @@ class Daemon:
         except RotaError as error:
             self._break(error)
             return
+        faults.point("apply.committed")
         self._file_problem = None
         if self._observer:
             self._observer.applied(plan)
@@ -316,7 +380,7 @@ class Daemon:
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
-        if not (self._place.state / "rota.db").exists():
+        if _file_identity(self._place.state / "rota.db") != self._database:
             self._lost_state = True
             self._stop.put_nowait(Stop("now", timedelta()))
             return None
@@ -340,6 +404,9 @@ class Daemon:
         if asked == "stop":
             self._stop.put_nowait(self._wanted_stop(question["mode"], question.get("within")))
             return {"running": len(self._engine.executor.carried)}
+        if asked == "pauses":
+            self._observe_pauses()
+            return {}
         if asked == "reload":
             self._look_again()
             return {}
@@ -362,6 +429,8 @@ class Daemon:
             "concurrency": self._settings.scheduler.concurrency,
             "slots_taken": self._engine.slots.taken,
             "file_problem": self._file_problem,
+            "storage_problem": self._engine.storage_problem,
+            "damage": self._damage,
             "loops": [
                 {
                     "name": loop.name,
@@ -373,6 +442,10 @@ class Daemon:
             ],
         }
 
+    def _observe_pauses(self) -> None:
+        if self._observer:
+            self._observer.paused(pauses(self._store))
+
     def _observe_fired(self, fired: Fired) -> None:
         if self._observer:
             self._observer.fired(fired)
@@ -382,6 +455,15 @@ class Daemon:
             run = self._store.read(partial(runs.run_by_id, run_id=run_id))
             if run is not None:
                 self._observer.finished(run)
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return which file a name leads to, None for none: another one in its place is not the one that is served."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

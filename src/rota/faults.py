@@ -1,4 +1,7 @@
-"""Crash points and planted bugs, for tests alone: armed only by a variable that names a private file of our own."""
+"""Crash points and planted bugs, for tests alone: armed only by a variable that names a private file of our own.
+
+Standard library only: the spawner and its keepers use it too, without the rest of the package.
+"""
 
 import json
 import os
@@ -20,10 +23,10 @@ def _load() -> dict[str, Any]:
             private = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600
             if not private or found.st_uid != os.getuid():
                 return {}
-            armed: dict[str, Any] = json.load(file)
+            loaded: dict[str, Any] = json.load(file)
     except (OSError, ValueError):
         return {}
-    return armed
+    return loaded
 
 
 _armed = _load()
@@ -31,12 +34,44 @@ _crash: dict[str, int] = dict(_armed.get("crash", {}))
 _planted = frozenset(_armed.get("planted", ()))
 
 
+def armed() -> bool:
+    """Tell whether a test armed anything."""
+    return bool(_armed)
+
+
+def passed_on() -> dict[str, str]:
+    """Return the environment of a process that otherwise has none: the faults alone, and what their file adds."""
+    if not _armed:
+        return {}
+    return {VARIABLE: os.environ[VARIABLE], **_armed.get("environment", {})}
+
+
 def point(name: str) -> None:
-    """Die here as by kill -9, if a test armed this point; `{"crash": {name: n}}` dies at the n-th pass."""
-    if _crash and name in _crash:
+    """Die here as by kill -9, if a test armed this point.
+
+    `{"crash": {name: n}}` dies at the n-th pass of a process; with `{"passes": folder}` the passes of all processes
+    are counted together, and only the n-th of them dies.
+    """
+    if not _crash or name not in _crash:
+        return
+    folder = _armed.get("passes")
+    if folder:
+        dies = _count(os.path.join(folder, name)) == _crash[name]
+    else:
         _crash[name] -= 1
-        if _crash[name] <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        dies = _crash[name] <= 0
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _count(path: str) -> int:
+    """Count this pass in a file that grows by a byte with each; return how many there are."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, b".")
+        return os.fstat(file).st_size
+    finally:
+        os.close(file)
 
 
 def planted(name: str) -> bool:

@@ -1,13 +1,14 @@
 """For tests: a clock that stands still, processes that follow a script, and a scene that plays an engine on both."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rota.engine.claim import Claimed, Holder
+from rota.engine.clock import tzdata_version
 from rota.engine.engine import Engine, next_release
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.record import Finished
@@ -28,7 +29,6 @@ from rota.store.migrate import open_store
 from rota.store.sqlite import SqliteStore
 
 BOOT = "test-boot"
-TZDATA = "test"
 YIELDS = 8
 COMPLETED = Outcome(Status.COMPLETED, exit_code=0)
 
@@ -176,8 +176,8 @@ class ScriptedProcesses:
     def end_due(self) -> None:
         """End what is due by the clock."""
         for process in list(self.living.values()):
-            if process.ends_at <= self._clock.now():
-                process.end()
+            if process.ends_at <= self._clock.now() and not process.ended.is_set():
+                process.end(replace(process.ending, finished_at=process.ends_at))
 
 
 class CountingStore:
@@ -332,7 +332,7 @@ class Scene:
     def declare(self, *specs: JobSpec, source: str = "test") -> None:
         """Store new jobs at this instant."""
         for spec in specs:
-            self.store.write(partial(create, spec=spec, source=source, tzdata=TZDATA, now=self.clock.now()))
+            self.store.write(partial(create, spec=spec, source=source, tzdata=tzdata_version(), now=self.clock.now()))
 
     def trigger(self, name: str, **kwargs: Any) -> str:
         """Start a job by hand; return its handle."""

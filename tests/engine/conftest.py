@@ -10,6 +10,8 @@ import pytest
 
 from rota.model.durations import parse_duration
 from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule, Work
+from rota.operations.auditing.report import Report
+from rota.operations.verify import verify
 from rota.testing import Scene
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -21,12 +23,24 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    """A scheduler that has just started, at noon."""
+async def unaudited(tmp_path: Path) -> AsyncIterator[Scene]:
+    """A scheduler that has just started, at noon; for tests that break its database on purpose."""
     made = Scene(tmp_path, NOON)
     await made.start()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def scene(unaudited: Scene) -> AsyncIterator[Scene]:
+    """A scheduler that has just started, at noon; what the test leaves is audited."""
+    yield unaudited
+    assert audit(unaudited).violations == ()
+
+
+def audit(scene: Scene, **changes: Any) -> Report:
+    """Return what `rota verify` finds in a scene."""
+    return verify(scene.store, scene.settings.state, now=scene.clock.now(), alive=scene.processes.alive, **changes)
 
 
 def command(name: str, **changes: Any) -> JobSpec:

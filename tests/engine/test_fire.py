@@ -236,7 +236,8 @@ async def test_slots_bound_what_runs_and_the_rest_waits_in_the_queue(tmp_path) -
     await scene.close()
 
 
-async def test_a_job_that_cannot_be_fired_costs_no_other(scene: Scene) -> None:
+async def test_a_job_that_cannot_be_fired_costs_no_other(unaudited: Scene) -> None:
+    scene = unaudited
     scene.declare(command("good", schedule=cron("0 13 * * *")), command("bad", schedule=cron("0 13 * * *")))
     broken = scene.job("bad").id
     scene.store.write(lambda db: db.execute("run_insert", **_taken(scene, broken)))

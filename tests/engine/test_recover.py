@@ -59,7 +59,23 @@ async def test_an_outcome_that_a_keeper_left_is_recorded_as_it_ended(scene: Scen
     scene.clock.advance("2h")
     scene.processes.end_due()
     await scene.start()
-    assert scene.told("long")[0] == ("COMPLETED", None)
+    (run,) = scene.history("long")
+    assert (run.status, run.finished_at) == (Status.COMPLETED, NOON + 2 * HOUR)
+
+
+async def test_instants_after_a_run_that_ended_unseen_were_missed_not_overlapped(scene: Scene) -> None:
+    """R-10, R-23: what counts is when the run ended, not when that was recorded."""
+    scene.processes.scripts["tick"] = Script(takes=timedelta(minutes=90))
+    scene.declare(command("tick", schedule=cron("0 * * * *")))
+    await scene.advance("1h")
+    await scene.crash()
+    scene.clock.advance("5h")
+    scene.clock.advance("30m")
+    scene.processes.end_due()
+    await scene.start()
+    await scene.settle()
+    assert scene.told("tick") == [("COMPLETED", None), ("SKIPPED", "overlap"), ("SKIPPED", "missed")]
+    assert [run.count for run in scene.history("tick")][1:] == [1, 4]
 
 
 async def test_a_run_without_keeper_or_outcome_is_failed_as_process_restarted(scene: Scene) -> None:
@@ -155,10 +171,8 @@ async def test_a_worker_whose_run_was_taken_cannot_write_it(scene: Scene) -> Non
     await scene.quiet()
     (run,) = scene.history("long")
     outcome = Outcome(Status.FAILED, Reason.EXIT_CODE)
-    late = partial(
-        runs.finish_run, run_id=run.id, outcome=outcome, expected=Status.RUNNING, epoch=1, now=scene.clock.now()
-    )
-    assert scene.store.write(late) is False
+    late = runs.End(run.id, outcome, expected=Status.RUNNING, at=scene.clock.now())
+    assert scene.store.write(partial(runs.finish_runs, ends=[late], epoch=1)) == []
     assert scene.told("long") == [("RUNNING", None)]
 
 

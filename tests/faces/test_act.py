@@ -216,8 +216,9 @@ def test_cancel_tells_of_every_run_and_of_the_one_that_is_refused(project: Proje
     project.applied(JOBS).ok("trigger", "hello")
     project.ok("trigger", "gated")
     project.ok("cancel", "hello")
-    result = project.rota("cancel", "gated", "hello")
+    result = project.rota("cancel", "hello", "gated")
     assert "gated:1  CANCELLED" in result.stdout
+    assert "hello:1 is CANCELLED already" in result.stderr
     assert result.exit_code == 6
 
 

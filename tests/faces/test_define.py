@@ -182,6 +182,12 @@ def test_next_of_all_jobs_is_merged_by_time(project: Project) -> None:
     assert len(within) == 3
 
 
+def test_next_of_a_job_that_has_none_says_why(project: Project) -> None:
+    project.applied(JOBS)
+    assert project.ok("next", "byhand") == "no next: the job has no schedule, it is started by hand\n"
+    assert project.json("next", "byhand") == []
+
+
 def test_two_kinds_of_schedule_for_next_are_refused(project: Project) -> None:
     result = project.rota("next", "--cron", "* * * * *", "--interval", "5m")
     assert result.exit_code == 2

@@ -9,7 +9,6 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from keeping import Marker, launch_of
 
 from rota.model.errors import SpawnFailed, StorageFull
 from rota.model.ids import IdSource
@@ -17,6 +16,7 @@ from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
 from rota.runners.processes import tagged
 from rota.runners.spawning import Spawner, wait_keeper
+from tests.service.keeping import Marker, launch_of
 
 RUN_ID = IdSource().new(datetime(2026, 11, 15, tzinfo=UTC))
 

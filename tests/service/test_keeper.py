@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
 
 from rota.model.errors import SpawnFailed
 from rota.model.records import ProcessIdentity
@@ -23,6 +22,7 @@ from rota.model.spec import OutputPolicy
 from rota.runners.output import read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
 from rota.runners.spawning import wait_keeper
+from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
 
 
 def test_a_command_leaves_its_exit_code_and_its_output(tmp_path):

@@ -6,9 +6,9 @@ import sys
 import time
 
 import pytest
-from keeping import Marker, keep
 
 from rota.runners.processes import send_signal
+from tests.service.keeping import Marker, keep
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="macOS has no subreaper; its weaker sweep is documented"

@@ -81,25 +81,15 @@ def add_holder(store: Store, *, pid: int = 4321) -> Holder:
 
 
 def dispatch(db: Database, run: Run, holder: Holder, *, slot: int = 0, started: bool = False) -> bool:
-    return runs.claim_run(
-        db, run.id, worker_id=holder.worker_id, slot=slot, epoch=holder.epoch, started=started, now=NOW
-    )
+    taken = runs.Taken(run.id, slot, started)
+    return runs.claim_runs(db, [taken], worker_id=holder.worker_id, epoch=holder.epoch, now=NOW) == 1
 
 
 def begin(db: Database, run: Run, holder: Holder, *, slot: int = 0, at: datetime = NOW) -> bool:
     """Claim a run and start it, with its execution."""
     moved = dispatch(db, run, holder, slot=slot) and runs.start_run(db, run.id, epoch=holder.epoch, now=at)
-    runs.insert_execution(
-        db,
-        run.id,
-        execution_id=new_id(at),
-        job_id=run.job_id,
-        worker_id=holder.worker_id,
-        slot=slot,
-        epoch=holder.epoch,
-        process=PROCESS,
-        now=at,
-    )
+    begun = runs.Begun(new_id(at), run.id, run.job_id, slot)
+    runs.insert_executions(db, [begun], worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=at)
     return moved
 
 

@@ -73,7 +73,7 @@ def test_the_heads_of_a_lane_are_found_without_sorting_the_queue_r_03(connection
     assert "INDEX run_ready (lane_id=?)" in inner
 
 
-@pytest.mark.parametrize("name", ["job_by_name", "run_by_id", "run_by_number", "run_ended", "execution_by_run"])
+@pytest.mark.parametrize("name", ["job_by_name", "run_by_id", "run_by_number", "run_ending", "execution_by_run"])
 def test_a_single_row_is_found_by_its_key(connection, name):
     plan = plan_of(connection, name)
     assert all(step.startswith("SEARCH") for step in plan), plan
@@ -82,3 +82,11 @@ def test_a_single_row_is_found_by_its_key(connection, name):
 def test_a_plan_without_its_index_would_be_noticed(connection):
     plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN SELECT id FROM run WHERE error = 'x'")]
     assert scans(plan)
+
+
+@pytest.mark.parametrize("name", ["run_claim", "run_finish", "runs_ending", "execution_finish"])
+def test_many_runs_are_moved_by_one_statement_and_each_is_found_by_its_key(connection, name):
+    plan = plan_of(connection, name)
+    table = "execution" if name == "execution_finish" else "run"
+    assert any(step.startswith(f"SEARCH {table} ") for step in plan), plan
+    assert scans(plan) == []

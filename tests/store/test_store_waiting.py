@@ -19,6 +19,7 @@ from tests.store.making import (
     add_holder,
     add_job,
     add_run,
+    dispatch,
     end,
     look,
     run_in,
@@ -193,11 +194,7 @@ def test_a_queued_run_expires_and_lets_the_next_one_go_r_09(store):
 def test_a_run_that_is_held_does_not_expire_r_09(store):
     job, holder = add_job(store), add_holder(store)
     run = add_run(store, job, expires_at=NOW)
-    store.write(
-        lambda db: runs.claim_run(
-            db, run.id, worker_id=holder.worker_id, slot=0, epoch=holder.epoch, started=False, now=NOW
-        )
-    )
+    assert store.write(lambda db: dispatch(db, run, holder))
     assert store.write(lambda db: expire(db, now=NOW + HOUR, limit=9)) == 0
 
 

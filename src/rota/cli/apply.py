@@ -20,34 +20,30 @@ def command(
     invocation: Invocation, *, adopt: tuple[str, ...], allow_empty: bool, cancel_queued: bool, dry_run: bool
 ) -> None:
     """Make the stored jobs equal to rota.yaml and print what changed; a running scheduler sees it at once."""
-    from rota.operations.jobs import apply, first_plan
-    from rota.operations.loading import load_project
-
-    place, now = invocation.place(), invocation.now()
-    loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
-    if dry_run and not (place.state / "rota.db").exists():
-        plan = first_plan(loaded.declared)
-    else:
-        with invocation.store(create=True) as (_, store):
-            plan = apply(
-                store,
-                loaded.declared,
-                now=now,
-                dry_run=dry_run,
-                adopt=adopt,
-                allow_empty=allow_empty,
-                cancel_queued=cancel_queued,
-            )
-    if not dry_run and plan.changing:
-        from rota.engine.wake import wake
-
-        wake(place.state)
+    options = {"adopt": adopt, "allow_empty": allow_empty, "cancel_queued": cancel_queued}
+    plan = _apply(invocation, dry_run=dry_run, options=options)
     if invocation.as_json:
         print_json(plan_json(plan, dry_run=dry_run))
         return
     show_plan(plan)
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
+
+
+def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
+    from rota.engine.wake import wake
+    from rota.operations.jobs import apply, first_plan
+    from rota.operations.loading import load_project
+
+    place, now = invocation.place(), invocation.now()
+    declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
+    if dry_run and not (place.state / "rota.db").exists():
+        return first_plan(declared)
+    with invocation.store(create=True) as (_, store):
+        plan = apply(store, declared, now=now, dry_run=dry_run, **options)
+    if not dry_run:
+        wake(place.state)
+    return plan
 
 
 def show_plan(plan: "Plan") -> None:

@@ -7,6 +7,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 
 if TYPE_CHECKING:
+    from rota.model.errors import RotaError
     from rota.model.records import Run
     from rota.operations.project import Place
     from rota.operations.runs import Cancelled
@@ -22,19 +23,35 @@ LOOKS = 40
 @click.pass_obj
 def command(invocation: Invocation, *, runs: tuple[str, ...], dry_run: bool) -> None:
     """Cancel RUNs (JOB:NUMBER; JOB alone is its newest run): a queued one at once, a running one by stopping it."""
+    from rota.model.errors import RotaError
     from rota.operations.views import run_json
 
     told: list[dict[str, Any]] = []
+    refused: list[RotaError] = []
     with invocation.store() as (place, store):
         for handle in runs:
-            run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
+            try:
+                run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
+            except RotaError as error:
+                refused.append(error)  # one that cannot be cancelled does not keep the others
+                continue
             told.append({**run_json(run), "told": words})
             if not invocation.as_json:
                 click.echo(f"{run.handle}  {words}")
+    _conclude(invocation, told, refused, dry_run=dry_run)
+
+
+def _conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[RotaError]", *, dry_run: bool) -> None:
+    from rota.cli.errors import report
+
     if invocation.as_json:
         print_json(told)
     elif dry_run:
         click.echo("nothing was changed (--dry-run)")
+    for error in refused[:-1]:
+        report(error, as_json=invocation.as_json)
+    if refused:
+        raise refused[-1]
 
 
 def _cancel(invocation: Invocation, place: "Place", store: "Store", handle: str, *, dry_run: bool) -> tuple["Run", str]:

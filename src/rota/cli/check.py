@@ -60,7 +60,7 @@ def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
     """Return when a job that is new now would first fire."""
     from rota.rules.cursor import first_cursor
 
-    return first_cursor(spec, job_id="", created_at=now).next_at if spec.enabled else None
+    return first_cursor(spec, created_at=now).next_at if spec.enabled else None
 
 
 def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 
 from rota.cli.apply import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
-from rota.cli.words import coloured, counted, outcome_words, plain
+from rota.cli.words import coloured, counted, everything_words, jobs_paused_words, outcome_words, plain
 from rota.daemon import Stop
 from rota.declare.plan import Plan
 from rota.engine.fire import Fired
@@ -22,6 +22,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
 from rota.operations.jobs import coming_fires, list_jobs, show_job
+from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
 from rota.operations.views import run_json
 from rota.rules.times import clock_time, day_time, from_now
@@ -29,7 +30,10 @@ from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
 from rota.store.driver import Store
 
-LINES_A_SECOND = 8
+LINES_AT_ONCE = 10
+LINES_A_SECOND = 3
+NAMES_SHOWN = 3
+FIRED = "fired"
 NEXT_SHOWN = 6
 TEXT_SHOWN = 90
 TEXT_LEAST = 20
@@ -46,11 +50,12 @@ class Console:
         self._store: Store | None = None
         self._zone = zone
         self._width = 12
-        self._printed = 0
-        self._held: Counter[tuple[str, str]] = Counter()
+        self._room = LINES_AT_ONCE
+        self._held: dict[str, Counter[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._first_plan: Plan | None = None
         self._first_error: RotaError | None = None
+        self._paused = Pauses(None, ())
 
     def close(self) -> None:
         """Print what was held back and let the database go."""
@@ -75,6 +80,7 @@ class Console:
             self.applied(self._first_plan)
         if self._first_error is not None:
             self.broken(self._first_error)
+        self.paused(pauses(self._store))
         if recovered:
             self._say(f"{counted(recovered, 'run')} of an earlier process recovered", recovered=recovered)
         self._tell_next()
@@ -102,13 +108,29 @@ class Console:
         else:
             click.echo(f"rota: {error}; the last good set goes on", err=True)
 
+    def paused(self, found: Pauses) -> None:
+        """Pauses changed: tell what is paused now, or that nothing is any more."""
+        told, self._paused = self._paused, found
+        if found == told:
+            return
+        if self._as_json:
+            self._event("paused", everything=found.everything is not None, jobs=[one.job for one in found.jobs])
+        elif found.everything is not None:
+            words = everything_words(found.everything, zone=self._zone, now=self._clock.now())
+            click.echo(f"{click.style('paused', fg='yellow')} {words}")
+        elif found.jobs:
+            words = jobs_paused_words(found.jobs, zone=self._zone, now=self._clock.now())
+            click.echo(f"{click.style('paused', fg='yellow')} {words}")
+        else:
+            click.echo("resumed: nothing is paused any more")
+
     def fired(self, fired: Fired) -> None:
         """Instants of a job were accounted for."""
         for born in fired.runs:
             if self._as_json:
                 self._event("fired", run=born.handle, id=born.id)
-            elif self._admit(fired.job, "fired"):
-                self._line(born.handle, click.style("fired", dim=True))
+            elif self._admit(fired.job, FIRED):
+                self._line(born.handle, click.style(FIRED, dim=True))
         for born, reason, count in fired.skips:
             if self._as_json:
                 self._event("skipped", run=born.handle, id=born.id, reason=reason.value, count=count)
@@ -194,24 +216,32 @@ class Console:
     # not more than a few lines a second
 
     def _admit(self, job: str, what: str) -> bool:
-        """Tell whether a line may be printed now; else it is counted and told in one line a second later."""
+        """Tell whether a line may be printed now; else it is counted and told with others a second later."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(1.0, self._release)
-        if self._printed < LINES_A_SECOND and not self._held:
-            self._printed += 1
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
+        reserved = LINES_AT_ONCE // 2 if what == FIRED else 0  # how things end matters more than that they began
+        if self._room > reserved or what.startswith(Status.FAILED):
+            self._room -= 1
             return True
-        self._held[job, what] += 1
+        self._held.setdefault(what, Counter())[job] += 1
         return False
 
+    def _tick(self) -> None:
+        self._room = min(self._room + LINES_A_SECOND, LINES_AT_ONCE)
+        self._release()
+        if self._room < LINES_AT_ONCE:
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
+
     def _release(self) -> None:
+        """Print what was held back: one line for each kind of ending."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._printed = None, 0
-        held, self._held = self._held, Counter()
-        for (job, what), count in list(held.items())[:LINES_A_SECOND]:
-            self._line(f"{job} ×{count}", what)
-        if len(held) > LINES_A_SECOND:
-            click.echo(f"          and {len(held) - LINES_A_SECOND} more kinds of lines   rota history")
+        self._timer = None
+        held, self._held = self._held, {}
+        for what, jobs in held.items():
+            names = [f"{job} ×{count}" if count > 1 else job for job, count in jobs.most_common(NAMES_SHOWN)]
+            more = f" and {counted(len(jobs) - NAMES_SHOWN, 'more job')}" if len(jobs) > NAMES_SHOWN else ""
+            self._line(f"+{sum(jobs.values()):,}", f"{what}: {', '.join(names)}{more}")
 
 
 def _skip_words(reason: Reason, count: int | None) -> str:

@@ -25,6 +25,8 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.EmptyApply: REFUSED,
     model.NameTaken: REFUSED,
     model.FileExists: REFUSED,
+    model.StateExists: REFUSED,
+    model.BackupUnusable: FILE,
     model.FileProblems: FILE,
     model.FunctionMissing: FILE,
     model.ProjectMissing: NO_PROJECT,

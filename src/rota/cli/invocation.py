@@ -67,6 +67,8 @@ class Invocation:
         if not create and not (place.state / "rota.db").exists():
             raise NotApplied(str(place.folder))
         store = open_state(place.state, self.clock, create=create)
+        if store.copied_to is not None:
+            click.echo(f"rota: the database was upgraded; {store.copied_to} is a copy of it as it was", err=True)
         try:
             yield place, store
         except UnknownJob as error:

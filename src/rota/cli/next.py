@@ -60,7 +60,12 @@ def command(
         found = _of_project(invocation, job, since=since if after else None, limit=limit)
     if days:
         found = [fire for fire in found if fire.at <= since + timedelta(days=days)]
+    if job and not found and not invocation.as_json:
+        click.echo(_why_none(invocation, job))
+        return
     _answer(invocation, found[:limit], now=now, zone=timezone, single=bool(given or job))
+    if not given and not invocation.as_json:
+        _tell_pauses(invocation, job)
 
 
 def _after(text: str | None, timezone: str | None, now: datetime) -> datetime:
@@ -79,9 +84,7 @@ def _schedule(
 
     tz = zone(timezone or "UTC").key
     if cron:
-        for expression in cron:
-            check_cron(expression)
-        return Schedule(cron=cron, timezone=tz)
+        return Schedule(cron=tuple(map(check_cron, cron)), timezone=tz)
     if interval:
         return Schedule(interval=read_duration(interval), timezone=tz)
     return Schedule(at=read_instant(instant or "", tz, now=since), timezone=tz)
@@ -104,6 +107,34 @@ def _of_project(invocation: Invocation, name: str | None, *, since: datetime | N
     return _of_file(invocation, name, since=since, limit=limit)
 
 
+def _tell_pauses(invocation: Invocation, name: str | None) -> None:
+    """Say whose fires are left out because they fall into a pause."""
+    from rota.cli.words import jobs_paused_words
+    from rota.operations.jobs import project_timezone
+    from rota.operations.pausing import pauses
+
+    if not (invocation.place().state / "rota.db").exists():
+        return
+    with invocation.store() as (_, store):
+        found, zone = pauses(store).jobs, project_timezone(store)
+    paused = [one for one in found if name is None or one.job == name]
+    if paused:
+        told = jobs_paused_words(paused, zone=zone, now=invocation.now())
+        click.echo(f"fires inside a pause are left out; paused: {told}")
+
+
+def _why_none(invocation: Invocation, name: str) -> str:
+    """Return why a job has no coming fires, as far as it is known."""
+    from rota.operations.jobs import show_job
+    from rota.rules.explain import next_fire
+
+    if not (invocation.place().state / "rota.db").exists():
+        return "no coming fires"
+    with invocation.store() as (_, store):
+        view = show_job(store, name)
+    return next_fire(view.job, now=invocation.now(), unfinished=view.unfinished)
+
+
 def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming] | None:
     from rota.operations.jobs import coming_fires, list_jobs
     from rota.rules.instants import next_fires
@@ -116,12 +147,13 @@ def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | No
     found: list[Coming] = []
     for job in chosen:
         schedule = job.spec.schedule
-        if since is None:
-            fires = coming_fires(job, n=limit)
+        if since is None or job.paused_at is not None:
+            fires = coming_fires(job, n=limit)  # those inside a pause are left out
         else:
             fires = (
-                next_fires(schedule, since, limit, created_at=job.created_at, job_id=job.id) if job.schedules else []
+                next_fires(schedule, since, limit, created_at=job.created_at, name=job.name) if job.schedules else []
             )
+        fires = [fire for fire in fires if since is None or fire.at > since]
         found += [Coming(fire.at, fire.nominal, schedule.timezone, job.name) for fire in fires]
     return sorted(found, key=lambda fire: (fire.at, fire.job))
 
@@ -141,7 +173,7 @@ def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None
         raise UnknownJob(name, get_close_matches(name, [spec.name for spec in specs], n=1))
     found: list[Coming] = []
     for spec in (spec for spec in chosen if spec.enabled):
-        fires = next_fires(spec.schedule, since or now, limit)
+        fires = next_fires(spec.schedule, since or now, limit, name=spec.name)
         first = first_fire(spec, now)
         if since is None and first is not None and first <= now:
             fires = [Fire(first, first), *fires]

@@ -12,7 +12,7 @@ import click
 from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
 from rota.cli.invocation import Invocation
 
-GROUPS = ("Start", "Define", "See", "Act")
+GROUPS = ("Start", "Define", "See", "Act", "Keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,12 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run]"),
     "trigger": Entry("Act", "start a job now and do not wait: run --detach"),
     "cancel": Entry("Act", "stop runs, or take them out of the queue"),
+    "pause": Entry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
+    "resume": Entry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
+    "verify": Entry("Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"),
+    "doctor": Entry("Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"),
+    "backup": Entry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
+    "restore": Entry("Keep", "put a backup back; everything in it starts paused"),
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota import faults
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 
@@ -91,12 +92,26 @@ def start(
     with invocation.store() as (place, store):
         born = trigger(store, job, now=invocation.now(), params=params, force=force)
         wake(place.state)
+        faults.point("trigger.woken")
+        _tell_pause(invocation, store)
         served = serves(place.state)
         run = show_run(store, born.id).run
         if detach or not served:
             _tell_queued(invocation, run, served=served)
             return 0 if detach else NO_SCHEDULER
         return _Following(invocation, place, store, run, bound=bound).to_the_end()
+
+
+def _tell_pause(invocation: Invocation, store: "Store") -> None:
+    """Say that the run waits where everything is paused."""
+    from rota.cli.words import pause_words
+    from rota.operations.jobs import project_timezone
+    from rota.operations.pausing import pauses
+
+    everything, now = pauses(store).everything, invocation.now()
+    if everything is not None and (everything.until is None or everything.until > now):
+        told = pause_words(everything.until, everything.reason, zone=project_timezone(store), now=now)
+        click.echo(f"the run waits in the queue: everything is paused{told}; `rota resume --all` goes on", err=True)
 
 
 def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:

@@ -122,7 +122,6 @@ def _show_run(invocation: Invocation, view: "RunView") -> None:
 
 
 def _run_pairs(view: "RunView", now: datetime) -> Pairs:
-    from rota.cli.words import plain, took
     from rota.rules.times import full_time
 
     run, tz = view.run, view.spec.schedule.timezone
@@ -139,6 +138,18 @@ def _run_pairs(view: "RunView", now: datetime) -> Pairs:
     yield "created", when(run.created_at)
     yield "started", when(run.started_at)
     yield "finished", when(run.finished_at)
+    yield from _outcome_pairs(view, now)
+    yield view.spec.work.kind.value, work_words(view.spec)
+    yield "definition", f"version {run.version}" + ("" if run.version == view.job.version else " (changed since)")
+    if view.execution is not None:
+        yield "process", f"pid {view.execution.pid}, slot {view.execution.slot}, epoch {view.execution.epoch}"
+    yield "more", f"rota explain {run.handle} · rota logs {run.handle}"
+
+
+def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
+    from rota.cli.words import plain, took
+
+    run = view.run
     if run.started_at:
         yield "took", took(run, now=now)
     if run.exit_code is not None:
@@ -149,11 +160,6 @@ def _run_pairs(view: "RunView", now: datetime) -> Pairs:
         yield "summary", plain(run.result_summary)
     if run.params:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
-    yield view.spec.work.kind.value, work_words(view.spec)
-    yield "definition", f"version {run.version}" + ("" if run.version == view.job.version else " (changed since)")
-    if view.execution is not None:
-        yield "process", f"pid {view.execution.pid}, slot {view.execution.slot}, epoch {view.execution.epoch}"
-    yield "more", f"rota explain {run.handle} · rota logs {run.handle}"
 
 
 def print_pairs(pairs: Pairs) -> None:

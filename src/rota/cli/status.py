@@ -1,5 +1,6 @@
 """`rota status`: is it alive, what needs me, what runs, what is next."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from rota.operations.system import SystemView
 
 SHOWN = 5
+WIDTH = 140
+LEAST = 30
 
 
 @click.command("status", cls=RotaCommand)
@@ -48,22 +51,35 @@ def command(invocation: Invocation, *, strict: bool, loops: bool) -> int:
 
 def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterator[str]:
     from rota.cli.words import plain
+    from rota.model.records import cut
 
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns
     yield f"{name}    {_head(view, now=now)}"
     if view.attention:
         yield click.style("attention", bold=True)
         width = max(len(one.name) for one in view.attention[:SHOWN])
         for one in view.attention[:SHOWN]:
-            yield f"  {one.name:{width}}  {_short(plain(one.what))}   {one.command}"
+            room = columns - width - len(one.command) - 7
+            yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
         if len(view.attention) > SHOWN:
             yield f"  and {len(view.attention) - SHOWN} more   rota list"
+    yield from _pauses(view, zone, now=now)
     yield f"running   {_running(view, now=now)}"
     yield f"queue     {_queue(view)}"
     yield f"next      {_next(view, zone, now=now)}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:99]}…"
+def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
+    """Tell what is paused: everything, then the jobs that are paused on their own."""
+    from rota.cli.words import everything_words, jobs_paused_words
+
+    everything, each = view.pauses.everything, view.pauses.jobs
+    title = click.style("paused", fg="yellow")
+    if everything is not None:
+        yield f"{title}    {everything_words(everything, zone=zone, now=now)}"
+        each = tuple(one for one in each if (one.until, one.reason) != (everything.until, everything.reason))
+    if each:
+        yield f"{title}    {jobs_paused_words(each, zone=zone, now=now)}"
 
 
 def _head(view: "SystemView", *, now: datetime) -> str:

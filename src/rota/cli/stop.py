@@ -48,8 +48,12 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
     running = ask_to_stop(state, mode=mode, within=within)
     if running and not invocation.as_json:
         click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(running))}")
-    while serves(state):
-        invocation.pause(LOOK_AGAIN)
+    try:
+        while serves(state):
+            invocation.pause(LOOK_AGAIN)
+    except KeyboardInterrupt:
+        click.echo(f"not waiting any more; pid {pid} goes on stopping", err=True)
+        raise
     _answer(invocation, pid, running=running, mode=mode, stopped=True)
 
 

@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 
 import click
 
+from rota.engine.pause import Pause
 from rota.model.durations import say_duration
 from rota.model.records import Run
 from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView
+from rota.rules.guard import REASON
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, day_time, roughly
 from rota.runners.output import clean_for_terminal
@@ -23,6 +25,7 @@ COLOURS = {
 }
 TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
 MISSED = "○"
+NAMED = 5
 LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
 
 
@@ -75,6 +78,8 @@ def schedule_words(view: JobView, zone: str) -> str:
 def next_words(view: JobView, zone: str, *, now: datetime) -> str:
     """Return when a job fires next, in the zone of the table, or why it does not."""
     job = view.job
+    if view.state == "paused":
+        return f"paused{pause_words(job.paused_until, job.pause_reason, zone=zone, now=now)}"
     if job.next_at is None:
         return _no_next(view)
     away = job.next_at - now
@@ -95,6 +100,39 @@ def _no_next(view: JobView) -> str:
     if schedule.interval is not None and schedule.follows_runs and view.unfinished:
         return f"when done + {say_duration(schedule.interval)}"
     return "when done" if view.unfinished else "no more"
+
+
+def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: datetime) -> str:
+    """Return how long a pause lasts and why: ` until 22:43 (kernel upgrade)`; empty when neither is said."""
+    over = ", which is over" if until is not None and until <= now else ""
+    end = f" until {day_time(until, zone, now=now, seconds=bool(until.second))}{over}" if until else ""
+    return f"{end} ({plain(reason)})" if reason else end
+
+
+def everything_words(pause: Pause, *, zone: str, now: datetime) -> str:
+    """Return that everything is paused, how long and why, and how to go on."""
+    told = pause_words(pause.until, pause.reason, zone=zone, now=now)
+    cause = "the scheduler crashed again and again: find the cause in its log, then " if pause.reason == REASON else ""
+    return f"everything{told}: nothing fires or starts; {cause}go on with `rota resume --all`"
+
+
+def jobs_paused_words(pauses: Sequence[Pause], *, zone: str, now: datetime) -> str:
+    """Return which jobs are paused, how long and why."""
+    named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
+    more = f" and {len(pauses) - NAMED} more" if len(pauses) > NAMED else ""
+    return f"{counted(len(pauses), 'job')}: {', '.join(named)}{more}   rota resume JOB"
+
+
+def sized(count: int) -> str:
+    """Return a number of bytes for reading.
+
+    >>> sized(2_450_000)
+    '2.5 MB'
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
 
 
 def counted(count: int, noun: str) -> str:

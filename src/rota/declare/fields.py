@@ -97,6 +97,16 @@ def read_flag(value: Any) -> bool:
     return value
 
 
+def read_switch(value: Any) -> bool:
+    """Return true or false, also written `on` or `off`, which YAML 1.2 reads as texts."""
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word in ("on", "off"):
+        return bool(word == "on")
+    if not isinstance(word, bool):
+        raise wrong_type(value, "on or off")
+    return word
+
+
 _OLD_FLAGS = ("yes", "no", "on", "off", "y", "n")
 
 

@@ -15,7 +15,7 @@ def notes_on(jobs: Sequence[JobSpec], *, now: datetime | None = None) -> tuple[s
     notes = [note for spec in jobs for note in _on_cron(spec)]
     if now is not None:
         notes += [note for spec in jobs if (note := _on_time(spec, now))]
-    return (*notes, *_on_first_runs(jobs))
+    return (*notes, *_on_first_runs(jobs, now))
 
 
 def _on_cron(spec: JobSpec) -> list[str]:
@@ -40,17 +40,18 @@ def _on_time(spec: JobSpec, now: datetime) -> str | None:
         return f"{spec.name}: ended {iso(spec.schedule.end_at)} and does not fire any more"
     if not spec.schedule.cron:
         return None
-    fires = next_fires(spec.schedule, now, 1)
+    fires = next_fires(spec.schedule, now, 1, name=spec.name)
     if fires and fires[0].nominal - now > FAR:
         return f"{spec.name}: fires next on {fires[0].nominal.date()}, more than a year from now"
     return None
 
 
-def _on_first_runs(jobs: Sequence[JobSpec]) -> list[str]:
+def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
     names = [
         spec.name
         for spec in jobs
         if spec.schedule.interval is not None and spec.schedule.first_run is FirstRun.NOW and spec.enabled
+        if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
     ]
     if not names:
         return []

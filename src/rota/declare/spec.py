@@ -37,6 +37,7 @@ from rota.declare.values import (
     Params,
     Priority,
     Seconds,
+    Switch,
     Text,
     Tick,
     Timeout,
@@ -89,7 +90,7 @@ class SchedulerSection(Strict):
     timeout: Timeout = Field(timedelta(minutes=10), description="The timeout of jobs that name none; `never` for none.")
     shutdown_grace: Grace = Field(timedelta(seconds=30), description="How long running work may go on at shutdown.")
     enabled: Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
-    crash_guard: Flag = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
+    crash_guard: Switch = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
 
 
 class SharedKeys(Strict):

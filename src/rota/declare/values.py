@@ -75,6 +75,7 @@ def _words(kind: type[StrEnum]) -> dict[str, Any]:
 Text = Annotated[str, Reads(fields.read_text), Schema({"type": "string", "minLength": 1})]
 Note = Annotated[str, Reads(fields.read_note), Schema({"type": "string", "maxLength": 1000})]
 Flag = Annotated[bool, Reads(fields.read_flag), Schema({"type": "boolean"})]
+Switch = Annotated[bool, Reads(fields.read_switch), Schema({"enum": [True, False, "on", "off"]})]
 Duration = Annotated[timedelta, Reads(fields.read_duration), Schema(_DURATION)]
 OptionalDuration = Annotated[timedelta | None, Reads(fields.read_duration), Schema(_DURATION)]
 Interval = Annotated[timedelta | None, Reads(fields.read_interval), Schema(_DURATION)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota import faults
 from rota.engine.pause import claiming_paused
 from rota.engine.record import finish
 from rota.model.ids import new_id
@@ -39,27 +40,36 @@ def claim(db: Database, holder: Holder, free: Sequence[int], *, now: datetime) -
     if claiming_paused(db, now):
         return []
     claimed: list[Claimed] = []
+    specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
     for run in runs.candidates(db, free=len(free)):
-        spec = jobs.version_spec(db, run.job_id, run.version)
+        spec = _spec(db, run, specs)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
             finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now)
             continue
-        claimed.append(_take(db, run, spec, holder, slot=next(slots), now=now))
+        claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
+    _take(db, claimed, holder, now=now)
     return claimed
 
 
-def _take(db: Database, run: runs.Candidate, spec: JobSpec, holder: Holder, *, slot: int, now: datetime) -> Claimed:
-    started = starts_at_once(spec, forced=run.forced)
-    taken = runs.claim_run(
-        db, run.id, worker_id=holder.worker_id, slot=slot, epoch=holder.epoch, started=started, now=now
-    )
-    assert taken, "the candidate was read in this transaction"
-    if started:
-        _insert_execution(db, run, holder, slot=slot, process=holder.identity, now=now)
-    return Claimed(run, spec, slot, started)
+def _spec(db: Database, run: runs.Candidate, known: dict[tuple[str, int], JobSpec]) -> JobSpec:
+    key = (run.job_id, run.version)
+    if key not in known:
+        known[key] = jobs.version_spec(db, *key)
+    return known[key]
+
+
+def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: datetime) -> None:
+    """Move the runs into their slots, all by one statement: one each costs more than the work itself."""
+    if not claimed:
+        return
+    taken = [runs.Taken(one.run.id, one.slot, one.started) for one in claimed]
+    changed = runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
+    assert changed == len(claimed), "the candidates were read in this transaction"
+    faults.point("claim.updated")
+    _insert_executions(db, [one for one in claimed if one.started], holder, process=holder.identity, now=now)
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
@@ -75,21 +85,14 @@ def start(db: Database, claimed: Claimed, holder: Holder, *, process: ProcessIde
         return False
     if not runs.start_run(db, claimed.run.id, epoch=holder.epoch, now=now):
         return False
-    _insert_execution(db, claimed.run, holder, slot=claimed.slot, process=process, now=now)
+    _insert_executions(db, [claimed], holder, process=process, now=now)
+    faults.point("execute.start_written")
     return True
 
 
-def _insert_execution(
-    db: Database, run: runs.Candidate, holder: Holder, *, slot: int, process: ProcessIdentity, now: datetime
+def _insert_executions(
+    db: Database, started: Sequence[Claimed], holder: Holder, *, process: ProcessIdentity, now: datetime
 ) -> None:
-    runs.insert_execution(
-        db,
-        run.id,
-        execution_id=new_id(now),
-        job_id=run.job_id,
-        worker_id=holder.worker_id,
-        slot=slot,
-        epoch=holder.epoch,
-        process=process,
-        now=now,
-    )
+    begun = [runs.Begun(new_id(now), one.run.id, one.run.job_id, one.slot) for one in started]
+    if begun:
+        runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=process, now=now)

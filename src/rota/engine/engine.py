@@ -1,13 +1,16 @@
 """One scheduling process at work: the loops, the slots, and the hints that pass between the stages."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 
+from rota import faults
 from rota.engine.claim import Claimed, Holder, claim
 from rota.engine.execute import Executor, Functions, Processes, handle_of
 from rota.engine.fire import Fired, fire
@@ -18,6 +21,7 @@ from rota.engine.record import Finished, expire, record
 from rota.engine.slots import Slots
 from rota.engine.steps import StepWatch
 from rota.model.clock import Clock, from_ms_or_none
+from rota.model.errors import StateError
 from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import jobs, runs
@@ -29,7 +33,9 @@ FIRES_A_ROUND = 200
 EXPIRIES_A_ROUND = 200
 QUARANTINE = timedelta(seconds=60)
 RECORD_AGAIN = 1.0
+REFUSAL_FRESH = 60.0
 RESERVED = ""
+CLAIM_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +72,12 @@ class Engine:
         self._flush_planned = False
         self._claiming: asyncio.Future[Claims] | None = None
         self._claim_again = False
+        # With many slots one half is stored while the other half runs.
+        self._portion = max(CLAIM_AT_ONCE, settings.scheduler.concurrency // 2)
         self._quarantine: dict[str, datetime] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
+        self._problems: dict[str, tuple[str, float]] = {}
         self.claims = True
         self.slots = Slots(settings.scheduler.concurrency)
         self.executor = Executor(
@@ -79,6 +88,8 @@ class Engine:
             functions=functions,
             ended=self.ended,
             left=self._left,
+            refused=partial(self._refused, "start"),
+            accepted=partial(self._works, "start"),
         )
         self._steps = StepWatch(store, clock, epoch=holder.epoch)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
@@ -136,7 +147,10 @@ class Engine:
         now = self._clock.now()
         due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self._quarantine)))
         due = [job_id for job_id in due if self._quarantine.get(job_id, now) <= now]
-        fired = await asyncio.gather(*(self._fire_one(job_id, now) for job_id in due))
+        with self._telling("fire"):
+            fired = await asyncio.gather(*(self._fire_one(job_id, now) for job_id in due))
+        if due:
+            self._works("fire")
         if any(one is not None and one.runs for one in fired):
             self.claim_now()
         return self._next_fire(now)
@@ -145,10 +159,13 @@ class Engine:
         """Fire one job. One that cannot be fired is told and left alone for a while, so that it costs no other."""
         try:
             fired = await self._store.submit(partial(fire, job_id=job_id, now=now))
+        except StateError:
+            raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
         except Exception as error:
             self._quarantine[job_id] = now + QUARANTINE
             log.exception("job could not be fired", job=job_id, error=str(error))
             return None
+        faults.point("fire.committed")
         self._quarantine.pop(job_id, None)
         for born, reason, count in fired.skips:
             log.info("run skipped", run=born.handle, reason=reason.value, count=count)
@@ -179,7 +196,7 @@ class Engine:
         if self._claiming is not None:
             self._claim_again = True
             return
-        free = self.slots.free()
+        free = self.slots.free()[: self._portion]
         if not free:
             return
         for slot in free:
@@ -201,18 +218,29 @@ class Engine:
             return
         error = future.exception()
         if error is not None:
-            log.error("claim failed", error=str(error))
+            self._refused("claim", error)
             asyncio.get_running_loop().call_later(RECORD_AGAIN, self.claim_now)
+            self.flush()
             return
         claims = future.result()
-        for claimed in claims.claimed:
+        self._begin(claims.claimed)
+        self.flush()
+        if (claims.more or self._claim_again) and self._claiming is None:
+            self.claim_now()
+
+    def _begin(self, taken: Sequence[Claimed]) -> None:
+        if not taken:
+            return
+        self._works("claim")
+        faults.point("claim.committed")
+        telling = log.is_enabled_for(logging.DEBUG)  # once for all: even a line that is dropped costs a tenth of a run
+        for claimed in taken:
             self.slots.take(claimed.slot, claimed.run.id)
-            log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
+            if telling:
+                log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
             self.executor.begin(claimed)
             if not self.claims:
                 self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
-        if claims.more or self._claim_again:
-            self.claim_now()
 
     def _left(self, run_id: str) -> None:
         """A run left its slot without having run: it waits again, or ended before its start."""
@@ -245,11 +273,14 @@ class Engine:
         self.flush()
 
     def flush(self) -> None:
-        """Store the outcomes at hand, then claim for the slots they leave, both in one commit."""
+        """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
+
+        While a claim is under way they gather: the writer could not take them earlier, and together they cost less.
+        """
         self._flush_planned = False
-        batch, self._outcomes = self._outcomes, []
-        if not batch:
+        if not self._outcomes or self._claiming is not None:
             return
+        batch, self._outcomes = self._outcomes, []
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
             if carried is not None and not self._functions.holds(finished.run_id):
@@ -259,14 +290,15 @@ class Engine:
         self.claim_now()
 
     def _record(self, db: Database, *, batch: Sequence[Finished], now: datetime) -> None:
-        for finished in batch:
-            record(db, finished, epoch=self._holder.epoch, now=now)
+        record(db, batch, epoch=self._holder.epoch, now=now)
 
     def _recorded(self, batch: list[Finished], future: "asyncio.Future[None]") -> None:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._record_later(batch, error)
             return
+        faults.point("record.committed")
+        self._works("record")
         for finished in batch:
             carried = self.executor.carried.pop(finished.run_id, None)
             if finished.outcome.status is Status.FAILED and carried is not None:
@@ -275,18 +307,52 @@ class Engine:
             self._on_finished(finished.run_id)
         self._emptied.set()
         self.fire_loop.wake()
-        self.claim_now()
+        if self._claiming is None:
+            self.claim_now()
 
     def _record_later(self, batch: list[Finished], error: BaseException) -> None:
         """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
-        log.error("outcomes could not be stored, trying again", count=len(batch), error=str(error))
+        self._refused("record", error)
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
             if carried is not None:
+                carried.unstored = True
                 self.slots.take(carried.slot, finished.run_id)
         parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
         for part in parts:
             asyncio.get_running_loop().call_later(RECORD_AGAIN, self.all_ended, part)
+
+    # a storage that refuses
+
+    @property
+    def storage_problem(self) -> str | None:
+        """What the storage refused of late; everything refused is tried again well within that time."""
+        since = self._clock.monotonic() - REFUSAL_FRESH
+        return next((text for text, at in self._problems.values() if at >= since), None)
+
+    @property
+    def only_unstored(self) -> bool:
+        """Whether all that is left of the runs is results that the storage refuses."""
+        return all(carried.unstored for carried in self.executor.carried.values())
+
+    def _refused(self, stage: str, error: BaseException) -> None:
+        """Tell a refusal once, however often it is met again."""
+        told, _ = self._problems.get(stage, ("", 0.0))
+        if told != str(error):
+            log.error("the storage refuses, trying again", stage=stage, error=str(error))
+        self._problems[stage] = (str(error), self._clock.monotonic())
+
+    def _works(self, stage: str) -> None:
+        if self._problems.pop(stage, None) is not None:
+            log.info("the storage works again", stage=stage)
+
+    @contextlib.contextmanager
+    def _telling(self, stage: str) -> Iterator[None]:
+        try:
+            yield
+        except StateError as error:
+            self._refused(stage, error)
+            raise
 
     # release and cancel
 

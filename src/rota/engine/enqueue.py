@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from rota import faults
 from rota.engine.record import finish
 from rota.model.ids import new_id
 from rota.model.records import Job, Outcome
@@ -97,6 +98,7 @@ def skip(
 def _insert(db: Database, run: runs.Newborn) -> Born:
     number = jobs.next_number(db, run.job.id)
     runs.insert_run(db, run, number=number)
+    faults.point("enqueue.inserted")
     return Born(run.id, run.job.name, number)
 
 

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 import structlog
 
+from rota import faults
 from rota.engine.claim import Claimed, Holder, start
 from rota.engine.record import Finished, finish
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SecretMissing
+from rota.model.errors import RotaError, SecretMissing, StateError
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition
 from rota.model.states import Reason, Status
@@ -21,6 +22,8 @@ from rota.store import runs
 from rota.store.driver import Database, Store
 
 log = structlog.get_logger("rota")
+
+STORAGE_PAUSE = timedelta(seconds=1)
 
 
 class Launched(Protocol):
@@ -116,6 +119,7 @@ class Carried:
     stopping: bool = False
     at_once: bool = False
     returning: bool = False
+    unstored: bool = False
 
 
 class Executor:
@@ -131,6 +135,8 @@ class Executor:
         functions: Functions,
         ended: Callable[[Finished], None],
         left: Callable[[str], None],
+        refused: Callable[[BaseException], None] = lambda _error: None,
+        accepted: Callable[[], None] = lambda: None,
     ) -> None:
         self.carried: dict[str, Carried] = {}
         self._store = store
@@ -140,6 +146,8 @@ class Executor:
         self._functions = functions
         self._ended = ended
         self._left = left
+        self._refused = refused
+        self._accepted = accepted
 
     def begin(self, claimed: Claimed) -> None:
         """Take a claimed run on."""
@@ -167,6 +175,7 @@ class Executor:
         carried.stopping, carried.at_once = True, at_once
         if carried.process is not None:
             self._processes.stop(carried.process, at_once=at_once)
+            faults.point("stop.sent")
         elif carried.in_process and carried.begun:
             self._functions.stop(run_id)
         elif carried.task is not None and carried.entered and not carried.begun:
@@ -201,6 +210,8 @@ class Executor:
                 await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             else:
                 raise
+        except StateError as error:
+            await self._wait_for_storage(carried, claimed, error)
         except SecretMissing as error:
             await self._give_up(claimed, Outcome(Status.FAILED, Reason.SECRET_MISSING, error=str(error)))
         except RotaError as error:
@@ -209,6 +220,17 @@ class Executor:
             log.exception("run could not be started", run=claimed.run.handle)
             text = f"{type(error).__name__}: {error}"
             await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text))
+
+    async def _wait_for_storage(self, carried: Carried, claimed: Claimed, error: StateError) -> None:
+        """Put a run back that could not start for want of storage: it is not its fault, and it starts when there is.
+
+        It keeps its slot for a moment first, so that a full disk is not asked without pause.
+        """
+        carried.entered = False  # from here on wishes are only noted
+        self._refused(error)
+        if not carried.stopping and not carried.returning:
+            await pause_for(STORAGE_PAUSE)
+        await self._put_back(claimed)
 
     async def _pass_gates(self, claimed: Claimed) -> bool:
         """Ask the conditions; put the run back or end it where they say no (R-09)."""
@@ -258,7 +280,7 @@ class Executor:
         if wait is not None:
             until = wait.until.isoformat()
             log.info("run waits", run=claimed.run.handle, waiting_for=wait.waiting_for.value, until=until)
-        await self._until_stored(release)
+        await self._until_stored(claimed.run.id, release)
         self._drop(claimed.run.id)
 
     async def _skip(self, claimed: Claimed, admission: Skip) -> None:
@@ -274,7 +296,7 @@ class Executor:
 
         if outcome.status is Status.FAILED:
             log.info("run failed", run=claimed.run.handle, reason=outcome.reason, error=outcome.error)
-        await self._until_stored(end)
+        await self._until_stored(claimed.run.id, end)
         self._drop(claimed.run.id)
 
     def _finish(self, db: Database, claimed: Claimed, outcome: Outcome) -> bool:
@@ -291,11 +313,17 @@ class Executor:
         carried.begun = True
         prepared = self._processes.prepare(claimed)
         launched = await self._processes.launch(claimed.run.id, prepared)
+        faults.point("execute.launched")
+        if faults.planted("gate_opened_before_commit"):
+            launched.open()
         if not await self._start_at_gate(claimed, launched):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
+        faults.point("execute.start_committed")
+        self._accepted()
         carried.process = launched.identity
         launched.open()
+        faults.point("execute.gate_opened")
         if carried.stopping:
             self._processes.stop(launched.identity, at_once=carried.at_once)
         await self._follow(carried, launched.identity)
@@ -304,6 +332,7 @@ class Executor:
         if not await self._start(claimed, self._holder.identity):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
+        self._accepted()
         carried.task = None
         self._functions.begin(claimed)
         if carried.stopping:
@@ -326,9 +355,10 @@ class Executor:
 
     async def _follow(self, carried: Carried, process: ProcessIdentity) -> None:
         outcome = await self._processes.outcome(carried.run_id, process)
+        faults.point("execute.outcome_read")
         self._ended(Finished(carried.run_id, carried.job_id, outcome))
 
-    async def _until_stored(self, operation: Callable[[Database], bool]) -> None:
+    async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
         """Write, however long the storage refuses: the result lives in memory meanwhile."""
         pause = 0.1
         while True:
@@ -336,7 +366,9 @@ class Executor:
                 await asyncio.shield(self._store.submit(operation))
                 return
             except RotaError as error:
-                log.error("storage refuses a result, trying again", error=str(error))
+                self._refused(error)
+                if run_id in self.carried:
+                    self.carried[run_id].unstored = True
                 await pause_for(timedelta(seconds=pause))
                 pause = min(pause * 2, 5.0)
 

@@ -1,15 +1,16 @@
 """Fire: when an instant has come, one transaction writes its row and moves the cursor. Never one without the other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from rota import faults
 from rota.engine.enqueue import Born, active_runs, enqueue, skip
 from rota.model.clock import MILLISECOND
 from rota.model.records import Job
 from rota.model.states import Reason, Trigger
-from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_id
+from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_handle, planned_id
 from rota.rules.overlap import After, Go, Replace
 from rota.store import jobs, runs
 from rota.store.driver import Database
@@ -29,15 +30,21 @@ def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
     job = jobs.job_by_id(db, job_id)
     if job.next_for is None or job.next_at is None or job.next_at > now:
         return Fired(job.name)
+    faults.point("fire.begun")
     plan = plan_fire(job, _facts(db, job, now), now=now)
     _move(db, job, plan, now)
+    faults.point("fire.cursor_moved")
     born: dict[str, Born] = {}
+    names: dict[str, str] = {}
     skips: list[tuple[Born, Reason, int | None]] = []
     for step in plan.steps:
         if isinstance(step, PlannedRun):
-            born[planned_id(step.slot_key)] = _enqueue(db, job, step, born, now)
+            run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born, now)
+            names[planned_handle(step.scheduled_for)] = run.handle
         else:
-            skips.append((_skip(db, job, step, now), step.reason, step.count))
+            told = replace(step, blocking=names.get(step.blocking or "", step.blocking))
+            skips.append((_skip(db, job, told, now), step.reason, step.count))
+    faults.point("fire.rows_written")
     return Fired(job.name, tuple(born.values()), tuple(skips))
 
 

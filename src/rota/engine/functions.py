@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rota.engine.claim import Claimed
@@ -119,7 +120,7 @@ class InProcessFunctions:
             scheduled_for=run.nominal,
             timezone=claimed.spec.schedule.timezone,
         )
-        folder = folder_of(self._settings.state, run.id)
+        folder = partial(folder_of, self._settings.state, run.id)
         log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output)
         return JobContext(info, log, params=run.params, state=run.state)
 

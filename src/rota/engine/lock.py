@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 
 from rota.model.errors import AlreadyServing, StateError
+from rota.store.sqlite import reachable
 
 SERVE_LOCK = "serve.lock"
 LOCKS = "locks"
@@ -20,8 +21,9 @@ class Lock:
 
     def write(self, text: str) -> None:
         """Leave a note for whoever finds the lock taken."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
+        with reachable(self.path):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, text.encode(), 0)
 
     def release(self, *, remove: bool = False) -> None:
         """Let go; remove the file where nobody else uses its name."""
@@ -32,7 +34,8 @@ class Lock:
 
 def take(path: Path) -> Lock | None:
     """Take the lock of this file, None if another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with reachable(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,7 +66,8 @@ def serving_pid(state: Path) -> int | None:
 def take_process_lock(state: Path) -> Lock:
     """Take a new lock under a name of its own, for one process row."""
     folder = state / LOCKS
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with reachable(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
     lock = take(folder / uuid.uuid4().hex)
     if lock is None:
         raise StateError(f"cannot lock a new file in {folder}", hint="keep the state on a local disk")

@@ -9,6 +9,7 @@ import structlog
 
 from rota.engine.clock import Alarm
 from rota.model.clock import Clock
+from rota.model.errors import RotaError
 
 log = structlog.get_logger("rota")
 
@@ -71,8 +72,13 @@ class Loop:
         pulse = self.pulse
         pulse.failures += 1
         if pulse.error != str(error):
-            log.error("loop failed", loop=self.name, error=str(error), exc_info=pulse.failures == 1)
+            log.error("loop failed", loop=self.name, error=str(error), exc_info=_surprising(error))
         pulse.error = str(error)
         pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), LONGEST_PAUSE)
         again: datetime = self._clock.now() + pause
         return again
+
+
+def _surprising(error: Exception) -> bool:
+    """Tell whether a traceback says more than the message: our own errors name their cause and remedy."""
+    return not isinstance(error, RotaError)

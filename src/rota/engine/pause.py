@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota import faults
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import Born, active_runs, enqueue, skip
 from rota.engine.fire import fire
-from rota.model.clock import from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.states import Trigger
 from rota.rules.guard import REASON as CRASH_LOOP
@@ -42,6 +43,7 @@ class PauseEnded:
 
 def pause_job(db: Database, job_id: str, *, until: datetime | None, reason: str, now: datetime) -> bool:
     """Stop a job's fires; tell whether it was not paused before. A paused one gets the new end and reason."""
+    end_pause_if_over(db, job_id, now=now)
     fire(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
@@ -66,6 +68,7 @@ def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now:
         return None
     plan = plan_pause_end(job, end=end, catch_up=catch_up and job.schedules, now=now)
     skipped = _write_skip(db, job, plan, now=now)
+    faults.point("resume.skip_written")
     running = plan.catch_up is not None
     jobs.store_resume(
         db,
@@ -80,6 +83,14 @@ def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now:
     )
     caught_up = _catch_up(db, jobs.job_by_id(db, job_id), plan, now=now) if running else None
     return PauseEnded(job.name, skipped, plan.skip.count if plan.skip else None, caught_up)
+
+
+def end_pause_if_over(db: Database, job_id: str, *, now: datetime) -> PauseEnded | None:
+    """End a timed pause at its stored end, if that has come: whoever acts on the job finds it as it would be seen."""
+    job = jobs.job_by_id(db, job_id)
+    if job.paused_until is None or job.paused_until > now:
+        return None
+    return resume_job(db, job_id, end=job.paused_until, catch_up=False, now=now)
 
 
 def settle_pause(db: Database, job: Job, *, now: datetime) -> Job:
@@ -163,15 +174,21 @@ def everything_paused(db: Database) -> Pause | None:
     if row is None:
         return None
     value = json.loads(row[0])
-    since = from_ms_or_none(value["since"])
-    assert since is not None
-    return Pause(None, since, from_ms_or_none(value["until"]), value["reason"])
+    return Pause(None, from_ms(value["since"]), from_ms_or_none(value["until"]), value["reason"])
 
 
 def claiming_paused(db: Database, now: datetime) -> bool:
     """Tell whether nothing may be claimed now."""
     pause = everything_paused(db)
     return pause is not None and (pause.until is None or now < pause.until)
+
+
+def paused_jobs(db: Database) -> list[Pause]:
+    """Return the jobs that are paused, by name."""
+    return [
+        Pause(name, from_ms(since), from_ms_or_none(until), reason or "")
+        for name, since, until, reason in db.rows("jobs_paused")
+    ]
 
 
 def end_pause_of_everything(db: Database) -> None:
@@ -186,9 +203,7 @@ def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEn
         end_pause_of_everything(db)
     ended = []
     for (job_id,) in db.rows("jobs_pause_over", now=to_ms(now), limit=limit):
-        job = jobs.job_by_id(db, job_id)
-        assert job.paused_until is not None
-        end = resume_job(db, job_id, end=job.paused_until, catch_up=False, now=now)
+        end = end_pause_if_over(db, job_id, now=now)
         if end is not None:
             ended.append(end)
     return ended

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota.engine.claim import Claimed
 from rota.model.clock import Clock
-from rota.model.errors import RotaError
+from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition
 from rota.rules.admission import ConditionResult
@@ -27,6 +27,7 @@ from rota.runners.spawning import Spawned, Spawner
 from rota.settings import Settings
 
 FALSE_EXIT = 10
+SAID_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class KeeperProcesses:
             facts, around = run_facts(claimed), self._surroundings(folder)
             launch = prepare_check(condition, claimed.spec.work, run=facts, surroundings=around)
             result = await self._runner.check(launch, folder)
+        except StorageFull:
+            raise  # about all runs, not about this condition
         except RotaError as error:
             return ConditionResult(condition.title, "error", str(error))
         took_ms = round((self._clock.monotonic() - began) * 1000)
@@ -150,4 +153,5 @@ def answer(condition: Condition, result: CheckResult, *, took_ms: int) -> Condit
     if result.exit_code is None:
         return ConditionResult(title, "error", result.error or "it ended without an exit code", took_ms)
     detail = f"exit {result.exit_code}, expected 0 (true) or {FALSE_EXIT} (false)"
-    return ConditionResult(title, "error", f"{detail}: {result.error}" if result.error else detail, took_ms)
+    said = next((line.strip() for line in reversed(result.output.splitlines()) if line.strip()), "")
+    return ConditionResult(title, "error", f"{detail}: {said[:SAID_LIMIT]}" if said else detail, took_ms)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from rota import faults
 from rota.model.clock import MILLISECOND, Clock, from_ms, to_ms
 from rota.model.ids import created_at, is_id
 from rota.model.records import Job
@@ -74,7 +75,11 @@ class Pruner:
         while True:
             ids = await self._store.submit(partial(prune_batch, job=job, now=now, limit=ROWS_A_BATCH))
             folders = [folder_of(self._settings.state, run_id) for run_id in ids]
+            if ids:
+                faults.point("prune.committed")
             await asyncio.to_thread(_remove, folders)
+            if ids:
+                faults.point("prune.folders_removed")
             pruned += len(ids)
             if not ids:
                 return pruned
@@ -106,6 +111,7 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     ids = json.dumps([run_id for run_id, _ in doomed])
     db.execute("prune_executions", ids=ids)
     db.execute("prune_runs", ids=ids)
+    faults.point("prune.rows_deleted")
     newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
     db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))
     return [run_id for run_id, _ in doomed]

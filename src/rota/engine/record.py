@@ -1,14 +1,16 @@
 """Record: the end of a run and everything that follows from it, in one transaction."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from rota import faults
 from rota.model.clock import to_ms
 from rota.model.records import Job, Outcome
 from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
-from rota.rules.outcome import settle
+from rota.rules.outcome import ended_at, settle
 from rota.store import jobs, runs
 from rota.store.driver import Database
 
@@ -22,36 +24,52 @@ class Finished:
     outcome: Outcome
 
 
-def record(db: Database, finished: Finished, *, epoch: int, now: datetime) -> bool:
-    """Store the end of a RUNNING run of `epoch`; tell whether it was still ours."""
-    run = db.row("run_ending", id=finished.run_id)
-    if run is None:
-        return False
-    status, cancel_reason = run
-    outcome = settle(finished.outcome, runs.reason_or_none(cancel_reason))
-    if not finish(db, finished.run_id, outcome, expected=Status(status), epoch=epoch, now=now):
-        return False
-    if outcome.state is not None:
-        jobs.save_job_state(db, finished.job_id, outcome.state)
-    return True
+def record(db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime) -> int:
+    """Store the ends of runs of `epoch`; return how many of them were still ours."""
+    standing = runs.ending_runs(db, [one.run_id for one in finished])
+    ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
+    ended = finish_all(db, ends, epoch=epoch)
+    states = {end.run_id: end.outcome.state for end in ends}
+    for run in ended:
+        state = states[run.id]
+        if state is not None:
+            jobs.save_job_state(db, run.job_id, state)
+    return len(ended)
+
+
+def _settled(finished: Finished, standing: runs.Standing, now: datetime) -> runs.End:
+    outcome = settle(finished.outcome, standing.cancel_reason)
+    return runs.End(finished.run_id, outcome, expected=standing.status, at=ended_at(outcome, now))
 
 
 def finish(db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime) -> bool:
     """End a run that is `expected`, whoever held it, and do what follows."""
-    if not runs.finish_run(db, run_id, outcome, expected=expected, epoch=epoch, now=now):
-        return False
-    if expected is Status.RUNNING:
-        runs.finish_execution(db, run_id, outcome, now=now)
-    follow_up(db, run_id, outcome.status, now=now)
-    return True
+    return bool(finish_all(db, [runs.End(run_id, outcome, expected=expected, at=now)], epoch=epoch))
 
 
-def follow_up(db: Database, run_id: str, status: Status, *, now: datetime) -> None:
-    """Let go what waited for this run, and move the job's cursor where it depends on its runs."""
-    ended = runs.ended_run(db, run_id)
-    _let_go_waiting(db, ended)
-    if ended.trigger is Trigger.SCHEDULE:
-        _move_cursor(db, jobs.job_by_id(db, ended.job_id), ended, status, now)
+def finish_all(db: Database, ends: Sequence[runs.End], *, epoch: int | None) -> list[runs.Ended]:
+    """End runs that are as expected and do what follows; return them. Each statement ends all of them at once."""
+    ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []
+    if not ended:
+        return []
+    faults.point("record.run_updated")
+    final = {run.id for run in ended}
+    started = [end for end in ends if end.expected is Status.RUNNING and end.run_id in final]
+    if started:
+        runs.finish_executions(db, started)
+    follow_up(db, ended)
+    faults.point("record.followed_up")
+    return ended
+
+
+def follow_up(db: Database, ended: Sequence[runs.Ended]) -> None:
+    """Let go what waited for these runs, and move the jobs' cursors where they depend on their runs."""
+    waited_for = {job_id for job_id in {run.job_id for run in ended} if runs.waiting_for_others(db, job_id)}
+    for run in ended:
+        if run.job_id in waited_for:
+            _let_go_waiting(db, run)
+        if run.trigger is Trigger.SCHEDULE:
+            _move_cursor(db, jobs.job_by_id(db, run.job_id), run)
 
 
 def _let_go_waiting(db: Database, ended: runs.Ended) -> None:
@@ -70,21 +88,21 @@ def _pass_on(db: Database, run_id: str, predecessor_id: str | None) -> None:
         runs.let_go(db, run_id)
 
 
-def _move_cursor(db: Database, job: Job, ended: runs.Ended, status: Status, now: datetime) -> None:
+def _move_cursor(db: Database, job: Job, ended: runs.Ended) -> None:
     """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
     schedule = job.spec.schedule
     planned = job.next_for or job.held_for
     if not job.schedules or planned is not None or ended.scheduled_for is None:
         return
     cursor = cursor_after_chain(
-        job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=now
+        job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=ended.finished_at
     )
-    skipped = status is Status.SKIPPED
+    skipped = ended.status is Status.SKIPPED
     if schedule.at is not None or (schedule.run_once and not (skipped and cursor.next_for)):
-        _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=now)
+        _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=ended.finished_at)
     elif schedule.follows_runs:
         started = schedule.anchor is Anchor.START and ended.started_at is not None
-        _set_cursor(db, job, cursor, anchored_at=ended.started_at if started else now)
+        _set_cursor(db, job, cursor, anchored_at=ended.started_at if started else ended.finished_at)
     else:
         _set_cursor(db, job, cursor, anchored_at=job.anchored_at)
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import structlog
 
+from rota import faults
 from rota.engine.claim import Holder
 from rota.engine.execute import Executor, Processes
 from rota.engine.record import Finished, finish, record
@@ -43,10 +44,13 @@ async def recover(
     """Resolve every run of the dead epochs; return how many there were. Doing it twice changes nothing more."""
     found = store.read(partial(_left_behind, dead=dead, children=children))
     for left in found:
+        faults.point("recover.found")
         action = decide_recovery(left.facts)
         log.info("run of a lost process", run=left.handle, action=action.value)
         await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
+        faults.point("recover.resolved")
     await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
+    faults.point("recover.epochs_ended")
     return len(found)
 
 
@@ -88,6 +92,7 @@ async def _resolve(
     if action in (Recovery.ADOPT, Recovery.STOP):
         assert owned.process is not None
         await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch))
+        faults.point("recover.adopted")
         slots.take(left.slot, owned.id)
         executor.adopt(owned, slot=left.slot, process=owned.process)
         if action is Recovery.STOP or owned.cancel_reason is not None:
@@ -101,7 +106,8 @@ async def _resolve(
 async def _outcome_of(left: Left, action: Recovery, children: Processes) -> Outcome:
     if action is Recovery.READ_OUTCOME and left.owned.process is not None:
         return await children.outcome(left.owned.id, left.owned.process)
-    unkillable = await children.sweep(left.owned.id)
+    unkillable = [] if faults.planted("recovery_without_kill") else await children.sweep(left.owned.id)
+    faults.point("recover.swept")
     if unkillable:
         text = f"processes {', '.join(map(str, unkillable))} could not be killed"
         return Outcome(Status.FAILED, Reason.UNKILLABLE, error=text)
@@ -124,7 +130,7 @@ def _adopt(db: Database, *, owned: runs.Owned, epoch: int) -> bool:
 
 
 def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datetime) -> bool:
-    return record(db, finished, epoch=epoch, now=now)
+    return record(db, [finished], epoch=epoch, now=now) == 1
 
 
 def _end_processes(db: Database, *, dead: list[int], now: datetime) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from rota import faults
 from rota.engine.claim import Holder
 from rota.engine.lock import Lock, process_lock_held, take_process_lock
 from rota.engine.steps import catch_up_with_step, offset
@@ -29,16 +30,20 @@ class Session:
     holder: Holder
     lock: Lock
     dead: list[int]
+    unclean: bool = False
 
 
 def open_session(store: Store, state: Path, clock: Clock, *, kind: str, identity: ProcessIdentity) -> Session:
     """Enter this process under a new epoch, and find the epochs of processes that are gone."""
     lock = take_process_lock(state)
+    faults.point("session.locked")
     enter = partial(
         _enter, kind=kind, identity=identity, lock=lock.path.name, clock_offset=offset(clock), now=clock.now()
     )
     holder = store.write(enter)
-    return Session(holder, lock, store.read(partial(_dead_epochs, state=state, own=holder.epoch)))
+    faults.point("session.entered")
+    dead = store.read(partial(_dead_epochs, state=state, own=holder.epoch))
+    return Session(holder, lock, dead, unclean=store.read(partial(_lost_any, dead=dead)))
 
 
 def _enter(
@@ -70,10 +75,16 @@ def _dead_epochs(db: Database, *, state: Path, own: int) -> list[int]:
     return sorted({*lost, *detached} - {own})
 
 
+def _lost_any(db: Database, *, dead: list[int]) -> bool:
+    """Tell whether a process is gone that never said goodbye."""
+    return any(process.epoch in dead for process in processes.open_processes(db))
+
+
 def close_session(store: Store, session: Session, clock: Clock, *, ending: processes.Ending) -> None:
     """Say goodbye and let the lock go."""
     epoch = session.holder.epoch
     store.write(partial(processes.end_process, epoch=epoch, ending=ending, now=clock.now()))
+    faults.point("session.closed")
     session.lock.release(remove=True)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rota.store.sqlite import reachable
+
 NAME = "wake.sock"
 LONGEST_PATH = 100
 LARGEST = 64 * 1024
@@ -28,8 +30,8 @@ class WakeSocket:
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.settimeout(0)
-        self._path.unlink(missing_ok=True)
-        with _reachable(self._path) as address:
+        with reachable(self._path), _reachable(self._path) as address:
+            self._path.unlink(missing_ok=True)
             self._socket.bind(address)
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
 

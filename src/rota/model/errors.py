@@ -312,6 +312,27 @@ class NotApplied(RotaError):
         )
 
 
+class BackupUnusable(RotaError):
+    """A file is no backup of rota, or not whole."""
+
+    code = "backup_unusable"
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} cannot be restored: {why}", hint="nothing was changed; take another backup")
+
+
+class StateExists(RotaError):
+    """A restore would replace a state that is there."""
+
+    code = "state_exists"
+
+    def __init__(self, state: str) -> None:
+        super().__init__(
+            f"there is a state in {state} already",
+            hint="nothing was changed; --force moves it aside, or restore into another folder with --dir",
+        )
+
+
 class FileExists(RotaError):
     """A file that would be written is there already."""
 

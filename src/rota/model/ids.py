@@ -3,6 +3,7 @@
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 
 from rota.model.clock import from_ms, to_ms
@@ -15,10 +16,16 @@ _STEP_BYTES = 4
 class IdSource:
     """Makes UUIDv7 texts in increasing order, also when the clock stands still or steps back."""
 
-    def __init__(self) -> None:
+    def __init__(self, randomness: Callable[[int], bytes] = os.urandom) -> None:
         self._lock = threading.Lock()
+        self._randomness = randomness
         self._ms = 0
         self._random = 0
+
+    def begin_again(self, randomness: Callable[[int], bytes]) -> None:
+        """Forget what was made before, and draw from another source: the same source gives the same identifiers."""
+        with self._lock:
+            self._randomness, self._ms, self._random = randomness, 0, 0
 
     def stay_above(self, identifier: str) -> None:
         """Let every new identifier sort after this one, also when the clock was set back meanwhile."""
@@ -41,10 +48,10 @@ class IdSource:
     def _begin(self, ms: int) -> None:
         self._ms = ms
         # The top bit is left free, so that counting on from here does not overflow.
-        self._random = int.from_bytes(os.urandom(10)) & (_RANDOM_MASK >> 1)
+        self._random = int.from_bytes(self._randomness(10)) & (_RANDOM_MASK >> 1)
 
     def _count_on(self) -> None:
-        self._random += 1 + int.from_bytes(os.urandom(_STEP_BYTES))
+        self._random += 1 + int.from_bytes(self._randomness(_STEP_BYTES))
         if self._random > _RANDOM_MASK:
             self._begin(self._ms + 1)
 
@@ -56,9 +63,14 @@ def _text(ms: int, random: int) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def created_ms(identifier: str) -> int:
+    """Return the milliseconds in which a UUIDv7 was made."""
+    return int(identifier[:8] + identifier[9:13], 16)
+
+
 def created_at(identifier: str) -> datetime:
     """Return the instant at which a UUIDv7 was made."""
-    return from_ms(int(identifier[:8] + identifier[9:13], 16))
+    return from_ms(created_ms(identifier))
 
 
 def is_id(text: str) -> bool:
@@ -72,3 +84,4 @@ def is_id(text: str) -> bool:
 _default = IdSource()
 new_id = _default.new
 stay_above = _default.stay_above
+begin_again = _default.begin_again

@@ -128,6 +128,8 @@ class Outcome:
     state: Mapping[str, Any] | None = None
     output_bytes: int | None = None
     files: tuple[str, ...] = ()
+    finished_at: datetime | None = None
+    """When it ended, where somebody saw that; None: when it is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.lock import SERVE_LOCK, is_held
+from rota.engine.pause import claiming_paused, everything_paused
 from rota.engine.wake import ask
 from rota.model.records import Run
 from rota.model.states import Held, Status
@@ -68,7 +69,17 @@ def _told(
 ) -> Explanation:
     whole = run_view(db, run)
     unfinished = runs.unfinished_runs(db, run.job_id)
-    facts = Facts(run, whole.spec, whole.job, whole.execution, unfinished, held)
+    pause = everything_paused(db) if claiming_paused(db, now) else None
+    facts = Facts(
+        run,
+        whole.spec,
+        whole.job,
+        whole.execution,
+        unfinished,
+        held=Held.PAUSED if pause else held,
+        held_until=pause.until if pause else None,
+        held_why=pause.reason if pause else "",
+    )
     return Explanation(
         run.job if job_lines else run.handle,
         view,

@@ -6,19 +6,21 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 
+from rota import faults
 from rota.declare.plan import Change, ChangeKind, Plan, plan
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
 from rota.engine.fire import fire
-from rota.engine.pause import pause_newborn, settle_pause
+from rota.engine.pause import end_pause_if_over, pause_newborn, settle_pause
 from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
-from rota.rules.cursor import NOWHERE, cursor_after_edit, first_cursor
+from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.rules.instants import Fire, next_fires
+from rota.rules.pause import cursor_after_pause
 from rota.store import jobs, runs
 from rota.store.driver import Database, Store
 
@@ -36,13 +38,15 @@ class JobView:
 
     @property
     def state(self) -> str:
-        """Derived, never stored: retired, disabled, used up, running, idle."""
+        """Derived, never stored: retired, disabled, used up, paused, running, idle."""
         if self.job.retired_at is not None:
             return "retired"
         if not self.job.enabled:
             return "disabled"
         if self.job.used_up_at is not None:
             return "used up"
+        if self.job.paused_at is not None:
+            return "paused"
         return "running" if any(run.status is not Status.QUEUED for run in self.unfinished) else "idle"
 
 
@@ -94,10 +98,12 @@ def apply_in(
     tzdata = tzdata_version()
     for change in found.changing:
         _carry_out(db, change, source=source_of(declared), tzdata=tzdata, now=now)
+        faults.point("apply.changed")
         if cancel_queued and change.job is not None:
             _cancel_queued(db, change.job.id, now)
     if db.row("meta_get", key=TIMEZONE_KEY) != (declared.settings.timezone,):
         db.execute("meta_set", key=TIMEZONE_KEY, value=declared.settings.timezone)
+    faults.point("apply.written")
     return found
 
 
@@ -138,6 +144,7 @@ def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: d
 
 def _settle(db: Database, job_id: str, now: datetime) -> Job:
     """Account for what was due under the old definition, under it; return the job as it is then."""
+    end_pause_if_over(db, job_id, now=now)
     fire(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     return job if job.paused_at is None else settle_pause(db, job, now=now)
@@ -146,7 +153,7 @@ def _settle(db: Database, job_id: str, now: datetime) -> Job:
 def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> str:
     """Store a new job and return its identifier."""
     job_id = new_id(now)
-    cursor = first_cursor(spec, job_id=job_id, created_at=now)
+    cursor = first_cursor(spec, created_at=now)
     jobs.insert_job(
         db,
         spec,
@@ -164,9 +171,8 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
 def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> None:
     same_schedule = job.spec.schedule == spec.schedule
     used_up_at = job.used_up_at if same_schedule else None
-    active = any(True for _ in active_runs(db, job.id))
     planned = replace(job, next_for=job.next_for or job.held_for, next_at=job.next_at or job.held_for)
-    cursor = NOWHERE if used_up_at else cursor_after_edit(planned, spec, now=now, active=active)
+    cursor = NOWHERE if used_up_at else _cursor_after_edit(db, planned, spec, now=now)
     jobs.change_job(
         db,
         job,
@@ -179,6 +185,11 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
         tzdata=tzdata,
         now=now,
     )
+
+
+def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, now: datetime) -> Cursor:
+    active = any(True for _ in active_runs(db, job.id))
+    return cursor_after_edit(job, spec, now=now, active=active, accounted_to=jobs.accounted_until(db, job))
 
 
 def _cancel_queued(db: Database, job_id: str, now: datetime) -> None:
@@ -222,16 +233,20 @@ def show_job(store: Store, name: str) -> JobView:
 
 
 def coming_fires(job: Job, *, n: int) -> list[Fire]:
-    """Return the next fires of a stored job: its cursor first, then what its schedule says."""
+    """Return the next fires of a stored job: its cursor first, then what its schedule says.
+
+    Those inside a pause are left out: of a paused job only what follows its stored end is known.
+    """
     if not job.schedules:
         return []
     schedule = job.spec.schedule
-    if job.next_for is None or job.next_at is None:
+    cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
+    if cursor.next_for is None or cursor.next_at is None:
         return []
-    first = Fire(job.next_for, job.next_at)
+    first = Fire(cursor.next_for, cursor.next_at)
     if schedule.run_once or schedule.at is not None:
         return [first]
-    following = next_fires(schedule, job.next_for, n - 1, created_at=job.created_at, job_id=job.id) if n > 1 else []
+    following = next_fires(schedule, cursor.next_for, n - 1, created_at=job.created_at, name=job.name) if n > 1 else []
     return [first, *following][:n]
 
 

@@ -5,17 +5,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from rota import faults
 from rota.engine.pause import (
+    Pause,
     PauseEnded,
+    end_pause_if_over,
     end_pause_of_everything,
+    everything_paused,
     pause_everything,
     pause_job,
+    paused_jobs,
     resume_job,
 )
 from rota.model.errors import InvalidValue
-from rota.model.records import Job, Run
+from rota.model.records import Job
+from rota.model.states import Status
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.instants import count_instants, next_instant
+from rota.rules.pause import plan_pause_end
 from rota.store import events, jobs, runs
 from rota.store.driver import Database, Store
 
@@ -31,11 +38,29 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """What a pause did: the jobs it holds back, what still runs, and how many instants fall into it."""
+    """What a pause did: the jobs it holds back, what still runs, and how many instants fall into it, if known."""
 
     jobs: tuple[str, ...]
     running: tuple[str, ...]
     instants: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What is paused now: everything, and each job."""
+
+    everything: Pause | None
+    jobs: tuple[Pause, ...]
+
+
+def pauses(store: Store) -> Pauses:
+    """Return what is paused."""
+    return store.read(pauses_in)
+
+
+def pauses_in(db: Database) -> Pauses:
+    """Return what is paused, inside a transaction."""
+    return Pauses(everything_paused(db), tuple(paused_jobs(db)))
 
 
 def pause(
@@ -44,10 +69,11 @@ def pause(
     """Hold jobs back until resumed or until `until`; with everything, claiming stops too."""
     if until is not None and until <= now:
         raise InvalidValue(f"a pause until {until.isoformat()} is over already", hint="name a time in the future")
-    operation = partial(_pause, chosen=chosen, until=until, reason=reason, now=now)
     if dry_run:
         return store.read(partial(_would_pause, chosen=chosen, until=until, now=now))
-    return store.write(operation)
+    paused = store.write(partial(_pause, chosen=chosen, until=until, reason=reason, now=now))
+    faults.point("pause.committed")
+    return paused
 
 
 def _pause(db: Database, *, chosen: Chosen, until: datetime | None, reason: str, now: datetime) -> Paused:
@@ -63,20 +89,17 @@ def _pause(db: Database, *, chosen: Chosen, until: datetime | None, reason: str,
 
 def _would_pause(db: Database, *, chosen: Chosen, until: datetime | None, now: datetime) -> Paused:
     found = choose(db, chosen)
-    running = tuple(run.handle for job in found for run in runs.unfinished_runs(db, job.id) if _runs(run))
+    unfinished = [run for job in found for run in runs.unfinished_runs(db, job.id)]
+    running = tuple(run.handle for run in unfinished if run.status is not Status.QUEUED)
     counts = [_instants(job, until, now) for job in found]
     total = None if until is None or None in counts else sum(count or 0 for count in counts)
     return Paused(tuple(job.name for job in found), running, total)
 
 
-def _runs(run: Run) -> bool:
-    return run.first_dispatched_at is not None
-
-
 def _instants(job: Job, until: datetime | None, now: datetime) -> int | None:
-    """Return how many instants fall into a pause, as far as that is known beforehand."""
-    schedule = job.spec.schedule
-    if until is None or job.next_for is None or job.next_for > until:
+    """Return how many instants from now on fall into a pause, as far as that is known beforehand."""
+    schedule, cursor = job.spec.schedule, job.next_for or job.held_for
+    if until is None or cursor is None or cursor > until or not job.schedules:
         return 0
     if schedule.follows_runs:
         return 1
@@ -89,27 +112,57 @@ def resume(
 ) -> tuple[PauseEnded, ...]:
     """Let jobs go: the instants in the pause become one counted row each; with `catch_up` the latest runs."""
     if dry_run:
-        found = store.read(partial(choose, chosen=chosen))
-        return tuple(PauseEnded(job.name, None, None, None) for job in found if job.paused_at is not None)
-    return store.write(partial(_resume, chosen=chosen, catch_up=catch_up, now=now))
+        return store.read(partial(_would_resume, chosen=chosen, catch_up=catch_up, now=now))
+    ended = store.write(partial(_resume, chosen=chosen, catch_up=catch_up, now=now))
+    faults.point("resume.committed")
+    return ended
+
+
+def _would_resume(db: Database, *, chosen: Chosen, catch_up: bool, now: datetime) -> tuple[PauseEnded, ...]:
+    paused = [job for job in choose(db, chosen) if job.paused_at is not None]
+    return tuple(PauseEnded(job.name, None, _would_count(job, catch_up=catch_up, now=now), None) for job in paused)
+
+
+def _would_count(job: Job, *, catch_up: bool, now: datetime) -> int | None:
+    plan = plan_pause_end(job, end=_end(job, now), catch_up=catch_up and job.schedules, now=now)
+    return plan.skip.count if plan.skip else 0
+
+
+def _end(job: Job, now: datetime) -> datetime:
+    """Return when a job's pause ends that is ended now: no later than its stored end."""
+    return now if job.paused_until is None else min(now, job.paused_until)
 
 
 def _resume(db: Database, *, chosen: Chosen, catch_up: bool, now: datetime) -> tuple[PauseEnded, ...]:
     if chosen.everything:
         end_pause_of_everything(db)
-    ended = [resume_job(db, job.id, end=now, catch_up=catch_up, now=now) for job in choose(db, chosen)]
+    ended = [_resume_job(db, job, catch_up=catch_up, now=now) for job in choose(db, chosen)]
     told = tuple(one for one in ended if one is not None)
     events.note(db, "resumed", now=now, jobs=len(told), everything=chosen.everything)
     return told
 
 
+def _resume_job(db: Database, job: Job, *, catch_up: bool, now: datetime) -> PauseEnded | None:
+    over = end_pause_if_over(db, job.id, now=now)
+    return over or resume_job(db, job.id, end=now, catch_up=catch_up, now=now)
+
+
 def choose(db: Database, chosen: Chosen) -> list[Job]:
-    """Return the jobs that are meant, by name; retired ones are not."""
+    """Return the jobs that are meant, each once; a retired one cannot be meant."""
     if chosen.names:
-        return [find_job(db, name) for name in chosen.names]
+        return [_living(find_job(db, name)) for name in dict.fromkeys(chosen.names)]
     if not chosen.labels and not chosen.everything:
         raise InvalidValue("no job is named", hint="name jobs, a --label, or --all")
-    return [job for job in jobs.all_jobs(db) if job.retired_at is None and _meant(job, chosen.labels)]
+    found = [job for job in jobs.all_jobs(db) if job.retired_at is None and _meant(job, chosen.labels)]
+    if chosen.labels and not found:
+        raise InvalidValue(f"no job carries the label {' and '.join(chosen.labels)}", hint="`rota list` shows the jobs")
+    return found
+
+
+def _living(job: Job) -> Job:
+    if job.retired_at is not None:
+        raise InvalidValue(f"job {job.name!r} is retired", hint="its file no longer has it, so it does not fire")
+    return job
 
 
 def _meant(job: Job, labels: Sequence[str]) -> bool:

@@ -5,11 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.model.clock import Clock
 from rota.model.errors import StateError
 from rota.settings import FILE_NAME, STATE_NAME
-from rota.store.driver import Store
+
+if TYPE_CHECKING:
+    from rota.store.sqlite import SqliteStore
 
 GITIGNORE = "*\n"
 _STATE_KEY = re.compile(r"^(state\s*:|[\"']state[\"']\s*:|[{\[])", re.MULTILINE)
@@ -53,21 +56,27 @@ def make_state(state: Path) -> bool:
         raise StateError(
             f"cannot make the state folder {state}: {error.strerror}", hint="set `state:` or ROTA_STATE"
         ) from None
-    (state / ".gitignore").write_text(GITIGNORE)
+    from rota.store.sqlite import reachable
+
+    with reachable(state):
+        (state / ".gitignore").write_text(GITIGNORE)
     return True
 
 
 def _keep_private(state: Path) -> bool:
     if not state.is_dir():
         raise StateError(f"the state folder {state} is a file", hint="move it away, or set `state:` or ROTA_STATE")
-    if not (state / ".gitignore").exists():
-        (state / ".gitignore").write_text(GITIGNORE)
-    if state.stat().st_mode & 0o077:
-        os.chmod(state, 0o700)
+    from rota.store.sqlite import reachable
+
+    with reachable(state):
+        if not (state / ".gitignore").exists():
+            (state / ".gitignore").write_text(GITIGNORE)
+        if state.stat().st_mode & 0o077:
+            os.chmod(state, 0o700)
     return False
 
 
-def open_state(state: Path, clock: Clock, *, create: bool) -> Store:
+def open_state(state: Path, clock: Clock, *, create: bool) -> "SqliteStore":
     """Open the database of a state folder; without `create` it must be there."""
     from rota.store.migrate import open_store
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from rota import faults
 from rota.engine.enqueue import Born, active_runs, cancel, enqueue
 from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
 from rota.model.ids import is_id
@@ -48,7 +49,9 @@ def trigger(
     force: bool = False,
 ) -> Born:
     """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29)."""
-    return store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+    born = store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+    faults.point("trigger.committed")
+    return born
 
 
 def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, now: datetime) -> Born:
@@ -154,7 +157,9 @@ def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = Fals
     if dry_run:
         run = store.read(partial(_cancellable, handle=handle))
         return Cancelled(run, final=run.status is Status.QUEUED)
-    return store.write(partial(_cancel_run, handle=handle, now=now))
+    cancelled = store.write(partial(_cancel_run, handle=handle, now=now))
+    faults.point("cancel.asked")
+    return cancelled
 
 
 def _cancellable(db: Database, *, handle: str) -> Run:

@@ -17,13 +17,15 @@ from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView, coming_fires, list_jobs
-from rota.operations.views import is_failing, run_json
+from rota.operations.pausing import Pauses, pauses
+from rota.operations.views import is_failing, pause_json, run_json
 from rota.store import jobs, runs
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
 NEXT_SHOWN = 5
 STUCK_AFTER = timedelta(minutes=1)
+NOT_PAUSED = Pauses(None, ())
 
 
 class Liveness(StrEnum):
@@ -76,6 +78,7 @@ class SystemView:
     queued: tuple[Run, ...] = ()
     next: tuple[NextFire, ...] = ()
     jobs: int = 0
+    pauses: Pauses = NOT_PAUSED
 
 
 def heartbeat(state: Path) -> Heartbeat:
@@ -99,14 +102,15 @@ def look(store: Store, beat: Heartbeat, *, now: datetime) -> SystemView:
     unfinished = store.read(partial(runs.all_unfinished_runs, limit=QUEUE_SHOWN))
     running = tuple(run for run in unfinished if run.status is not Status.QUEUED)
     specs = store.read(partial(_specs, found=running))
-    broken = _broken_file(beat)
+    needing = (note for view in views if (note := _needs(view, now)))
     return SystemView(
         heartbeat=beat,
-        attention=(*broken, *_stuck(running, specs, now), *(note for view in views if (note := _needs(view, now)))),
+        attention=(*_broken_file(beat), *_failing_parts(beat), *_stuck(running, specs, now), *needing),
         running=running,
         queued=tuple(run for run in unfinished if run.status is Status.QUEUED),
         next=_next_fires(views),
         jobs=len(views),
+        pauses=pauses(store),
     )
 
 
@@ -121,6 +125,17 @@ def _broken_file(beat: Heartbeat) -> tuple[Attention, ...]:
     first, *more = str(problem).splitlines()
     rest = f" (and {len(more)} more)" if more else ""
     return (Attention("rota.yaml", f"not applied, the last good set goes on: {first}{rest}", "rota check"),)
+
+
+def _failing_parts(beat: Heartbeat) -> tuple[Attention, ...]:
+    """Return what the scheduler says goes wrong inside it: its storage, or a loop."""
+    storage, damage = beat.answer.get("storage_problem"), beat.answer.get("damage")
+    if damage:
+        return (Attention("database", str(damage), "rota doctor"),)
+    if storage:
+        return (Attention("storage", str(storage), "rota doctor"),)
+    failing = [loop for loop in beat.answer.get("loops", ()) if loop["error"]]
+    return tuple(Attention(f"{loop['name']} loop", str(loop["error"]), "rota status --loops") for loop in failing)
 
 
 def _stuck(running: Sequence[Run], specs: Mapping[str, JobSpec], now: datetime) -> list[Attention]:
@@ -170,6 +185,12 @@ def system_json(view: SystemView) -> dict[str, Any]:
         "slots": answer.get("concurrency"),
         "slots_taken": answer.get("slots_taken"),
         "file_problem": answer.get("file_problem"),
+        "storage_problem": answer.get("storage_problem"),
+        "damage": answer.get("damage"),
+        "paused": _everything_json(view.pauses),
+        "paused_jobs": [
+            {"job": one.job, **(pause_json(one.since, one.until, reason=one.reason) or {})} for one in view.pauses.jobs
+        ],
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
         "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
@@ -177,6 +198,11 @@ def system_json(view: SystemView) -> dict[str, Any]:
         "queued": [run_json(run) for run in view.queued],
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
     }
+
+
+def _everything_json(found: Pauses) -> dict[str, Any] | None:
+    everything = found.everything
+    return pause_json(everything.since, everything.until, reason=everything.reason) if everything else None
 
 
 def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> int:

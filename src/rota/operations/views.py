@@ -47,6 +47,7 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "name": job.name,
         "state": view.state,
         "enabled": job.enabled,
+        "paused": pause_json(job.paused_at, job.paused_until, reason=job.pause_reason),
         "source": job.source,
         "version": job.version,
         "kind": job.spec.work.kind.value,
@@ -60,6 +61,11 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
     }
+
+
+def pause_json(since: datetime | None, until: datetime | None, *, reason: str | None) -> dict[str, Any] | None:
+    """Return a pause as JSON, None for none."""
+    return None if since is None else {"since": iso(since), "until": iso_or_none(until), "reason": reason or ""}
 
 
 def is_failing(view: JobView) -> bool:

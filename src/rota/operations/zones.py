@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from rota.engine.fire import fire
-from rota.engine.pause import settle_pause
+from rota.engine.pause import end_pause_if_over, settle_pause
 from rota.model.records import Job
 from rota.rules.cursor import cursor_at
 from rota.rules.instants import next_instant
@@ -31,14 +31,16 @@ def _follows_a_zone(job: Job) -> bool:
 
 
 def _replan(db: Database, job_id: str, *, tzdata: str, now: datetime) -> bool:
+    end_pause_if_over(db, job_id, now=now)
     fire(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
         job = settle_pause(db, job, now=now)
     schedule = job.spec.schedule
     planned = (job.next_for or job.held_for) is not None
-    following = next_instant(schedule, after=now, created_at=job.created_at) if planned else None
-    cursor = cursor_at(schedule, following, job_id=job.id, created_at=job.created_at)
+    after = max(now, jobs.accounted_until(db, job))
+    following = next_instant(schedule, after=after, created_at=job.created_at) if planned else None
+    cursor = cursor_at(schedule, following, name=job.name, created_at=job.created_at)
     return jobs.change_job(
         db,
         job,

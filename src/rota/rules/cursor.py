@@ -19,7 +19,7 @@ class Cursor:
 NOWHERE = Cursor(None, None)
 
 
-def first_cursor(spec: JobSpec, *, job_id: str, created_at: datetime) -> Cursor:
+def first_cursor(spec: JobSpec, *, created_at: datetime) -> Cursor:
     """Return the cursor of a job that was just created (R-06: `first_run` applies here and only here)."""
     schedule = spec.schedule
     if not spec.enabled or schedule.manual:
@@ -33,7 +33,7 @@ def first_cursor(spec: JobSpec, *, job_id: str, created_at: datetime) -> Cursor:
     else:
         # As after an edit: a definition is responsible for the instants after the moment it was stored.
         nominal = next_instant(schedule, after=created_at, created_at=created_at)
-    return cursor_at(schedule, nominal, job_id=job_id, created_at=created_at)
+    return cursor_at(schedule, nominal, name=spec.name, created_at=created_at)
 
 
 def cursor_after_chain(
@@ -54,13 +54,16 @@ def cursor_after_chain(
         nominal = next_instant(schedule, after=scheduled_for, created_at=job.created_at)
     else:
         return Cursor(job.next_for, job.next_at)
-    return cursor_at(schedule, nominal, job_id=job.id, created_at=job.created_at)
+    return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at)
 
 
-def cursor_after_edit(job: Job, spec: JobSpec, *, now: datetime, active: bool) -> Cursor:
+def cursor_after_edit(
+    job: Job, spec: JobSpec, *, now: datetime, active: bool, accounted_to: datetime | None = None
+) -> Cursor:
     """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a chain of it is not final.
 
-    A job that was used up stays so until its schedule changes.
+    A job that was used up stays so until its schedule changes. After a step back the instants up to `accounted_to`
+    have their rows already (R-05).
     """
     schedule = spec.schedule
     changed = schedule != job.spec.schedule
@@ -69,19 +72,19 @@ def cursor_after_edit(job: Job, spec: JobSpec, *, now: datetime, active: bool) -
     if job.schedules and not changed:
         return Cursor(job.next_for, job.next_at)
     if not schedule.follows_runs:
-        nominal = next_instant(schedule, after=now, created_at=job.created_at)
+        nominal = next_instant(schedule, after=max(now, accounted_to or now), created_at=job.created_at)
     elif active:
         return NOWHERE
     else:
         nominal = _interval_after_edit(job, schedule, now=now)
-    return cursor_at(schedule, nominal, job_id=job.id, created_at=job.created_at)
+    return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at)
 
 
-def cursor_at(schedule: Schedule, nominal: datetime | None, *, job_id: str, created_at: datetime) -> Cursor:
+def cursor_at(schedule: Schedule, nominal: datetime | None, *, name: str, created_at: datetime) -> Cursor:
     """Return the cursor that stands at `nominal`."""
     if nominal is None:
         return NOWHERE
-    return Cursor(nominal, fires_at(schedule, nominal, job_id=job_id, created_at=created_at))
+    return Cursor(nominal, fires_at(schedule, nominal, name=name, created_at=created_at))
 
 
 def _first_of_interval(schedule: Schedule, created_at: datetime) -> datetime | None:

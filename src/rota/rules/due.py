@@ -92,6 +92,11 @@ def planned_id(slot_key: str) -> str:
     return f"planned:{slot_key}"
 
 
+def planned_handle(instant: datetime) -> str:
+    """Return how a plan names the run of an instant, which has no number yet."""
+    return f"the run of {iso(instant)}"
+
+
 def plan_fire(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan:
     """Return the fate of every instant of `job` that is due at `now`, each exactly once."""
     if job.next_for is None or not job.schedules:
@@ -253,7 +258,7 @@ class _Planner:
     def fires(self, instant: datetime) -> datetime:
         if self.job.spec.schedule.follows_runs:  # a clock step may have moved it (R-26)
             return self.job.next_at or instant
-        return fires_at(self.job.spec.schedule, instant, job_id=self.job.id, created_at=self.job.created_at)
+        return fires_at(self.job.spec.schedule, instant, name=self.job.name, created_at=self.job.created_at)
 
     def late_by(self, instant: datetime) -> timedelta:
         return self.now - self.fires(instant)
@@ -266,7 +271,7 @@ class _Planner:
     def cursor(self, nominal: datetime | None) -> Cursor:
         if self.used_up:
             return NOWHERE
-        return cursor_at(self.job.spec.schedule, nominal, job_id=self.job.id, created_at=self.job.created_at)
+        return cursor_at(self.job.spec.schedule, nominal, name=self.job.name, created_at=self.job.created_at)
 
     def slot_key(self, instant: datetime) -> str:
         """Return what makes the fire unique within its job (R-05)."""
@@ -279,7 +284,7 @@ class _Planner:
         after_previous = isinstance(verdict, After) and verdict.predecessor_id in {run.id for run in self.planned[-1:]}
         late_by = self.late_by(instant)
         self.steps.append(PlannedRun(instant, key, verdict, late_by, made_up=made_up, after_previous=after_previous))
-        self.planned.append(ActiveRun(planned_id(key), f"the run of {iso(instant)}", Status.QUEUED))
+        self.planned.append(ActiveRun(planned_id(key), planned_handle(instant), Status.QUEUED))
 
     def make_up(self, instant: datetime) -> None:
         """Run a missed instant: the first is judged by overlap, each other one waits for the one before it."""

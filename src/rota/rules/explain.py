@@ -34,6 +34,8 @@ class Facts:
     execution: Execution | None
     unfinished: Sequence[Run] = ()
     held: Held | None = None
+    held_until: datetime | None = None
+    held_why: str = ""
 
     @property
     def tz(self) -> str:
@@ -83,9 +85,11 @@ def _misfire(facts: Facts) -> Line:
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
     if "made_up" in run.decisions:
         return Line("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
-    if run.reason is not Reason.MISSED:
-        return Line("misfire", f"no, {briefly(late)} late")
     noticed = f"noticed {say_duration(late)} late, more than {say_duration(misfire.grace)}"
+    if run.reason is Reason.OVERLAP and late > misfire.grace:
+        return Line("misfire", f"{noticed}; a run was executing then, so it is overlap and not made up")
+    if run.reason is not Reason.MISSED:
+        return Line("misfire", f"no, {briefly(late)} late" if late else "no, on time")
     return Line("misfire", f"missed: {noticed}; {_not_made_up(facts)}")
 
 
@@ -108,11 +112,15 @@ def _overlap(facts: Facts) -> Line:
     blocking = decided.get("blocking")
     told = {
         "go": "any number may run" if policy == "allow" else "nothing active",
-        "after": "waits its turn behind an unfinished run",
+        "after": "queued behind an unfinished run",
         "replace": "took the place of what was unfinished",
-        "refuse": f"{blocking} was not finished" if blocking else "another run was not finished",
+        "refuse": f"{blocking or 'another run'} was not finished" + _full_queue(facts, policy),
     }
     return Line("overlap", f"{policy}: {told.get(str(decided.get('verdict')), 'nothing active')}")
+
+
+def _full_queue(facts: Facts, policy: str) -> str:
+    return f", and `queue_depth: {facts.spec.overlap.queue_depth}` was used up" if policy == "queue" else ""
 
 
 def _conditions(facts: Facts) -> Line:
@@ -144,6 +152,8 @@ def _waits(facts: Facts, now: datetime) -> Line:
         return Line("waits", f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}")
     if run.waiting_for is WaitingFor.REPLACED_RUN:
         return Line("waits", f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}")
+    if facts.held is Held.PAUSED:
+        return Line("waits", _waits_for_pause(facts, now))
     if facts.held is Held.NO_WORKER:
         return Line("waits", "for a scheduler: none is running here; start one with `rota serve`")
     if facts.held is Held.SLOT:
@@ -151,7 +161,15 @@ def _waits(facts: Facts, now: datetime) -> Line:
     return Line("waits", "for its turn; a slot is free")
 
 
+def _waits_for_pause(facts: Facts, now: datetime) -> str:
+    until = f" until {day_time(facts.held_until, facts.tz, now=now)}" if facts.held_until else ""
+    why = f" ({facts.held_why})" if facts.held_why else ""
+    return f"because everything is paused{until}{why}: nothing is started; let it go with `rota resume --all`"
+
+
 def _held(facts: Facts) -> str:
+    if facts.held is Held.PAUSED:
+        return "; everything is paused"
     return "; no scheduler is running here" if facts.held is Held.NO_WORKER else ""
 
 
@@ -207,11 +225,23 @@ def _then(facts: Facts, now: datetime) -> Line:
 def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
     """Return when the job fires next, or why it does not."""
     schedule = job.spec.schedule
+    if job.paused_at is not None and job.schedules:
+        return _paused(job, now)
     if job.next_at is not None:
         at = full_time(job.next_at, schedule.timezone, now=now)
         due = "due since" if now - job.next_at > NOTICED else "next"
         return f"{due} {at} ({schedule.timezone}), {from_now(job.next_at, now)}"
     return _no_next(job, unfinished)
+
+
+def _paused(job: Job, now: datetime) -> str:
+    tz = job.spec.schedule.timezone
+    until = f" until {full_time(job.paused_until, tz, now=now)} ({tz})" if job.paused_until else ""
+    reason = f": {job.pause_reason}" if job.pause_reason else ""
+    if job.paused_until is not None and job.paused_until <= now:
+        return f"no next yet: the pause{until} is over; a scheduler goes on from there as soon as it runs"
+    since = full_time(job.paused_at, tz, now=now) if job.paused_at else ""
+    return f"no next: the job is paused since {since}{until}{reason}; let it go with `rota resume {job.name}`"
 
 
 def _no_next(job: Job, unfinished: Sequence[Run]) -> str:

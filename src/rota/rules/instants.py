@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from rota import faults
 from rota.model.durations import say_duration
 from rota.model.spec import FirstRun, Jitter, Schedule
 from rota.rules.cron import cron_count, cron_next, cron_previous, explain_cron
@@ -63,6 +64,8 @@ def count_instants(
         last = min(last, schedule.end_at - _INSTANT)
     if last < first:
         return 0
+    if faults.planted("count_off_by_one"):
+        last -= _INSTANT
     if schedule.cron:
         return cron_count(schedule.cron, schedule.timezone, first=first, last=last, at_most=at_most)
     count = _simple_count(schedule, first=first, last=last, created_at=created_at)
@@ -77,12 +80,12 @@ def _simple_count(schedule: Schedule, *, first: datetime, last: datetime, create
     return grid_count(_origin(schedule, created_at), schedule.interval, first=first, last=last)
 
 
-def fires_at(schedule: Schedule, instant: datetime, *, job_id: str, created_at: datetime) -> datetime:
+def fires_at(schedule: Schedule, instant: datetime, *, name: str, created_at: datetime) -> datetime:
     """Return when `instant` fires: itself plus its jitter, before the next instant."""
     if schedule.jitter is None:
         return instant
     gap = _gap(schedule, instant, created_at=created_at)
-    return instant + delay(schedule.jitter, job_id=job_id, instant=instant, gap=gap)
+    return instant + delay(schedule.jitter, name=name, instant=instant, gap=gap)
 
 
 def _gap(schedule: Schedule, instant: datetime, *, created_at: datetime) -> timedelta | None:
@@ -93,7 +96,7 @@ def _gap(schedule: Schedule, instant: datetime, *, created_at: datetime) -> time
 
 
 def next_fires(
-    schedule: Schedule, after: datetime, n: int, *, created_at: datetime | None = None, job_id: str = ""
+    schedule: Schedule, after: datetime, n: int, *, created_at: datetime | None = None, name: str = ""
 ) -> list[Fire]:
     """Return the next `n` fires strictly after `after`, jitter included in `at`.
 
@@ -109,7 +112,7 @@ def next_fires(
     created = after if created_at is None else created_at
     nominals = _following(schedule, after) if schedule.follows_runs else _fixed(schedule, after, created_at=created)
     return [
-        Fire(nominal, fires_at(schedule, nominal, job_id=job_id, created_at=created))
+        Fire(nominal, fires_at(schedule, nominal, name=name, created_at=created))
         for nominal in islice(nominals, min(n, 1) if schedule.run_once else n)
     ]
 

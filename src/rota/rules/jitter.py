@@ -9,18 +9,18 @@ from rota.model.spec import Jitter
 NONE = timedelta(0)
 
 
-def delay(jitter: Jitter | None, *, job_id: str, instant: datetime, gap: timedelta | None) -> timedelta:
+def delay(jitter: Jitter | None, *, name: str, instant: datetime, gap: timedelta | None) -> timedelta:
     """Return how much later than nominal `instant` fires: whole milliseconds, never as much as the gap to the next.
 
     >>> from datetime import UTC
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
-    >>> NONE <= delay(Jitter(percent=50), job_id="a", instant=at, gap=timedelta(hours=1)) < timedelta(minutes=30)
+    >>> NONE <= delay(Jitter(percent=50), name="a", instant=at, gap=timedelta(hours=1)) < timedelta(minutes=30)
     True
     """
     room = _room(jitter, gap) // MILLISECOND
     if room <= 0:
         return NONE
-    digest = hashlib.sha256(f"{job_id}\0{to_ms(instant)}".encode()).digest()
+    digest = hashlib.sha256(f"{name}\0{to_ms(instant)}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % room * MILLISECOND
 
 

@@ -1,6 +1,7 @@
 """What an ending means, once it is known who asked for it."""
 
 from dataclasses import replace
+from datetime import datetime
 
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
 from rota.model.states import Reason, Status
@@ -14,6 +15,11 @@ def settle(outcome: Outcome, asked: Reason | None) -> Outcome:
     if stopped and asked is not None:
         outcome = replace(outcome, status=Status.CANCELLED, reason=asked, error=None)
     return replace(outcome, error=cut(outcome.error, ERROR_LIMIT), summary=cut(outcome.summary, SUMMARY_LIMIT))
+
+
+def ended_at(outcome: Outcome, now: datetime) -> datetime:
+    """Return when a run ended: as its keeper saw it, also if nobody recorded it then (R-23); never in the future."""
+    return now if outcome.finished_at is None else min(outcome.finished_at, now)
 
 
 def lost_too_often(losses: int) -> bool:

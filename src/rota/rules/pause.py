@@ -35,6 +35,18 @@ def plan_pause_end(job: Job, *, end: datetime, catch_up: bool, now: datetime) ->
     return _plan_instants(job, job.held_for, end=end, catch_up=catch_up, now=now)
 
 
+def cursor_after_pause(job: Job) -> Cursor:
+    """Return where a paused job goes on when its timed pause ends by itself; nowhere while its end is open."""
+    end, held, schedule = job.paused_until, job.held_for, job.spec.schedule
+    if end is None or held is None:
+        return NOWHERE
+    if held > end:
+        return _cursor(job, held)
+    if schedule.follows_runs:
+        return _cursor(job, within_bounds(schedule, end + (schedule.interval or timedelta())))
+    return _cursor(job, next_instant(schedule, after=end, created_at=job.created_at))
+
+
 def _plan_instants(job: Job, first: datetime, *, end: datetime, catch_up: bool, now: datetime) -> PausePlan:
     schedule, created_at = job.spec.schedule, job.created_at
     last = last_instant(schedule, until=end, created_at=created_at) or first
@@ -76,4 +88,4 @@ def slot_key(job: Job, instant: datetime) -> str:
 
 
 def _cursor(job: Job, nominal: datetime | None) -> Cursor:
-    return cursor_at(job.spec.schedule, nominal, job_id=job.id, created_at=job.created_at)
+    return cursor_at(job.spec.schedule, nominal, name=job.name, created_at=job.created_at)

@@ -1,6 +1,6 @@
 """Instants as people read them, in a zone; and the words that people write for instants."""
 
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 
 from rota.model.durations import parse_duration, say_duration
 from rota.model.errors import InvalidDuration, InvalidInstant
@@ -112,12 +112,31 @@ def read_instant(text: str, tz: str, *, now: datetime) -> datetime:
         return _iso(text, tz)
 
 
-def _iso(text: str, tz: str) -> datetime:
+_BACK = "write a duration back from now (30d, 2h), today, yesterday, 2026-11-15 or 2026-11-15T20:41:07Z"
+_AHEAD = "write a time of day (22:43), 2026-11-15, 2026-11-15T22:43 or 2026-11-15T20:41:07Z"
+
+
+def _iso(text: str, tz: str, *, hint: str = _BACK) -> datetime:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise InvalidInstant(
-            f"{text!r} is no point in time",
-            hint="write a duration back from now (30d, 2h), today, yesterday, 2026-11-15 or 2026-11-15T20:41:07Z",
-        ) from None
+        raise InvalidInstant(f"{text!r} is no point in time", hint=hint) from None
     return localize(found, tz)
+
+
+def read_coming(text: str, tz: str, *, now: datetime) -> datetime:
+    """Return the coming instant that `text` names: a time of day, the next such one, or an ISO date or time.
+
+    >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
+    >>> read_coming("02:30", "Europe/Berlin", now=now).isoformat()
+    '2026-11-16T01:30:00+00:00'
+    """
+    today = now.astimezone(zone(tz)).date()
+    try:
+        at = time.fromisoformat(text.strip() if ":" in text else "")
+    except ValueError:
+        return _iso(text, tz, hint=_AHEAD)
+    if at.tzinfo is not None:
+        raise InvalidInstant(f"{text!r} is a time of day with an offset", hint=_AHEAD)
+    found = localize(datetime.combine(today, at), tz)
+    return found if found > now else localize(datetime.combine(today + DAY, at), tz)

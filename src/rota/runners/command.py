@@ -5,11 +5,12 @@ import errno
 import json
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from rota.model.clock import from_ms
 from rota.model.durations import say_duration
 from rota.model.errors import InvalidValue, SpawnFailed, StorageFull
 from rota.model.records import ERROR_LIMIT, Outcome, ProcessIdentity, cut
@@ -122,7 +123,9 @@ def read_ended(folder: Path) -> Ended | None:
 
 def to_outcome(ended: Ended, folder: Path) -> Outcome:
     """Return the outcome of a run from its keeper's words and the files it left."""
-    return _READERS[ended["why"]](ended, folder)
+    outcome = _READERS[ended["why"]](ended, folder)
+    seen = ended.get("finished_at_ms")
+    return replace(outcome, finished_at=from_ms(seen)) if isinstance(seen, int) else outcome
 
 
 def _lost(left: list[int]) -> Outcome:

@@ -34,7 +34,9 @@ class RunLog:
 
     __slots__ = ("_folder", "_lock", "_now", "_policy", "_writer")
 
-    def __init__(self, folder: Path, now: Callable[[], datetime], *, policy: OutputPolicy = OutputPolicy.FULL) -> None:
+    def __init__(
+        self, folder: Callable[[], Path], now: Callable[[], datetime], *, policy: OutputPolicy = OutputPolicy.FULL
+    ) -> None:
         self._folder = folder
         self._now = now
         self._policy = policy
@@ -70,9 +72,10 @@ class RunLog:
             self._writer.write(data)
 
     def _open(self) -> BoundedWriter:
+        folder = self._folder()
         if self._policy is not OutputPolicy.NONE:
-            make_folder(self._folder)
-        return BoundedWriter(str(self._folder), self._policy, limit=OUTPUT_LIMIT)
+            make_folder(folder)
+        return BoundedWriter(str(folder), self._policy, limit=OUTPUT_LIMIT)
 
     @property
     def total(self) -> int:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
+from rota import faults
 from rota.model.durations import say_duration
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
@@ -145,6 +146,7 @@ class FunctionRunner:
         if late.token not in self._calls:
             return
         if late.decided is None:
+            faults.point("function.timed_out")
             error = f"timed out after {say_duration(timedelta(seconds=late.timeout or 0))}"
             self._stop(late, Outcome(status=Status.FAILED, reason=Reason.TIMED_OUT, error=error))
         elif late.abandon_at is not None and self._loop.time() >= late.abandon_at:

@@ -14,6 +14,7 @@ import signal
 import time
 from typing import Any, NoReturn
 
+from rota import faults
 from rota.runners.tree import LINUX, descendants, send, signal_all
 from rota.runners.writer import BoundedWriter
 
@@ -40,7 +41,7 @@ def keep(gate: int, spec_file: int) -> NoReturn:
 
 def become_subreaper() -> None:
     """Make orphans below this process its own children, where the system can."""
-    if LINUX:
+    if LINUX and not faults.planted("group_kill_only"):
         ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -89,9 +90,11 @@ class Keeper:
 
     def run(self) -> int:
         """Wait at the gate, run the command to its end, store the outcome; return the exit code."""
+        faults.point("keeper.at_gate")
         if os.read(self.gate, 1) != b"g":
             return 125
         os.close(self.gate)
+        faults.point("keeper.gate_passed")
         self.started_at = time.time()
         if self.stops:
             self.why = "stopped"
@@ -121,6 +124,7 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.close(out)
         os.close(report)
+        faults.point("keeper.forked")
 
     def _alive(self) -> bool:
         """Reap what has ended; tell whether anything is left that can be waited for."""
@@ -136,6 +140,7 @@ class Keeper:
 
     def _ended(self, status: int) -> None:
         self.status = status
+        faults.point("keeper.command_ended")
         # Whoever was asked to stop keeps the rest of the grace; what a command leaves behind by itself gets none.
         if self.kill_at == float("inf"):
             self.kill_at = time.monotonic()
@@ -152,6 +157,7 @@ class Keeper:
             self.kill_at = now + self.spec["term_grace"]
             # CONT lets a stopped process see its TERM.
             self._signal(signal.SIGTERM, signal.SIGCONT)
+            faults.point("keeper.term_sent")
         self.deadline = float("inf") if self.kill_at != float("inf") else self.deadline
         if self.kill_now:
             self.kill_at = min(self.kill_at, now)
@@ -166,6 +172,9 @@ class Keeper:
             self.why, self.left = "unkillable", survivors
 
     def _signal(self, *signals: int) -> list[int]:
+        if faults.planted("group_kill_only") and self.child:
+            send(-self.child, *signals)
+            return []
         strays = self._strays()
         for pid in strays:
             send(pid, *signals)
@@ -258,7 +267,9 @@ def store_durably(folder: str, name: str, data: bytes) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+    faults.point("keeper.before_rename")
     os.rename(path + ".tmp", path)
+    faults.point("keeper.after_rename")
     directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -292,6 +303,7 @@ def become_command(spec: dict[str, Any], out: int, report: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         what = repr(spec["argv"][0])
+        faults.point("keeper.before_exec")
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606
     except (OSError, ValueError) as error:
         os.write(report, f"cannot start {what}: {explain(error)}".encode("utf-8", "replace")[:4096])

@@ -18,6 +18,7 @@ REQUEST = b"k"
 
 def serve(channel: socket.socket) -> NoReturn:
     """Fork a keeper for each request until the scheduler is gone."""
+    from rota import faults
     from rota.runners import keeper, tree
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -39,6 +40,7 @@ def serve(channel: socket.socket) -> NoReturn:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             keeper.keep(files[0], files[1])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper.ORDERS)
+        faults.point("spawner.forked")
         start = tree.start_ticks(pid) if pid > 0 else None
         channel.send(REPLY.pack(pid, start or 0))
         for file in files:

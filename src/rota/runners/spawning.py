@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from rota import faults
 from rota.model.errors import SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
@@ -99,7 +100,7 @@ class Spawner:
                 _argv(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                env={},
+                env=faults.passed_on(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -166,6 +167,7 @@ class Spawner:
         gate, held = os.pipe()
         try:
             reply = self._ask(launch, folder, gate=gate)
+            faults.point("spawn.asked")
             pid, start = await reply
             return Spawned(_keeper_identity(pid, start), Gate(held))
         except BaseException:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from rota.model.clock import from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.store.driver import Database
@@ -118,8 +118,9 @@ def change_job(
 def _open_version(
     db: Database, job: Job, spec: JobSpec, *, schedules: bool, paused: bool, tzdata: str, now: datetime
 ) -> None:
-    """Close the job's span at `now` and open the next one."""
-    db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now))
+    """Close the job's span at `now`, or later where its rows reach further, and open the next one."""
+    accounted_to = to_ms(accounted_until(db, job))
+    db.execute("job_version_close", job_id=job.id, version=job.version, now=to_ms(now), accounted_to=accounted_to)
     _insert_version(
         db,
         spec,
@@ -130,6 +131,13 @@ def _open_version(
         tzdata=tzdata,
         now=now,
     )
+
+
+def accounted_until(db: Database, job: Job) -> datetime:
+    """Return up to where the job's calendar is accounted for; beyond `now` only if the clock was set back (R-26)."""
+    row = db.row("job_accounted_to", job_id=job.id, version=job.version)
+    assert row is not None, "every job has its version"
+    return from_ms(row[0])
 
 
 def store_pause(db: Database, job: Job, *, until: datetime | None, reason: str, tzdata: str, now: datetime) -> bool:

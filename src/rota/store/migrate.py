@@ -7,9 +7,11 @@ from pathlib import Path
 
 import apsw
 
+from rota import faults
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer, StateError
 from rota.model.ids import stay_above
+from rota.store.copying import copy_database
 from rota.store.queries import load_migrations
 from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, reachable, translated
 
@@ -26,10 +28,11 @@ def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore
     with translated(path):
         connection = connect(path)
         try:
-            _upgrade(connection, path, now)
+            copied = _upgrade(connection, path, now)
         finally:
             connection.close()
     store = SqliteStore(path)
+    store.copied_to = copied
     last = store.read(lambda db: db.row("run_last_id"))
     if last is not None and last[0] is not None:
         stay_above(last[0])
@@ -44,7 +47,9 @@ def _create(path: Path) -> None:
         os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             _write_history(fresh)
+            faults.point("migrate.made")
             os.link(fresh, path)
+            faults.point("migrate.named")
         except FileExistsError:
             pass  # another process was first; its file is as good as ours
         finally:
@@ -60,7 +65,8 @@ def _write_history(fresh: Path) -> None:
         connection.close()
 
 
-def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> None:
+def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | None:
+    """Run the migrations that are missing; return the copy that was made before, None if nothing was there to lose."""
     wanted = load_migrations("sqlite")
     if not connection.table_exists(None, "migration"):
         raise DatabaseCorrupt(
@@ -68,22 +74,49 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> None:
             hint="it was changed by something else; put back a backup, or move the file away to start empty",
         )
     if _applied(connection) == {number: digest(script) for number, _, script in wanted}:
-        return
+        return None
     connection.execute("BEGIN IMMEDIATE")
     try:
         applied = _applied(connection)
         _check(applied, wanted, path)
+        copied = _copy_before(path, applied, newest=wanted[-1][0])
         for number, name, script in wanted:
             if number not in applied:
-                connection.execute(script).fetchall()
+                _run(connection, script)
                 connection.execute(
                     "INSERT INTO migration VALUES (?, ?, ?, ?)", (number, name, digest(script), to_ms(now))
                 ).fetchall()
+        faults.point("migrate.written")
         connection.execute("COMMIT")
+        faults.point("migrate.committed")
+        return copied
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _run(connection: apsw.Connection, script: str) -> None:
+    cursor = connection.cursor()
+    if faults.armed():
+        cursor.exec_trace = _before_statement
+    cursor.execute(script).fetchall()
+
+
+def _before_statement(*_: object) -> bool:
+    faults.point("migrate.statement")
+    return True
+
+
+def _copy_before(path: Path, applied: dict[int, str], *, newest: int) -> Path | None:
+    """Copy a database that holds something, under our write lock: the way back if the new rota does not suit."""
+    if not applied:
+        return None
+    copy = path.parent / "backups" / f"before-{newest}.db"
+    with reachable(copy):
+        copy.parent.mkdir(mode=0o700, exist_ok=True)
+    copy_database(path, copy)
+    return copy
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:

@@ -12,11 +12,21 @@ from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 
 Record = Mapping[str, Any]
+EMPTY = "{}"
+
+
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def write_json(value: Any) -> str:
     """Return the one JSON text of a value: sorted, without blanks."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _encoder.encode(value) if value != {} else EMPTY
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Return the JSON object of a stored text."""
+    value: dict[str, Any] = {} if text == EMPTY else json.loads(text)
+    return value
 
 
 def write_spec(spec: JobSpec) -> str:
@@ -74,7 +84,7 @@ def run_of(row: Record) -> Run:
         count=row["count"],
         priority=row["priority"],
         position=row["position"],
-        params=json.loads(row["params"]),
+        params=read_object(row["params"]),
         attempt=row["attempt"],
         retry_of=row["retry_of"],
         created_at=from_ms(row["created_at"]),
@@ -91,7 +101,7 @@ def run_of(row: Record) -> Run:
         exit_code=row["exit_code"],
         error=row["error"],
         result_summary=row["result_summary"],
-        decisions=json.loads(row["decisions"]),
+        decisions=read_object(row["decisions"]),
     )
 
 

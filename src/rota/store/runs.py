@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
-from rota.model.ids import created_at as id_made_at
+from rota.model.ids import created_ms
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.store.driver import Database
-from rota.store.rows import execution_of, run_of, write_json
+from rota.store.rows import execution_of, read_object, run_of, write_json
 
 POSITION_GAP = 1 << 10
 FIRST_ID = ""
@@ -84,8 +84,45 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """A run on its way into a slot. `started`: nothing stands before its start (R-01)."""
+
+    run_id: str
+    slot: int
+    started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that starts, with the identifier of its execution."""
+
+    execution_id: str
+    run_id: str
+    job_id: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stands that is about to end, and why somebody asked for that, if so."""
+
+    status: Status
+    cancel_reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How and when a run ends, and the status that it leaves."""
+
+    run_id: str
+    outcome: Outcome
+    expected: Status
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
-    """What the end of a run leads on to."""
+    """A run that became final, and what its end leads on to."""
 
     id: str
     job_id: str
@@ -93,6 +130,8 @@ class Ended:
     scheduled_for: datetime | None
     started_at: datetime | None
     predecessor_id: str | None
+    status: Status
+    finished_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +163,7 @@ def insert_run(db: Database, run: Newborn, *, number: int) -> None:
         expires_at=to_ms_or_none(run.expires_at),
         predecessor_id=run.predecessor_id,
         priority=run.job.spec.priority,
-        position=to_ms(id_made_at(run.id)) * POSITION_GAP,
+        position=created_ms(run.id) * POSITION_GAP,
         params=write_json(run.job.spec.work.params if run.params is None else run.params),
         forced=int(run.forced),
         created_at=to_ms(run.created_at),
@@ -225,28 +264,18 @@ def _candidate(
         scheduled_for=from_ms_or_none(scheduled_for),
         created_at=from_ms(created_at),
         attempt=attempt,
-        params=json.loads(params),
+        params=read_object(params),
         expires_at=from_ms_or_none(expires_at),
         forced=bool(forced),
-        state=json.loads(state),
+        state=read_object(state),
     )
 
 
-def claim_run(
-    db: Database, run_id: str, *, worker_id: str, slot: int, epoch: int, started: bool, now: datetime
-) -> bool:
-    """Move a QUEUED run into a slot: DISPATCHED, or RUNNING at once where nothing stands before its start (R-01)."""
-    changed = db.execute(
-        "run_claim",
-        id=run_id,
-        status=Status.RUNNING if started else Status.DISPATCHED,
-        worker_id=worker_id,
-        slot=slot,
-        epoch=epoch,
-        started_at=to_ms(now) if started else None,
-        now=to_ms(now),
-    )
-    return changed == 1
+def claim_runs(db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime) -> int:
+    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01)."""
+    running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
+    items = [(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken]
+    return db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
 
 
 def start_run(db: Database, run_id: str, *, epoch: int, now: datetime) -> bool:
@@ -254,26 +283,20 @@ def start_run(db: Database, run_id: str, *, epoch: int, now: datetime) -> bool:
     return db.execute("run_start", id=run_id, epoch=epoch, now=to_ms(now)) == 1
 
 
-def insert_execution(
+def insert_executions(
     db: Database,
-    run_id: str,
+    begun: Sequence[Begun],
     *,
-    execution_id: str,
-    job_id: str,
     worker_id: str,
-    slot: int,
     epoch: int,
     process: ProcessIdentity,
     now: datetime,
 ) -> None:
-    """Store the audit record of a start."""
+    """Store the audit records of starts."""
     db.execute(
         "execution_insert",
-        id=execution_id,
-        run_id=run_id,
-        job_id=job_id,
+        executions=write_json([(one.execution_id, one.run_id, one.job_id, one.slot) for one in begun]),
         worker_id=worker_id,
-        slot=slot,
         epoch=epoch,
         boot_id=process.boot_id,
         pid=process.pid,
@@ -308,39 +331,37 @@ def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> N
     db.execute("run_note", id=run_id, decisions=write_json(decisions))
 
 
-def finish_run(
-    db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime
-) -> bool:
-    """Give a run its final status; tell whether it was still `expected` and ours."""
-    changed = db.execute(
-        "run_finish",
-        id=run_id,
-        status=outcome.status,
-        reason=outcome.reason,
-        error=outcome.error,
-        result_summary=outcome.summary,
-        expected=expected,
-        epoch=epoch,
-        now=to_ms(now),
-    )
-    return changed == 1
+def ending_runs(db: Database, run_ids: Sequence[str]) -> dict[str, Standing]:
+    """Return, by identifier, those of the runs that are not final."""
+    found = db.rows("runs_ending", ids=write_json(run_ids))
+    return {run_id: Standing(Status(status), reason_or_none(reason)) for run_id, status, reason in found}
 
 
-def finish_execution(db: Database, run_id: str, outcome: Outcome, *, now: datetime) -> None:
-    """Close the audit record of a run."""
-    db.execute(
-        "execution_finish",
-        run_id=run_id,
-        status=outcome.status,
-        exit_code=outcome.exit_code,
-        error=outcome.error,
-        artifacts=_artifacts(outcome),
-        now=to_ms(now),
-    )
+def finish_runs(db: Database, ends: Sequence[End], *, epoch: int | None) -> list[Ended]:
+    """Give runs their final status; return those that were still as expected and ours, with what follows from each."""
+    rows = db.rows("run_finish", runs=write_json([_ending(end, end.outcome) for end in ends]), epoch=epoch)
+    changed = {row[0]: row for row in rows}
+    return [_ended(*changed[end.run_id], end=end) for end in ends if end.run_id in changed]
+
+
+def _ending(end: End, outcome: Outcome) -> tuple[Any, ...]:
+    left = (outcome.status, outcome.reason, outcome.error, outcome.summary)
+    return (end.run_id, end.expected, to_ms(end.at), *left)
+
+
+def finish_executions(db: Database, ends: Sequence[End]) -> None:
+    """Close the audit records of runs."""
+    db.execute("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
+
+
+def _closing(end: End, outcome: Outcome) -> tuple[Any, ...]:
+    return (end.run_id, to_ms(end.at), outcome.status, outcome.exit_code, outcome.error, _artifacts(outcome))
 
 
 def _artifacts(outcome: Outcome) -> str | None:
     """Return the JSON of what a run left; names of files that do not fit are counted, never a cause to fail."""
+    if not (outcome.output_bytes or outcome.summary or outcome.files):
+        return None
     files = list(outcome.files)
     while True:
         left_out = len(outcome.files) - len(files)
@@ -409,18 +430,25 @@ def reason_or_none(text: str | None) -> Reason | None:
     return None if text is None else Reason(text)
 
 
-def ended_run(db: Database, run_id: str) -> Ended:
-    """Return what follows from the end of this run."""
-    row = db.row("run_ended", id=run_id)
-    assert row is not None
-    job_id, trigger, scheduled_for, started_at, predecessor_id = row
+def _ended(
+    id_: str,
+    job_id: str,
+    trigger: str,
+    scheduled_for: int | None,
+    started_at: int | None,
+    predecessor_id: str | None,
+    *,
+    end: End,
+) -> Ended:
     return Ended(
-        id=run_id,
+        id=id_,
         job_id=job_id,
         trigger=Trigger(trigger),
         scheduled_for=from_ms_or_none(scheduled_for),
         started_at=from_ms_or_none(started_at),
         predecessor_id=predecessor_id,
+        status=end.outcome.status,
+        finished_at=end.at,
     )
 
 

@@ -20,8 +20,8 @@ def _cursor(definition: JobSpec, created_at: datetime) -> Cursor:
     """Return the cursor of a job whose first instant may be the creation itself, also for cron."""
     if definition.schedule.cron and definition.enabled:
         first = first_instant(definition.schedule, since=created_at, created_at=created_at)
-        return cursor_at(definition.schedule, first, job_id="job-1", created_at=created_at)
-    return first_cursor(definition, job_id="job-1", created_at=created_at)
+        return cursor_at(definition.schedule, first, name="backup", created_at=created_at)
+    return first_cursor(definition, created_at=created_at)
 
 
 def job(

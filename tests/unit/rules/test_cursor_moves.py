@@ -16,7 +16,7 @@ FIXED = Schedule(interval=HOUR, anchor=Anchor.FIXED)
 
 
 def first(schedule: Schedule, *, enabled: bool = True) -> Cursor:
-    return first_cursor(spec(schedule, enabled=enabled), job_id="job-1", created_at=CREATED)
+    return first_cursor(spec(schedule, enabled=enabled), created_at=CREATED)
 
 
 def both(at):
@@ -49,7 +49,7 @@ def test_a_grid_that_began_before_the_job_makes_up_nothing():
 
 def test_a_new_cron_job_stands_at_its_first_instant_after_the_creation():
     assert first(HOURLY) == both(CREATED + HOUR)
-    later = first_cursor(spec(HOURLY), job_id="job-1", created_at=CREATED + SECOND)
+    later = first_cursor(spec(HOURLY), created_at=CREATED + SECOND)
     assert later == both(CREATED + HOUR)
 
 

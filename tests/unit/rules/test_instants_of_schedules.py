@@ -111,21 +111,21 @@ def test_jitter_is_never_early_and_always_ends_before_the_next_instant(schedule,
     )
     instant = after(jittered, CREATED + minutes * MINUTE)
     following = after(jittered, instant)
-    at = fires_at(jittered, instant, job_id="job-1", created_at=CREATED)
+    at = fires_at(jittered, instant, name="backup", created_at=CREATED)
     assert instant <= at < following
-    assert at == fires_at(jittered, instant, job_id="job-1", created_at=CREATED)
+    assert at == fires_at(jittered, instant, name="backup", created_at=CREATED)
 
 
 def test_the_end_of_a_schedule_does_not_change_the_jitter_of_its_last_instant():
     open_end = Schedule(cron=("0 * * * *",), jitter=Jitter(percent=50))
     ends = Schedule(cron=("0 * * * *",), jitter=Jitter(percent=50), end_at=CREATED + SECOND)
-    found = [fires_at(one, CREATED, job_id="job-1", created_at=CREATED) for one in (open_end, ends)]
+    found = [fires_at(one, CREATED, name="backup", created_at=CREATED) for one in (open_end, ends)]
     assert found[0] == found[1] > CREATED
 
 
 def test_a_preview_shows_nominal_instants_and_when_they_fire():
     jittered = Schedule(cron=("0 * * * *",), jitter=Jitter(percent=50))
-    fires = next_fires(jittered, CREATED, 3, job_id="job-1")
+    fires = next_fires(jittered, CREATED, 3, name="backup")
     assert [fire.nominal for fire in fires] == [CREATED + n * HOUR for n in (1, 2, 3)]
     assert all(fire.nominal < fire.at < fire.nominal + HOUR / 2 for fire in fires)
 

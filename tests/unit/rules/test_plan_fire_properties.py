@@ -76,7 +76,7 @@ def due_by_brute_force(stored: Job, now: datetime) -> list[datetime]:
 
 
 def fires(stored: Job, at: datetime) -> datetime:
-    return fires_at(stored.spec.schedule, at, job_id=stored.id, created_at=stored.created_at)
+    return fires_at(stored.spec.schedule, at, name=stored.name, created_at=stored.created_at)
 
 
 Fate = tuple[object, ...]

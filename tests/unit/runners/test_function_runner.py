@@ -21,7 +21,7 @@ INFO = RunInfo(
 
 
 def context_in(folder, *, state=None, policy=OutputPolicy.FULL):
-    log = RunLog(folder, lambda: NOW, policy=policy)
+    log = RunLog(lambda: folder, lambda: NOW, policy=policy)
     return JobContext(INFO, log, params={"x": 1}, state=state or {})
 
 
@@ -463,7 +463,7 @@ def test_the_timeout_does_not_shorten_the_grace_of_a_task_that_was_cancelled_bef
 
 def test_a_functions_params_are_a_copy(tmp_path):
     params = {"x": [1]}
-    context = JobContext(INFO, RunLog(tmp_path, lambda: NOW), params=params, state={})
+    context = JobContext(INFO, RunLog(lambda: tmp_path, lambda: NOW), params=params, state={})
 
     run(lambda ctx: ctx.params["x"].append(2), tmp_path, context=context)
 

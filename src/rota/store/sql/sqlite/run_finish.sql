@@ -1,3 +1,6 @@
-UPDATE run SET status = :status, reason = :reason, finished_at = :now, error = :error, result_summary = :result_summary,
-    waiting_for = NULL, not_before = NULL
-WHERE id = :id AND status = :expected AND epoch IS :epoch
+UPDATE run SET status = item.status, reason = item.reason, finished_at = item.finished_at, error = item.error,
+    result_summary = item.summary, waiting_for = NULL, not_before = NULL
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS expected, value ->> 2 AS finished_at, value ->> 3 AS status, value ->> 4 AS reason,
+    value ->> 5 AS error, value ->> 6 AS summary FROM json_each(:runs)) AS item
+WHERE run.id = item.id AND run.status = item.expected AND run.epoch IS :epoch
+RETURNING id, job_id, trigger, scheduled_for, started_at, predecessor_id

@@ -1,0 +1,126 @@
+"""`rota pause`: hold jobs back."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+
+if TYPE_CHECKING:
+    from rota.operations.pausing import Chosen, Paused
+
+NAMED = 5
+
+
+@click.command("pause", cls=RotaCommand)
+@click.argument("jobs", metavar="[JOB…]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every job, and start nothing: triggers wait in the queue.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Jobs that carry this label; may be repeated.")
+@click.option("--for", "duration", metavar="D", help="End the pause by itself after this long: 30m, 2h, 1d.")
+@click.option("--until", metavar="TIME", help="End it by itself at this time: 22:43, or 2026-11-15T22:43.")
+@click.option("--reason", metavar="TEXT", default="", help="Why, shown wherever the pause is.")
+@dry_run_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    jobs: tuple[str, ...],
+    everything: bool,
+    labels: tuple[str, ...],
+    duration: str | None,
+    until: str | None,
+    reason: str,
+    dry_run: bool,
+) -> None:
+    """Hold JOBs back: they do not fire until they are resumed, or until the time given.
+
+    What runs or is queued goes on, and a job can still be started by hand. With --all nothing is started at all.
+    Instants in the pause are recorded as SKIPPED with the reason `paused`. Pausing again changes end and reason.
+    """
+    from rota.operations.jobs import project_timezone
+    from rota.operations.pausing import pause
+
+    chosen = chosen_jobs(jobs, labels, everything=everything)
+    if duration and until:
+        raise click.UsageError("--for and --until do not go together")
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        zone = project_timezone(store)
+        end = _end(duration, until, zone=zone, now=now)
+        told = pause(store, chosen, until=end, reason=reason, now=now, dry_run=dry_run)
+    if not dry_run:
+        tell_scheduler(place.state)
+    _tell(invocation, told, end, zone=zone, reason=reason, everything=everything, dry_run=dry_run)
+
+
+def chosen_jobs(names: tuple[str, ...], labels: tuple[str, ...], *, everything: bool) -> "Chosen":
+    """Return which jobs are meant; exactly one way of naming them is allowed."""
+    from rota.operations.pausing import Chosen
+
+    given = [way for way, used in (("jobs", names), ("--label", labels), ("--all", everything)) if used]
+    if not given:
+        raise click.UsageError("no job is named; name jobs, a --label, or --all")
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} do not go together")
+    return Chosen(names, labels, everything)
+
+
+def tell_scheduler(state: Path) -> None:
+    """Let a running scheduler see that pauses changed; its console shows it."""
+    from rota.engine.wake import ask
+
+    ask(state, {"ask": "pauses"})
+
+
+def _end(duration: str | None, until: str | None, *, zone: str, now: datetime) -> datetime | None:
+    from rota.model.clock import cut_to_ms
+    from rota.rules.times import read_coming
+
+    if duration:
+        return cut_to_ms(now + read_duration(duration))
+    return cut_to_ms(read_coming(until, zone, now=now)) if until else None
+
+
+def _tell(
+    invocation: Invocation,
+    told: "Paused",
+    end: datetime | None,
+    *,
+    zone: str,
+    reason: str,
+    everything: bool,
+    dry_run: bool,
+) -> None:
+    from rota.cli.words import counted, pause_words
+    from rota.operations.views import iso_or_none
+
+    if invocation.as_json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "everything": everything,
+                "jobs": list(told.jobs),
+                "until": iso_or_none(end),
+                "reason": reason,
+                "running": list(told.running),
+                "instants": told.instants,
+            }
+        )
+        return
+    names = f" ({', '.join(told.jobs)})" if not everything and len(told.jobs) <= NAMED else ""
+    what = f"{counted(len(told.jobs), 'job')}{names}{pause_words(end, reason, zone=zone, now=invocation.now())}"
+    running = f" Running: {', '.join(told.running)}, left to finish." if told.running else ""
+    click.echo(f"{'would pause' if dry_run else 'paused'} {what}.{running} {_account(told, end)}")
+    if end is None and not dry_run:
+        click.echo("it lasts until `rota resume`" + (" --all" if everything else ""))
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+def _account(told: "Paused", end: datetime | None) -> str:
+    if end is None:
+        return "Instants in the pause are recorded as SKIPPED paused."
+    count = f"{told.instants:,}" if told.instants is not None else "more than 10,000"
+    return f"Instants in the pause: {count}, recorded as SKIPPED paused."

@@ -1,0 +1,56 @@
+"""A restored database before anybody serves it: everything paused from the copy's time on, nothing taken for alive."""
+
+import json
+from datetime import datetime, timedelta
+
+from rota.engine.clock import tzdata_version
+from rota.engine.pause import ALL_KEY
+from rota.engine.record import finish
+from rota.model.clock import MILLISECOND, to_ms
+from rota.model.records import Job, Outcome
+from rota.model.states import Reason, Status
+from rota.store import events, jobs, processes, runs
+from rota.store.driver import Database
+
+OWNED = 100_000
+
+
+def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, now: datetime) -> None:
+    """Pause everything from the moment of the copy on, and close what ran then.
+
+    Nothing is fired for the time between: those instants were the other scheduler's, or nobody's. What ran is not
+    looked for: on the same machine it may still run, under the scheduler that the copy was taken from.
+    """
+    value = {"since": to_ms(made_at), "until": None, "reason": reason}
+    db.execute("meta_set", key=ALL_KEY, value=json.dumps(value))
+    for job in jobs.all_jobs(db):
+        if job.retired_at is None:
+            _hold(db, job, made_at=made_at, reason=reason)
+    _close_runs(db, host=host, now=now)
+    for process in processes.open_processes(db):
+        processes.end_process(db, process.epoch, ending="detached", now=now)
+    events.note(db, "restored", now=now, host=host, made_at=made_at.isoformat())
+
+
+def _hold(db: Database, job: Job, *, made_at: datetime, reason: str) -> None:
+    if job.paused_at is not None:
+        db.execute("job_pause_change", id=job.id, until=None, reason=reason)
+        return
+    since = made_at if job.next_for is None else min(made_at, job.next_for - MILLISECOND)
+    since = max(since, job.updated_at, job.created_at)
+    jobs.store_pause(db, job, until=None, reason=reason, tzdata=tzdata_version(), now=since)
+
+
+def _close_runs(db: Database, *, host: str, now: datetime) -> None:
+    for run in runs.all_unfinished_runs(db, limit=OWNED):
+        if run.status is Status.DISPATCHED and run.epoch is not None:
+            runs.release_run(db, run.id, epoch=run.epoch)
+        elif run.status is Status.RUNNING:
+            error = f"it ran on {host} when the backup was made; how it ended is not known here"
+            outcome = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error=error)
+            finish(db, run.id, outcome, expected=Status.RUNNING, epoch=run.epoch, now=now)
+
+
+def age(made_at: datetime, now: datetime) -> timedelta:
+    """Return how old a copy is; one from the future of a wrong clock is new."""
+    return max(now - made_at, timedelta())

@@ -1,0 +1,255 @@
+"""Every due instant of every span has exactly one row, and the cursor stands at the first without one (R-05, R-20)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rota.model.clock import MILLISECOND, from_ms, iso
+from rota.model.spec import Schedule
+from rota.model.states import Status
+from rota.operations.auditing.instants import Instants
+from rota.operations.auditing.report import Check, Findings
+from rota.operations.auditing.spans import LONG_AGO, AuditedJob, Kind, Stretch
+from rota.store.driver import Database
+
+COUNTED = 10_000
+PAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A run or counted row that accounts for instants, times in milliseconds."""
+
+    number: int
+    version: int
+    slot_key: str | None
+    first: int
+    covers_to: int | None
+    count: int | None
+    status: str
+
+    @property
+    def last(self) -> int:
+        """The last instant it covers."""
+        return self.first if self.covers_to is None else self.covers_to
+
+
+def read_rows(db: Database, job: AuditedJob, *, since: int) -> Iterator[LedgerRow]:
+    """Yield the scheduled rows of a job that reach `since` or later, in the order in which they were made."""
+    after = LONG_AGO
+    while True:
+        page = db.rows("audit_rows", job_id=job.id, after=after, since=since, limit=PAGE)
+        for row in page:
+            yield LedgerRow(*row)
+        if len(page) < PAGE:
+            return
+        after = page[-1][0]
+
+
+def count_instants(instants: Instants, first: int, last: int) -> int:
+    """Return how many instants lie from `first` to `last`; counting ends above 10,000."""
+    found, at = 0, instants.after(first - 1)
+    while at is not None and at <= last and found <= COUNTED:
+        found, at = found + 1, instants.after(at)
+    return found
+
+
+def say(ms: int | None) -> str:
+    """Return an instant as messages show it."""
+    return "none" if ms is None else iso(from_ms(ms))
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Walks through a job's stretches and rows side by side. `stepped`: the clock was once set back (R-26)."""
+
+    job: AuditedJob
+    stretches: Sequence[Stretch]
+    findings: Findings
+    since: int
+    stepped: bool
+    place: int = -1
+    covered: int = LONG_AGO
+    consumed: bool = False
+    fired: int | None = None
+    of_version: dict[int, int] = field(default_factory=dict)
+
+    def walk(self, rows: Iterator[LedgerRow]) -> None:
+        """Hold every row against the instants, and the instants against the rows."""
+        self.of_version = {
+            span.version: place for place, stretch in enumerate(self.stretches) for span in stretch.spans
+        }
+        self._enter(0)
+        for row in rows:
+            self._take(row)
+            self.findings.count(instants=row.count or 1)
+        self._enter(len(self.stretches) - 1)
+        self._check_end()
+
+    def _enter(self, place: int) -> None:
+        """Close the stretches before `place`, and open it."""
+        while self.place < place:
+            if self.place >= 0:
+                self._close(self.stretches[self.place])
+            self.place += 1
+            begins = max(self.stretches[self.place].begins, self.since) - 1
+            self.covered = max(begins, self.covered) if self.stepped else begins
+            self.consumed, self.fired = False, None
+
+    def _take(self, row: LedgerRow) -> None:
+        place = self.of_version.get(row.version)
+        if place is None:
+            return  # its definition cannot be read, which is a violation already
+        if place < self.place:
+            self._wrong(row, f"of version {row.version} was made after rows of version {self._version()}")
+            return
+        self._enter(place)
+        stretch = self.stretches[place]
+        if stretch.kind is Kind.NONE:
+            self._wrong(row, f"covers {say(row.first)}, but version {row.version} has no instants")
+        elif stretch.kind is Kind.FOLLOWING:
+            self._take_following(row)
+        elif stretch.instants is not None:
+            self._take_instants(row, stretch, stretch.instants)
+
+    def _take_following(self, row: LedgerRow) -> None:
+        """Completion and start anchors: instants are numbered, since each depends on the run before."""
+        key = row.slot_key or ""
+        number = int(key[1:]) if key.startswith("#") and key[1:].isdecimal() else None
+        if number is None or row.covers_to is not None or row.count not in (None, 1):
+            self._wrong(row, f"has the key {key!r}, which is no fire number of a single instant")
+            return
+        if number > self.job.fire_number:
+            self._wrong(row, f"is fire {key}, the job has counted only {self.job.fire_number}")
+        if self.fired is not None and number <= self.fired:
+            self._wrong(row, f"is fire {key}, which has its row already")
+        elif self.fired is not None and number > self.fired + 1 and not self.stepped:
+            self._missing(f"fire #{self.fired + 1} has no row")
+        self.fired = number
+
+    def _take_instants(self, row: LedgerRow, stretch: Stretch, instants: Instants) -> None:
+        if row.slot_key != str(row.first):
+            self._wrong(row, f"has the key {row.slot_key!r} for {say(row.first)}, not {row.first}")
+        if row.first <= self.covered < row.last and row.first < self.since:
+            self.covered = row.first - 1  # what is kept of the ledger begins inside this row
+        if self.consumed:
+            self._wrong(row, f"covers {say(row.first)}, but the job was to run once and had run")
+        if row.first <= self.covered:
+            self._wrong(row, f"covers {say(row.first)}, which was accounted for before")
+        else:
+            self._check_place(row, instants)
+        self._check_count(row, instants)
+        if stretch.until is not None and row.last > stretch.until and not self.stepped:
+            self._wrong(row, f"covers {say(row.last)}, its definition ended at {say(stretch.until)}")
+        self.covered = max(self.covered, row.last)
+        self.consumed = stretch.schedule.run_once and row.status != Status.SKIPPED
+
+    def _check_place(self, row: LedgerRow, instants: Instants) -> None:
+        expected = instants.after(self.covered)
+        if expected == row.first:
+            return
+        if instants.after(row.first - 1) != row.first:
+            self._wrong(row, f"covers {say(row.first)}, which is no instant of its schedule")
+        if expected is not None and expected < row.first and not self.consumed:
+            self._lost(instants, expected, row.first - 1)
+
+    def _check_count(self, row: LedgerRow, instants: Instants) -> None:
+        if row.covers_to is None:
+            if row.count not in (None, 1):
+                self._wrong(row, f"covers one instant, but counts {row.count}")
+            return
+        if instants.after(row.covers_to - 1) != row.covers_to:
+            self._wrong(row, f"covers up to {say(row.covers_to)}, which is no instant of its schedule")
+        count = count_instants(instants, row.first, row.covers_to)
+        if row.count != (count if count <= COUNTED else None):
+            counted = "more than 10,000" if row.count is None else row.count
+            real = count if count <= COUNTED else "more than 10,000"
+            self._wrong(row, f"counts {counted} instants up to {say(row.covers_to)}, there are {real}")
+
+    def _close(self, stretch: Stretch) -> None:
+        """Look for instants without a row up to the end of a closed stretch."""
+        if stretch.instants is None or stretch.until is None or self.consumed:
+            return
+        expected = stretch.instants.after(self.covered)
+        if expected is None or expected > stretch.until or self._pending(stretch, stretch.instants, expected):
+            return
+        self._lost(stretch.instants, expected, stretch.until)
+
+    def _pending(self, stretch: Stretch, instants: Instants, instant: int) -> bool:
+        """Tell whether an instant had come but not fired when its definition ended: its jitter was not over."""
+        following = instants.after(instant)
+        assert stretch.until is not None
+        if following is not None and following <= stretch.until:
+            return False
+        return stretch.until - instant < jitter_bound(stretch.schedule, instant, following)
+
+    def _check_end(self) -> None:
+        stretch = self.stretches[self.place]
+        if stretch.kind is Kind.FOLLOWING:
+            self._check_counted()
+        elif stretch.kind is Kind.ENUMERATED and stretch.instants is not None:
+            self._check_cursor(stretch, stretch.instants)
+        elif stretch.kind is Kind.NONE and self.job.cursor is not None:
+            self._cursor(f"it stands at {say(self.job.cursor)}, but the job has no instants")
+
+    def _check_counted(self) -> None:
+        """Look for the row of the newest fire; a clock that was set back leaves it before the ledger's beginning."""
+        if self.fired is not None and self.fired < self.job.fire_number and not self.stepped:
+            self._missing(f"fire #{self.fired + 1} has no row, the job has counted {self.job.fire_number}")
+
+    def _check_cursor(self, stretch: Stretch, instants: Instants) -> None:
+        job, cursor = self.job, self.job.cursor
+        expected = None if self.consumed else instants.after(self.covered)
+        if not job.schedules:
+            if expected is not None:
+                self._cursor(f"the job is used up, but {say(expected)} has no row and it never ran")
+        elif cursor is None or expected is None:
+            if cursor != expected:
+                self._cursor(f"it stands at {say(cursor)}, the first instant without a row is {say(expected)}")
+        elif cursor < expected:
+            self._cursor(f"it stands at {say(cursor)}, but the first instant without a row is {say(expected)}")
+        elif instants.after(cursor - 1) != cursor:
+            self._cursor(f"it stands at {say(cursor)}, which is no instant of the schedule")
+        elif expected < cursor:
+            self._lost(instants, expected, cursor - 1)
+        self._check_jitter(stretch.schedule, instants)
+
+    def _check_jitter(self, schedule: Schedule, instants: Instants) -> None:
+        job = self.job
+        if job.next_for is None or job.next_at is None:
+            return
+        room = jitter_bound(schedule, job.next_for, instants.after(job.next_for))
+        if not 0 <= job.next_at - job.next_for < max(room, 1):
+            self._cursor(f"{say(job.next_for)} fires at {say(job.next_at)}, outside its jitter of {room} ms")
+
+    def _lost(self, instants: Instants, first: int, last: int) -> None:
+        count = count_instants(instants, first, last)
+        many = f"more than {COUNTED:,}" if count > COUNTED else f"{count:,}"
+        if count == 1:
+            self._missing(f"the instant {say(first)} has no row")
+        else:
+            self._missing(f"{many} instants from {say(first)} to {say(last)} have no row")
+
+    def _missing(self, text: str) -> None:
+        self.findings.violation(Check.LEDGER, text, job=self.job.name)
+
+    def _cursor(self, text: str) -> None:
+        self.findings.violation(Check.CURSOR, text, job=self.job.name)
+
+    def _wrong(self, row: LedgerRow, text: str) -> None:
+        name = self.job.name
+        self.findings.violation(Check.LEDGER, text, job=name, run=f"{name}:{row.number}")
+
+    def _version(self) -> int:
+        return self.stretches[self.place].spans[-1].version
+
+
+def jitter_bound(schedule: Schedule, instant: int, following: int | None) -> int:
+    """Return below how many milliseconds the jitter of an instant stays: never as much as the gap to the next."""
+    if schedule.jitter is None:
+        return 0
+    up_to = schedule.jitter.up_to
+    if following is None and up_to is not None:
+        return up_to // MILLISECOND
+    gap = 0 if following is None else following - instant
+    wanted = up_to // MILLISECOND if up_to is not None else int(gap * (schedule.jitter.percent or 0) / 100)
+    return min(wanted, gap)

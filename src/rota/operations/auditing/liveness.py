@@ -1,0 +1,113 @@
+"""Rows against processes: no run without an owner, no process without its run. Looked at twice, since both move on."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from rota.engine.lock import SERVE_LOCK, is_held, process_lock_held
+from rota.model.records import ProcessIdentity
+from rota.model.states import Status
+from rota.operations.auditing.report import Check, Findings
+from rota.runners.keeper import OUTCOME
+from rota.runners.output import folder_of
+from rota.runners.processes import TAG
+from rota.store.driver import Store
+
+RESULT_TAG = "ROTA_RESULT_FILE"
+LOOK_AGAIN = 0.5
+"""Seconds between two looks: what is moving on has moved by then."""
+
+Alive = Callable[[ProcessIdentity], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Something that looks wrong and may only be on its way; `key` finds it again."""
+
+    key: str
+    check: Check
+    text: str
+    job: str | None
+    run: str | None
+    harmless: bool = False
+
+
+def check_processes(store: Store, state: Path, findings: Findings, *, alive: Alive) -> None:
+    """Report what looks wrong at two looks, a moment apart."""
+    suspects = _look(store, state, findings, alive)
+    if any(not suspect.harmless for suspect in suspects):
+        threading.Event().wait(LOOK_AGAIN)
+        still = {(suspect.key, suspect.text) for suspect in _look(store, state, None, alive)}
+        suspects = [suspect for suspect in suspects if (suspect.key, suspect.text) in still]
+    for suspect in suspects:
+        if suspect.harmless:
+            findings.notes.append(f"{suspect.run} {suspect.text}")
+        else:
+            findings.violation(suspect.check, suspect.text, job=suspect.job, run=suspect.run)
+
+
+def _look(store: Store, state: Path, findings: Findings | None, alive: Alive) -> list[Suspect]:
+    tagged = _tagged(state)  # before the rows: a process is started after its row says so, and gone before it ends
+    if findings is not None:
+        findings.count(processes=len(tagged))
+    return [*_ownerless(store, state, alive), *_strays(store, tagged)]
+
+
+def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
+    served = is_held(state / SERVE_LOCK)
+    found = []
+    for run_id, job, number, status, lock, ended_at, *process in store.read(lambda db: db.rows("audit_owned")):
+        if lock is not None and ended_at is None and process_lock_held(state, lock):
+            continue
+        keeper = status == Status.RUNNING and process[0] is not None and alive(ProcessIdentity(*process))
+        left = keeper or (status == Status.RUNNING and (folder_of(state, run_id) / OUTCOME).exists())
+        if left and not served:
+            what = "still runs under its keeper" if keeper else "has ended"
+            text = f"{what} while no scheduler was there: recovered at the next start"
+        else:
+            text = f"is {status}, but the process that held it is gone"
+        found.append(Suspect(run_id, Check.OWNER, text, job, f"{job}:{number}", harmless=left and not served))
+    return found
+
+
+def _strays(store: Store, tagged: dict[int, "_Tagged"]) -> list[Suspect]:
+    ids = json.dumps(sorted({one.run_id for one in tagged.values()}))
+    known = {run_id: row for run_id, *row in store.read(lambda db: db.rows("audit_known", ids=ids))}
+    found = []
+    for pid, one in tagged.items():
+        if one.run_id not in known:
+            if one.ours:
+                text = f"process {pid} carries the tag of run {one.run_id}, which is not there"
+                found.append(Suspect(f"{pid}", Check.PROCESS, text, None, None))
+            continue
+        job, number, status = known[one.run_id]
+        if status not in (Status.DISPATCHED, Status.RUNNING):
+            text = f"is {status}, but process {pid} of it is still there"
+            found.append(Suspect(f"{pid}", Check.PROCESS, text, job, f"{job}:{number}"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged:
+    """A process that carries the tag of a run; `ours`: its files are in this state folder."""
+
+    run_id: str
+    ours: bool
+
+
+def _tagged(state: Path) -> dict[int, _Tagged]:
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+            dead = TAG in environment and process.status() == psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or somebody else's
+        if TAG in environment and not dead:
+            ours = Path(environment.get(RESULT_TAG, "/")).is_relative_to(state)
+            found[process.pid] = _Tagged(environment[TAG], ours)
+    return found

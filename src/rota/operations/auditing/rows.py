@@ -1,0 +1,90 @@
+"""Promises about rows, asked of the whole database by SQL: each query returns only what breaks one."""
+
+import json
+from collections.abc import Collection
+
+from rota.model.states import REASONS
+from rota.operations.auditing.ledger import say
+from rota.operations.auditing.report import Check, Findings
+from rota.operations.auditing.spans import AuditedJob, Kind, Stretch
+from rota.store.driver import Database
+
+SLACK = 1_000
+"""A clock that is set back by less than this is not noted anywhere (R-26)."""
+MOST = 1_000
+
+
+def clock_was_set_back(db: Database) -> bool:
+    """Tell whether the times of rows need not be in order."""
+    row = db.row("audit_clock", slack=SLACK)
+    return row is not None and bool(row[0])
+
+
+def check_rows(db: Database, findings: Findings, *, chosen: Collection[str] | None, stepped: bool) -> None:
+    """INV-001 to INV-004 by re-reading: states, executions, slots, numbers, keys, times, waits."""
+    jobs = None if chosen is None else json.dumps(sorted(chosen))
+    _check_states(db, findings, jobs)
+    _check_executions(db, findings, jobs)
+    _check_doubles(db, findings, jobs)
+    _check_waiting(db, findings, jobs)
+    if not stepped:
+        _check_times(db, findings, jobs)
+
+
+def _check_states(db: Database, findings: Findings, jobs: str | None) -> None:
+    reasons = json.dumps([f"{status}/{reason}" for status, known in REASONS.items() for reason in known])
+    for job, number, status, reason, what in db.rows("audit_states", jobs=jobs, reasons=reasons, limit=MOST):
+        text = f"is {status}{f'/{reason}' if reason else ''}, {what}"
+        findings.violation(Check.STATE, text, job=job, run=f"{job}:{number}")
+
+
+def _check_executions(db: Database, findings: Findings, jobs: str | None) -> None:
+    for job, number, status, what in db.rows("audit_executions", jobs=jobs, limit=MOST):
+        findings.violation(Check.EXECUTION, f"is {status}, {what} (INV-002)", job=job, run=f"{job}:{number}")
+
+
+def _check_doubles(db: Database, findings: Findings, jobs: str | None) -> None:
+    for job, number, count in db.rows("audit_doubled_numbers", jobs=jobs, limit=MOST):
+        findings.violation(Check.NUMBER, f"the number {number} is given to {count} runs", job=job)
+    for job, key, count in db.rows("audit_doubled_keys", jobs=jobs, limit=MOST):
+        findings.violation(Check.LEDGER, f"the fire {key} has {count} rows (R-05)", job=job)
+    for slot, count in db.rows("audit_doubled_slots", limit=MOST):
+        findings.violation(Check.STATE, f"slot {slot} holds {count} runs (INV-003)")
+    for job, counted, highest in db.rows("audit_numbers", jobs=jobs, limit=MOST):
+        findings.violation(Check.NUMBER, f"it has counted {counted} runs, but there is run {highest}", job=job)
+
+
+def _check_waiting(db: Database, findings: Findings, jobs: str | None) -> None:
+    for job, number, waiting_for in db.rows("audit_waiting", jobs=jobs, limit=MOST):
+        text = f"waits for {waiting_for}, which nothing will end: it would wait for ever"
+        findings.violation(Check.WAITING, text, job=job, run=f"{job}:{number}")
+
+
+def _check_times(db: Database, findings: Findings, jobs: str | None) -> None:
+    for job, number, *times in db.rows("audit_times", jobs=jobs, slack=SLACK, limit=MOST):
+        created, dispatched, started, finished = map(say, times)
+        text = f"has its times out of order: created {created}, dispatched {dispatched}, started {started}, "
+        findings.violation(Check.TIME, f"{text}finished {finished}", job=job, run=f"{job}:{number}")
+
+
+def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: Findings, *, now: int) -> None:
+    """A job that follows its runs has a cursor, or a run that will set one: else it has stalled silently."""
+    if current.kind is not Kind.FOLLOWING or not job.schedules:
+        return
+    if job.cursor is not None:
+        if job.next_at is not None and current.schedule.jitter is None and job.next_at != job.next_for:
+            text = f"{say(job.next_for)} fires at {say(job.next_at)}, but the schedule has no jitter"
+            findings.violation(Check.CURSOR, text, job=job.name)
+        return
+    if db.row("audit_unfinished", job_id=job.id) is not None or _ends(current, now):
+        return
+    text = "it has no next instant and no unfinished scheduled run: it would never fire again"
+    findings.violation(Check.CURSOR, text, job=job.name)
+
+
+def _ends(current: Stretch, now: int) -> bool:
+    """Tell whether the schedule is over, or so nearly that one interval leads beyond its end."""
+    schedule = current.schedule
+    if schedule.end_at is None or schedule.interval is None:
+        return False
+    return schedule.end_at.timestamp() * 1000 <= now + schedule.interval.total_seconds() * 1000

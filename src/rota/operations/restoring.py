@@ -1,0 +1,236 @@
+"""Restore: put a backup in place of a project's state, checked before and paused as a whole."""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from rota.declare.files import load
+from rota.engine.lock import take_serve_lock
+from rota.engine.restore import age, settle_restored
+from rota.model.clock import Clock
+from rota.model.durations import say_duration
+from rota.model.errors import BackupUnusable, StateExists
+from rota.model.states import Status
+from rota.operations.backup import DATABASE, FORMAT, MANIFEST, Manifest, digest_of
+from rota.operations.project import Place, locate, make_state
+from rota.rules.pause import plan_pause_end
+from rota.settings import FILE_NAME, STATE_NAME
+from rota.store import jobs, runs
+from rota.store.copying import require_whole, sync
+from rota.store.driver import Database
+from rota.store.migrate import open_store
+from rota.store.sqlite import reachable, refusal
+
+OUTPUT = re.compile(r"runs/\d{8}/[0-9a-f-]{36}/[\w./-]+")
+STAYS = ("serve.lock", ".gitignore", "secrets.env", "schema.json", "backups")
+QUEUE_COUNTED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put in place: where from, how old, and what passed since."""
+
+    state: Path
+    manifest: Manifest
+    age: timedelta
+    jobs: int
+    instants: int | None
+    queued: int
+    aside: Path | None
+    file_kept: bool
+
+
+def find_target(archive: Path, directory: str | None, environ: Mapping[str, str], cwd: Path) -> Place:
+    """Return where a backup goes: the folder that is named, or this one; it need not hold a project yet."""
+    given = directory or environ.get("ROTA_DIR")
+    folder = (cwd / Path(given).expanduser()).absolute() if given else cwd.absolute()
+    if (folder / FILE_NAME).is_file():
+        return locate(str(folder), environ, cwd)
+    written = environ.get("ROTA_STATE") or _state_named(archive)
+    return Place(folder, (folder / Path(written).expanduser()).absolute() if written else folder / STATE_NAME)
+
+
+def _state_named(archive: Path) -> str | None:
+    """Return the `state:` of the file in a backup: where every later command will look."""
+    with _opened(archive) as opened, tempfile.TemporaryDirectory(prefix="rota-") as temporary:
+        found = next((member for member in opened if member.name == FILE_NAME and member.isreg()), None)
+        source = opened.extractfile(found) if found else None
+        if source is None:
+            raise BackupUnusable(str(archive), f"it has no {FILE_NAME}")
+        path = Path(temporary) / FILE_NAME
+        path.write_bytes(source.read())
+        written = load(path).data.get("state")
+    return written if isinstance(written, str) else None
+
+
+def restore(archive: Path, place: Place, *, clock: Clock, force: bool = False, dry_run: bool = False) -> Restored:
+    """Check a backup and put it in place, everything in it paused; an older state is moved aside by `force` alone."""
+    taken = _taken(place.state)
+    if taken and not force:
+        raise StateExists(str(place.state))
+    with _staging(place.state, dry_run=dry_run) as staging:
+        manifest = _unpack(archive, staging)
+        told = _prepare(staging, manifest, place=place, now=clock.now())
+        if dry_run:
+            return _restored(told, place, manifest, now=clock.now(), aside=None)
+        lock = take_serve_lock(place.state)
+        try:
+            aside = _move_aside(place.state, staging, now=clock.now()) if taken else None
+            _put_in_place(staging, place)
+        finally:
+            lock.release()
+    return _restored(told, place, manifest, now=clock.now(), aside=aside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    jobs: int
+    instants: int | None
+    queued: int
+    file_kept: bool
+
+
+def _restored(told: _Told, place: Place, manifest: Manifest, *, now: datetime, aside: Path | None) -> Restored:
+    made_at = datetime.fromisoformat(manifest.made_at)
+    return Restored(
+        place.state, manifest, age(made_at, now), told.jobs, told.instants, told.queued, aside, told.file_kept
+    )
+
+
+def _taken(state: Path) -> bool:
+    return any((state / f"{DATABASE}{suffix}").exists() for suffix in ("", "-wal", "-shm"))
+
+
+@contextlib.contextmanager
+def _staging(state: Path, *, dry_run: bool) -> Iterator[Path]:
+    """Yield a folder on the disk of the state, so that what is checked there is only renamed afterwards."""
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="rota-") as temporary:
+            yield Path(temporary)
+        return
+    make_state(state)
+    folder = state / f".restore.{os.getpid()}"
+    with reachable(folder):
+        folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpack(archive: Path, staging: Path) -> Manifest:
+    with _opened(archive) as opened:
+        for member in opened:
+            _extract(opened, member, staging)
+    return _read_manifest(archive, staging)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    """Open an archive; what is wrong with it is told as that, a full disk below as what it is."""
+    try:
+        with tarfile.open(archive) as opened:
+            yield opened
+    except (tarfile.TarError, zlib.error, EOFError) as error:
+        raise BackupUnusable(str(archive), str(error).lower() or "it is cut off") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise refusal(Path(error.filename or archive), error) from error
+        raise BackupUnusable(str(archive), (error.strerror or str(error)).lower()) from error
+
+
+def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path) -> None:
+    """Write one member: only names that a backup has, only plain files, closed to others."""
+    known = member.name in (MANIFEST, DATABASE, FILE_NAME) or OUTPUT.fullmatch(member.name)
+    if not member.isreg() or not known or ".." in member.name:
+        raise tarfile.TarError(f"it holds {member.name!r}, which no backup of rota has")
+    source = opened.extractfile(member)
+    assert source is not None
+    path = staging / member.name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        shutil.copyfileobj(source, file)
+
+
+def _read_manifest(archive: Path, staging: Path) -> Manifest:
+    try:
+        manifest = Manifest(**json.loads((staging / MANIFEST).read_bytes()))
+        datetime.fromisoformat(manifest.made_at)
+    except (OSError, ValueError, TypeError) as error:
+        raise BackupUnusable(str(archive), "its manifest cannot be read") from error
+    if manifest.format != FORMAT:
+        raise BackupUnusable(str(archive), f"it has format {manifest.format}, this rota knows {FORMAT}")
+    path = staging / DATABASE
+    if not (staging / FILE_NAME).is_file():
+        raise BackupUnusable(str(archive), f"it has no {FILE_NAME}")
+    if not path.is_file() or digest_of(path) != manifest.digest:
+        raise BackupUnusable(str(archive), "its database is not the one that was backed up")
+    return manifest
+
+
+def _prepare(staging: Path, manifest: Manifest, *, place: Place, now: datetime) -> _Told:
+    """Check the copy, pause everything in it and count what passed since it was made."""
+    path = staging / DATABASE
+    require_whole(path)
+    made_at = datetime.fromisoformat(manifest.made_at)
+    reason = f"restored from {manifest.host}, {say_duration(age(made_at, now))} old"
+    settle = partial(settle_restored, made_at=made_at, host=manifest.host, reason=reason, now=now)
+    store = open_store(path, now=now, create=False)
+    try:
+        store.write(settle)
+        before, after = (f"file:{Path(folder) / FILE_NAME}" for folder in (manifest.project, place.folder))
+        store.write(lambda db: db.execute("job_move_source", before=before, after=after))
+        return store.read(partial(_count, place=place, staging=staging, now=now))
+    finally:
+        store.close()
+
+
+def _count(db: Database, *, place: Place, staging: Path, now: datetime) -> _Told:
+    held = [job for job in jobs.all_jobs(db) if job.retired_at is None]
+    plans = [plan_pause_end(job, end=now, catch_up=False, now=now).skip for job in held]
+    counts = [plan.count for plan in plans if plan is not None]
+    queued = [run for run in runs.all_unfinished_runs(db, limit=QUEUE_COUNTED) if run.status is Status.QUEUED]
+    file, packed = place.folder / FILE_NAME, staging / FILE_NAME
+    kept = file.is_file() and file.read_bytes() != packed.read_bytes()
+    return _Told(len(held), None if None in counts else sum(count or 0 for count in counts), len(queued), kept)
+
+
+def _move_aside(state: Path, staging: Path, *, now: datetime) -> Path:
+    """Move an older state into a folder of its own; nothing of it is deleted."""
+    aside = state / f"replaced-{now:%Y%m%dT%H%M%S}"
+    with reachable(aside):
+        aside.mkdir(mode=0o700)
+        for path in sorted(state.iterdir()):
+            if path not in (aside, staging) and path.name not in STAYS and not path.name.startswith("replaced-"):
+                path.rename(aside / path.name)
+        sync(state)
+    return aside
+
+
+def _put_in_place(staging: Path, place: Place) -> None:
+    """Rename what was checked into place, the database last: before that there is nothing to serve."""
+    with reachable(place.state):
+        for name in ("runs", DATABASE):
+            if (staging / name).exists():
+                _clear(place.state / name)
+                (staging / name).rename(place.state / name)
+        sync(place.state)
+        if not (place.folder / FILE_NAME).exists():
+            shutil.copyfile(staging / FILE_NAME, place.folder / FILE_NAME)
+
+
+def _clear(path: Path) -> None:
+    """Make way for a folder of outputs; the database's name is free, or the restore was refused."""
+    if path.is_dir():
+        path.rename(path.with_name(f"{path.name}.replaced"))

@@ -1,0 +1,1 @@
+UPDATE job SET source = :after WHERE source = :before

@@ -1,0 +1,616 @@
+"""`rota verify`: clean after all that may happen, and each thing that is broken on purpose is found and named."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rota
+from rota.model.clock import from_ms, to_ms
+from rota.model.errors import UnknownJob
+from rota.model.ids import new_id
+from rota.model.spec import Anchor, FirstRun, Jitter, Misfire, MisfirePolicy, Schedule
+from rota.operations.auditing.instants import instants_of
+from rota.operations.auditing.ledger import COUNTED
+from rota.operations.auditing.report import Check
+from rota.operations.pausing import Chosen, pause, resume
+from rota.rules.cron import check_cron
+from rota.rules.instants import next_instant
+from rota.runners.output import folder_of, make_folder
+from rota.testing import Scene, Script
+from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every
+from tests.engine.test_apply import put
+
+pytestmark = pytest.mark.anyio
+
+PLANNING = {f"rota.rules.{name}" for name in ("due", "pause", "cursor", "instants", "cron", "interval", "jitter")}
+FIXED = replace(every("5m"), anchor=Anchor.FIXED)
+
+
+def minutes(count: int) -> timedelta:
+    return timedelta(minutes=count)
+
+
+# the auditor itself
+
+
+def imported_by(module: str) -> set[str]:
+    """Return the modules of ours that a module imports, wherever in its text."""
+    path = Path(rota.__file__).parents[1] / Path(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return set()  # a name inside a module
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rota"):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} - {"rota"}  # lazy
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("rota.")}
+    return found
+
+
+def reached_from(module: str) -> set[str]:
+    reached, todo = set(), [module]
+    while todo:
+        one = todo.pop()
+        if one not in reached:
+            reached.add(one)
+            todo += imported_by(one)
+    return reached
+
+
+def test_the_auditor_shares_no_planning_code() -> None:
+    folder = Path(rota.__file__).parent / "operations" / "auditing"
+    parts = [f"rota.operations.auditing.{path.stem}" for path in folder.glob("*.py")]
+    reached = {one for part in [*parts, "rota.operations.verify"] for one in reached_from(part)}
+    assert "rota.store.rows" in reached
+    assert reached & PLANNING == set()
+
+
+def test_the_walk_over_imports_would_find_planning_code() -> None:
+    assert reached_from("rota.engine.fire") >= PLANNING - {"rota.rules.pause"}
+
+
+FIELDS = (
+    ["*", "*/5", "0", "0,30", "5/15", "10-40/10", "59"],
+    ["*", "*/2", "2", "0", "1-3", "23", "3/4", "0-23"],
+    ["*", "*/2", "1", "L", "LW", "29-31", "L,15"],
+    ["*", "MAR,OCT,NOV", "*/3"],
+    ["*", "MON-FRI", "7", "5L", "MON#1", "6-7", "*/2", "1/2", "0L,2#5"],
+)
+ZONES = ("UTC", "Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "America/Havana")
+CHANGES = (
+    datetime(2011, 12, 29, tzinfo=UTC),  # Apia leaves out a day
+    datetime(2026, 3, 7, 20, tzinfo=UTC),
+    datetime(2026, 3, 28, 12, tzinfo=UTC),
+    datetime(2026, 4, 4, 6, tzinfo=UTC),
+    datetime(2026, 10, 24, 12, tzinfo=UTC),
+    datetime(2026, 10, 31, 12, tzinfo=UTC),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(fields=st.tuples(*map(st.sampled_from, FIELDS)), zone=st.sampled_from(ZONES), start=st.sampled_from(CHANGES))
+def test_auditor_and_planner_enumerate_cron_alike_around_changes_of_clocks(
+    fields: tuple[str, ...], zone: str, start: datetime
+) -> None:
+    """Two readings of one rule, written apart: where they differ, one of them is wrong."""
+    schedule = Schedule(cron=(check_cron(" ".join(fields)),), timezone=zone)
+    audited = instants_of(schedule, created_at=0)
+    assert audited is not None
+    planned: datetime | None = start
+    at: int | None = to_ms(start)
+    for _ in range(40):
+        assert planned is not None
+        assert at is not None
+        planned, at = next_instant(schedule, after=planned, created_at=start), audited.after(at)
+        assert (planned and to_ms(planned)) == at
+
+
+def test_a_fixed_time_is_audited_once_in_the_gap_and_once_in_the_fold() -> None:
+    audited = instants_of(Schedule(cron=("30 2 * * *",), timezone="Europe/Paris"), created_at=0)
+    assert audited is not None
+    spring, autumn = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC)
+    gap = audited.after(to_ms(spring))
+    fold = audited.after(to_ms(autumn))
+    assert gap is not None
+    assert fold is not None
+    assert from_ms(gap) == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+    assert from_ms(fold) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert audited.after(fold) == to_ms(datetime(2026, 10, 26, 1, 30, tzinfo=UTC))
+
+
+# clean
+
+
+async def test_every_kind_of_schedule_is_clean_after_hours_of_work(scene: Scene) -> None:
+    scene.declare(
+        command("cron", schedule=cron("*/10 * * * *")),
+        command("two", schedule=Schedule(cron=("*/15 * * * *", "7 * * * *"))),
+        command("fixed", schedule=FIXED),
+        command("after", schedule=every("20m")),
+        command("at", schedule=Schedule(at=NOON + minutes(30))),
+        command("over", schedule=Schedule(at=NOON - minutes(30)), misfire=ONCE),
+        command("jitter", schedule=cron("*/10 * * * *", jitter=Jitter(percent=50))),
+        command("bounded", schedule=cron("* * * * *", start_at=NOON + minutes(5), end_at=NOON + minutes(15))),
+        command("manual"),
+    )
+    scene.trigger("manual")
+    await scene.advance("3h")
+    report = audit(scene)
+    assert report.violations == ()
+    assert (report.checked.jobs, report.checked.spans) == (9, 9)
+    # 18, 15, 37, 9 or 10 by completion, 1, 1, 18 or less by jitter, 10
+    assert report.checked.instants > 100
+    assert report.checked.rows > 100
+
+
+async def test_downtime_overlap_pause_edit_crash_and_step_leave_it_clean(scene: Scene) -> None:
+    scene.processes.scripts["slow"] = Script(takes=minutes(25))
+    jobs = {
+        "slow": command("slow", schedule=cron("*/10 * * * *"), overlap=QUEUE),
+        "new": command("new", schedule=cron("*/7 * * * *"), overlap=REPLACE),
+        "grid": command("grid", schedule=FIXED, misfire=Misfire(MisfirePolicy.ALL)),
+        "after": command("after", schedule=every("9m")),
+    }
+    put(scene, *jobs.values())
+    await scene.advance("1h")
+    await scene.crash()
+    scene.clock.advance("5h")
+    await scene.start()
+    await scene.advance("30m")
+    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    await scene.advance("2h")
+    resume(scene.store, Chosen(everything=True), catch_up=True, now=scene.clock.now())
+    jobs["grid"] = replace(jobs["grid"], schedule=cron("3 * * * *"))
+    jobs["slow"] = replace(jobs["slow"], enabled=False)
+    put(scene, *jobs.values())
+    await scene.advance("1h")
+    scene.clock.step(-minutes(40))
+    await scene.advance("3h")
+    assert audit(scene).violations == ()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("start", [CHANGES[1], CHANGES[2], CHANGES[3], CHANGES[4], CHANGES[5]], ids=str)
+async def test_weeks_in_which_clocks_change_are_clean(tmp_path: Path, zone: str, start: datetime) -> None:
+    scene = Scene(tmp_path, start)
+    await scene.start()
+    scene.declare(
+        command("fixed", schedule=cron("30 1,2 * * *", timezone=zone)),
+        command("hourly", schedule=cron("0 * * * *", timezone=zone)),
+        command("steps", schedule=cron("*/30 */2 * * *", timezone=zone)),
+    )
+    await scene.advance("2d")
+    report = audit(scene)
+    await scene.close()
+    assert report.violations == ()
+    assert report.checked.instants > 50
+
+
+async def test_a_run_once_job_is_due_until_it_ran_and_no_longer(scene: Scene) -> None:
+    """R-07."""
+    scene.processes.conditions["ready"] = "false"
+    gates = command("x").gates
+    scene.declare(
+        command("once", schedule=cron("*/10 * * * *", run_once=True)),
+        command("waits", schedule=cron("*/10 * * * *", run_once=True), gates=gates),
+    )
+    await scene.advance("2h")
+    assert len(scene.history("once")) == 1
+    assert audit(scene).violations == ()
+
+
+async def test_a_stretch_of_more_than_ten_thousand_instants_is_counted_as_null(scene: Scene) -> None:
+    """R-10."""
+    scene.declare(command("tick", schedule=cron("* * * * *")))
+    await scene.crash()
+    scene.clock.advance(timedelta(minutes=COUNTED + 5))
+    await scene.start()
+    await scene.settle()
+    assert scene.history("tick")[0].count is None
+    assert audit(scene).violations == ()
+
+
+async def test_spans_of_other_time_zone_data_are_left_out_and_said(scene: Scene) -> None:
+    """R-20: what was recorded under other data cannot be enumerated, so it is never called wrong."""
+    scene.declare(command("zoned", schedule=cron("0 * * * *", timezone="Europe/Paris")))
+    await scene.advance("2h")
+    report = audit(scene, tzdata="some other")
+    assert report.clean
+    assert report.checked.spans_left_out == 1
+    assert "time zone data" in report.notes[0]
+
+
+async def test_jobs_can_be_chosen_by_name(scene: Scene) -> None:
+    scene.declare(command("a", schedule=FIXED), command("b", schedule=FIXED))
+    await scene.advance("1h")
+    assert audit(scene, jobs=["a"]).checked.jobs == 1
+    with pytest.raises(UnknownJob, match="'c'"):
+        audit(scene, jobs=["a", "c"])
+
+
+SCHEDULES = st.one_of(
+    st.sampled_from(["* * * * *", "*/7 * * * *", "0,30 9-17 * * *", "15 2 * * *", "0 0 L * *"]).map(cron),
+    st.sampled_from(["40s", "5m", "3h"]).map(lambda text: replace(every(text), anchor=Anchor.FIXED)),
+    st.sampled_from(["5m", "3h"]).map(every),
+    st.integers(-100, 5000).map(lambda late: Schedule(at=NOON + minutes(late))),
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    schedule=SCHEDULES,
+    policy=st.sampled_from(MisfirePolicy),
+    first_run=st.sampled_from(FirstRun),
+    gaps=st.lists(st.tuples(st.integers(1, 3000), st.booleans()), max_size=5),
+)
+async def test_any_schedule_over_any_gaps_is_clean(
+    tmp_path_factory: pytest.TempPathFactory,
+    schedule: Schedule,
+    policy: MisfirePolicy,
+    first_run: FirstRun,
+    gaps: list[tuple[int, bool]],
+) -> None:
+    scene = Scene(tmp_path_factory.mktemp("scene"), NOON)
+    await scene.start()
+    scene.declare(command("job", schedule=replace(schedule, first_run=first_run), misfire=Misfire(policy)))
+    for gap, crashes in gaps:
+        if crashes:
+            await scene.crash()
+            scene.clock.advance(minutes(gap))
+            await scene.start()
+            await scene.settle()
+        else:
+            await scene.advance(minutes(gap % 90))
+    report = audit(scene, quick=True)
+    await scene.close()
+    assert report.violations == ()
+
+
+# broken on purpose
+
+Tamper = Callable[[apsw.Connection], object]
+
+
+async def worked(scene: Scene) -> None:
+    """Leave rows of many kinds: runs, a counted row, a job that follows its runs, one that runs, one that waits."""
+    scene.processes.scripts["slow"] = Script(takes=timedelta(days=9))
+    scene.declare(
+        command("tick", schedule=cron("*/10 * * * *")),
+        command("after", schedule=every("10m")),
+        command("slow", schedule=cron("5 12 * * *"), overlap=QUEUE),
+    )
+    await scene.advance("1h")
+    await scene.crash()
+    scene.clock.advance("2h")
+    await scene.start()
+    await scene.advance("30m")
+    scene.trigger("slow")
+    await scene.settle()
+    assert audit(scene).violations == ()
+
+
+def tamper(scene: Scene, *statements: str) -> None:
+    """Change the database behind rota's back: without triggers and checks, as a stray hand or a broken disk would."""
+    connection = apsw.Connection(str(scene.settings.database))
+    triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    connection.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        connection.execute(statement)
+    for _, text in triggers:
+        connection.execute(str(text))
+    connection.close()
+
+
+TICK = "(SELECT id FROM job WHERE name = 'tick')"
+AFTER = "(SELECT id FROM job WHERE name = 'after')"
+COUNTED_ROW = f"job_id = {TICK} AND covers_to IS NOT NULL"
+LAST_RUN = f"job_id = {TICK} AND number = (SELECT max(number) FROM run WHERE job_id = {TICK})"
+COLUMNS = "version, trigger, scheduled_for, status, position, created_at, first_dispatched_at, finished_at"
+AGAIN = f"""INSERT INTO run (id, job_id, number, slot_key, {COLUMNS})
+    SELECT 'double', job_id, (SELECT run_number FROM job WHERE id = {TICK}), %s, {COLUMNS} FROM run
+    WHERE job_id = {TICK} AND number = 1"""
+SPAN = "job_id, spec, digest, schedules, tzdata, since"
+SLOT = "status, waiting_for, first_dispatched_at, started_at, worker_id, slot, epoch"
+BROKEN = {
+    "a row is deleted": (Check.LEDGER, "has no row", [f"DELETE FROM run WHERE job_id = {TICK} AND number = 3"]),
+    "the newest row is deleted": (Check.LEDGER, "has no row", [f"DELETE FROM run WHERE {LAST_RUN}"]),
+    "the counted row is deleted": (Check.LEDGER, "instants from", [f"DELETE FROM run WHERE {COUNTED_ROW}"]),
+    "a numbered fire is deleted": (
+        Check.LEDGER,
+        "fire #3 has no row",
+        [f"DELETE FROM run WHERE job_id = {AFTER} AND slot_key = '#3'"],
+    ),
+    "the newest numbered fire is deleted": (
+        Check.LEDGER,
+        "has no row, the job has counted",
+        [f"DELETE FROM run WHERE job_id = {AFTER} AND number = (SELECT run_number FROM job WHERE id = {AFTER})"],
+    ),
+    "a row is doubled under another key": (
+        Check.LEDGER,
+        "accounted for before",
+        [f"UPDATE job SET run_number = run_number + 1 WHERE id = {TICK}", AGAIN % "'1794745200001'"],
+    ),
+    "a row is doubled without its index": (
+        Check.LEDGER,
+        "has 2 rows",
+        ["DROP INDEX run_fire", f"UPDATE job SET run_number = run_number + 1 WHERE id = {TICK}", AGAIN % "slot_key"],
+    ),
+    "a row covers no instant": (
+        Check.LEDGER,
+        "no instant of its schedule",
+        [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = 1 WHERE job_id = {TICK} AND number = 2"],
+    ),
+    "a key is not its instant": (
+        Check.LEDGER,
+        "has the key",
+        [f"UPDATE run SET slot_key = '12' WHERE job_id = {TICK} AND number = 2"],
+    ),
+    "the counted row ends too early": (
+        Check.LEDGER,
+        "has no row",
+        [f"UPDATE run SET covers_to = covers_to - 600000, count = count - 1 WHERE {COUNTED_ROW}"],
+    ),
+    "the counted row ends between instants": (
+        Check.LEDGER,
+        "covers up to",
+        [f"UPDATE run SET covers_to = covers_to - 1 WHERE {COUNTED_ROW}"],
+    ),
+    "the counted row reaches too far": (
+        Check.LEDGER,
+        "accounted for before",
+        [f"UPDATE run SET covers_to = covers_to + 600000, count = count + 1 WHERE {COUNTED_ROW}"],
+    ),
+    "the count is off by one": (Check.LEDGER, "counts", [f"UPDATE run SET count = count - 1 WHERE {COUNTED_ROW}"]),
+    "the count is lost": (Check.LEDGER, "counts more than", [f"UPDATE run SET count = NULL WHERE {COUNTED_ROW}"]),
+    "the cursor moves on": (
+        Check.LEDGER,
+        "has no row",
+        [f"UPDATE job SET next_for = next_for + 600000, next_at = next_at + 600000 WHERE id = {TICK}"],
+    ),
+    "the cursor moves back": (
+        Check.CURSOR,
+        "first instant without a row",
+        [f"UPDATE job SET next_for = next_for - 600000, next_at = next_at - 600000 WHERE id = {TICK}"],
+    ),
+    "the cursor is no instant": (
+        Check.CURSOR,
+        "no instant of the schedule",
+        [f"UPDATE job SET next_for = next_for + 1, next_at = next_at + 1 WHERE id = {TICK}"],
+    ),
+    "the cursor is lost": (
+        Check.CURSOR,
+        "it stands at none",
+        [f"UPDATE job SET next_for = NULL, next_at = NULL WHERE id = {TICK}"],
+    ),
+    "it fires later than its instant": (
+        Check.CURSOR,
+        "outside its jitter",
+        [f"UPDATE job SET next_at = next_at + 5 WHERE id = {TICK}"],
+    ),
+    "an interval job stalls": (
+        Check.CURSOR,
+        "never fire again",
+        [f"UPDATE job SET next_for = NULL, next_at = NULL WHERE id = {AFTER}"],
+    ),
+    "a definition was changed": (
+        Check.VERSION,
+        "digest",
+        [f"UPDATE job_version SET spec = json_set(spec, '$.priority', 7) WHERE job_id = {TICK}"],
+    ),
+    "a definition cannot be read": (
+        Check.VERSION,
+        "cannot be read",
+        [f"UPDATE job_version SET spec = '[]' WHERE job_id = {TICK}"],
+    ),
+    "a span has no end": (
+        Check.VERSION,
+        "ends at None",
+        [
+            f"INSERT INTO job_version ({SPAN}, version) SELECT {SPAN}, 2 FROM job_version WHERE job_id = {TICK}",
+            f"UPDATE job SET version = 2 WHERE id = {TICK}",
+        ],
+    ),
+    "a run has lost its execution": (
+        Check.EXECUTION,
+        "has no execution",
+        [f"DELETE FROM execution WHERE run_id = (SELECT id FROM run WHERE job_id = {TICK} AND number = 1)"],
+    ),
+    "an execution ended otherwise": (
+        Check.EXECUTION,
+        "its execution is FAILED",
+        [f"UPDATE execution SET status = 'FAILED' WHERE job_id = {AFTER}"],
+    ),
+    "an execution ended at another time": (
+        Check.EXECUTION,
+        "finished at another time",
+        [f"UPDATE execution SET finished_at = finished_at + 1 WHERE job_id = {AFTER}"],
+    ),
+    "a reason of another status": (
+        Check.STATE,
+        "a reason that this status does not have",
+        [f"UPDATE run SET reason = 'exit_code' WHERE {COUNTED_ROW}"],
+    ),
+    "a final run without a finish": (
+        Check.STATE,
+        "finish time",
+        [f"UPDATE run SET finished_at = NULL WHERE {COUNTED_ROW}"],
+    ),
+    "a run dispatched after it started": (
+        Check.TIME,
+        "out of order",
+        [f"UPDATE run SET first_dispatched_at = started_at + 2000 WHERE job_id = {TICK} AND number = 1"],
+    ),
+    "a number given twice": (
+        Check.NUMBER,
+        "given to 2 runs",
+        ["DROP INDEX run_number", f"UPDATE run SET number = 2 WHERE job_id = {TICK} AND number = 1"],
+    ),
+    "a number beyond the counter": (
+        Check.NUMBER,
+        "there is run 99",
+        [f"UPDATE run SET number = 99 WHERE {LAST_RUN}"],
+    ),
+    "a wait that nothing ends": (
+        Check.WAITING,
+        "for ever",
+        ["UPDATE run SET predecessor_id = 'gone' WHERE waiting_for = 'predecessor'"],
+    ),
+    "two runs in a slot": (
+        Check.STATE,
+        "holds 2 runs",
+        [
+            "DROP INDEX run_slot",
+            f"UPDATE run SET ({SLOT}) = (SELECT {SLOT} FROM run WHERE status = 'RUNNING') WHERE status = 'QUEUED'",
+        ],
+    ),
+    "an orphan": (
+        Check.OWNER,
+        "is gone",
+        ["UPDATE process SET lock = 'nobody' WHERE epoch = (SELECT max(epoch) FROM process)"],
+    ),
+    "a missing index": (Check.SCHEMA, "index run_fire is missing", ["DROP INDEX run_fire"]),
+    "a changed index": (
+        Check.SCHEMA,
+        "index run_fire is not as rota makes it",
+        ["DROP INDEX run_fire", "CREATE INDEX run_fire ON run (job_id, slot_key)"],
+    ),
+    "a foreign table": (Check.SCHEMA, "table mine is not rota's", ["CREATE TABLE mine (a)"]),
+    "a reference to nothing": (
+        Check.INTEGRITY,
+        "point at a",
+        [f"DELETE FROM execution WHERE job_id = {TICK}", f"DELETE FROM job_version WHERE job_id = {TICK}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_what_is_broken_is_found_and_named(unaudited: Scene, broken: str) -> None:
+    check, words, statements = BROKEN[broken]
+    await worked(unaudited)
+    if broken == "an orphan":
+        unaudited.processes.living.clear()
+    tamper(unaudited, *statements)
+    report = audit(unaudited)
+    assert not report.clean
+    told = [violation.text for violation in report.violations if violation.check is check]
+    assert any(words in text for text in told), report.violations
+
+
+async def test_a_missing_trigger_is_found(unaudited: Scene) -> None:
+    connection = apsw.Connection(str(unaudited.settings.database))
+    connection.execute("DROP TRIGGER run_final")
+    connection.close()
+    assert [violation.text for violation in audit(unaudited).violations] == ["the trigger run_final is missing"]
+
+
+async def test_a_violation_names_job_and_run(unaudited: Scene) -> None:
+    await worked(unaudited)
+    tamper(unaudited, f"UPDATE run SET count = count - 1 WHERE {COUNTED_ROW}")
+    (found,) = audit(unaudited).violations
+    assert (found.job, found.where) == ("tick", f"tick:{unaudited.history('tick')[6].number}")
+    assert found.text.startswith("counts ")
+
+
+async def test_a_paused_job_that_lost_its_held_cursor_is_found(unaudited: Scene) -> None:
+    """R-20."""
+    await worked(unaudited)
+    pause(unaudited.store, Chosen(("tick",)), until=None, reason="", now=unaudited.clock.now())
+    assert audit(unaudited).clean
+    tamper(unaudited, f"UPDATE job SET held_for = NULL WHERE id = {TICK}")
+    assert [violation.check for violation in audit(unaudited).violations] == [Check.CURSOR]
+
+
+async def test_a_run_once_job_that_fires_again_is_found(unaudited: Scene) -> None:
+    """R-07."""
+    unaudited.declare(command("tick", schedule=cron("*/10 * * * *")))
+    await unaudited.advance("1h")
+    text = "json_set(spec, '$.schedule.run_once', json('true'))"
+    tamper(unaudited, f"UPDATE job_version SET spec = {text}")
+    told = [violation.text for violation in audit(unaudited).violations]
+    assert any("was to run once and had run" in text for text in told)
+
+
+# owners and processes
+
+
+async def test_a_run_whose_keeper_outlived_the_scheduler_is_a_note(unaudited: Scene) -> None:
+    """R-23: it is recovered at the next start."""
+    await worked(unaudited)
+    await unaudited.crash()
+    report = audit(unaudited)
+    assert report.clean
+    assert [note for note in report.notes if note.startswith("slow:1 still runs under its keeper")]
+    await unaudited.start()
+    assert audit(unaudited).notes == ()
+
+
+async def test_an_outcome_that_nobody_has_read_is_a_note(unaudited: Scene) -> None:
+    """R-23."""
+    await worked(unaudited)
+    await unaudited.crash()
+    (run_id,) = unaudited.processes.living
+    folder = make_folder(folder_of(unaudited.settings.state, run_id))
+    (folder / "outcome.json").write_text(json.dumps({"why": "exited", "exit_code": 0}))
+    unaudited.processes.living.clear()
+    report = audit(unaudited)
+    assert report.clean, report.violations
+    assert [note for note in report.notes if note.startswith("slow:1 has ended")]
+    await unaudited.start()
+
+
+async def test_a_run_of_a_dead_process_is_an_orphan(unaudited: Scene) -> None:
+    await worked(unaudited)
+    await unaudited.crash()
+    unaudited.processes.living.clear()
+    (found,) = audit(unaudited).violations
+    assert (found.check, found.where) == (Check.OWNER, "slow:1")
+    await unaudited.start()
+
+
+def tagged_process(scene: Scene, run_id: str) -> "subprocess.Popen[bytes]":
+    folder = folder_of(scene.settings.state, run_id)
+    environment = {**os.environ, "ROTA_RUN_ID": run_id, "ROTA_RESULT_FILE": str(folder / "result.json")}
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_process_that_outlived_its_run_is_found(unaudited: Scene, known: bool) -> None:
+    await worked(unaudited)
+    run_id = unaudited.history("tick")[0].id if known else new_id(unaudited.clock.now())
+    with tagged_process(unaudited, run_id) as process:
+        (found,) = audit(unaudited).violations
+        process.kill()
+    assert found.check is Check.PROCESS
+    assert f"process {process.pid}" in found.text
+    assert found.run == ("tick:1" if known else None)
+
+
+async def test_the_process_of_a_running_run_is_as_it_should_be(scene: Scene) -> None:
+    await worked(scene)
+    with tagged_process(scene, scene.history("slow")[0].id) as process:
+        report = audit(scene)
+        process.kill()
+    assert report.violations == ()
+    assert report.checked.processes >= 1

@@ -1,0 +1,76 @@
+"""The console of `rota serve`: short lines, dense jobs collapsed, failures always told."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.cli.console import LINES_AT_ONCE, Console
+from rota.daemon import Stop
+from rota.engine.enqueue import Born
+from rota.engine.fire import Fired
+from rota.model.states import Reason
+from rota.operations.project import Place
+from rota.settings import Settings
+from tests.faces.conftest import Project
+
+JOBS = 'timezone: Europe/Madrid\njobs:\n  disk: {command: [echo, hi]}\n  nightly: {cron: "30 2 * * *", command: [x]}\n'
+
+
+def fired(number: int) -> Fired:
+    return Fired("disk", (Born(f"id-{number}", "disk", number),))
+
+
+def play(project: Project, *events: Fired, as_json: bool = False) -> None:
+    """Serve for a moment in which these instants come."""
+
+    async def serve() -> None:
+        place = Place(project.folder, project.state)
+        console = Console(place, project.clock, as_json=as_json)
+        console.serving(Settings(project.folder, project.state, timezone="Europe/Madrid"), recovered=1)
+        for event in events:
+            console.fired(event)
+        console.stopping(Stop("grace", None), running=0)
+        console.close()
+
+    project.applied(JOBS)
+    asyncio.run(serve())
+
+
+def test_the_console_names_project_recovery_and_next_fires(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(project)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("16 slots, times in Europe/Madrid")
+    assert lines[1] == "1 run of an earlier process recovered"
+    assert lines[2].split() == ["next", "nightly", "Mon", "02:30:00,", "in", "13", "h", "30", "min"]
+    assert lines[-2:] == ["stopping", "stopped"]
+
+
+def test_a_dense_job_is_collapsed_and_nothing_is_lost(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    play(project, *(fired(number) for number in range(1, 301)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("fired") or "fired:" in line]
+    single = [line for line in lines if line.endswith("fired")]
+    assert 0 < len(single) <= LINES_AT_ONCE
+    assert lines[len(single) :] == [f"13:00:00  +{300 - len(single):<10} fired: disk ×{300 - len(single)}"]
+
+
+def test_a_skip_is_told_with_its_reason_and_count(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    play(project, Fired("disk", (), ((Born("id", "disk", 4), Reason.MISSED, 288),)))
+    assert "13:00:00  disk:4      SKIPPED missed ×288" in capsys.readouterr().out
+
+
+def test_with_json_each_line_is_an_object(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.applied(JOBS)
+    capsys.readouterr()
+    play(project, *(fired(number) for number in range(1, 31)), as_json=True)
+    events = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert events == ["serving", "recovered", *["fired"] * 30, "stopping", "stopped"]
+
+
+def test_the_console_tells_time_in_the_zone_it_was_given(tmp_path: Path) -> None:
+    console = Console(Place(tmp_path, tmp_path / ".rota"), Project(tmp_path).clock, zone="Europe/Madrid")
+    assert console.time() == "13:00:00"
+    console.close()

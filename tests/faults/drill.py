@@ -1,0 +1,286 @@
+"""A small mixed project that is meant to be killed, and the checker that looks at what is left of it."""
+
+import json
+import re
+import shutil
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import psutil
+
+from rota.engine.clock import SystemClock
+from rota.engine.wake import wake
+from rota.faults import VARIABLE
+from rota.model.records import ProcessIdentity
+from rota.operations.jobs import apply
+from rota.operations.loading import load_project
+from rota.operations.project import open_state
+from rota.operations.runs import cancel_run, trigger
+from rota.operations.verify import verify
+from rota.runners.processes import TAG
+from rota.store.driver import Store
+from tests.faults.ledger import account
+from tests.service.serving import Project, until
+
+SOURCE = Path(__file__).parents[2] / "src"
+POINT = re.compile(r'faults\.point\("([a-z_.]+)"\)')
+SECOND = 1000
+OLD = timedelta(days=2)
+FINAL = ("COMPLETED", "FAILED", "CANCELLED", "SKIPPED")
+NEVER_RAN = ("absent", "QUEUED", "SKIPPED")
+WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND id <= ?"
+
+FILE = """
+scheduler: {crash_guard: false, shutdown_grace: "0", concurrency: 12}
+defaults: {overlap: allow, term_grace: "0"}
+jobs:
+  tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
+  call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call"}
+  after: {interval: 1s, command: [sh, effect], overlap: forbid}
+  hand: {command: [sh, effect]}
+  gated: {command: [sh, effect], conditions: [{command: ["true"]}]}
+  long: {command: [sh, effect, "60"]}
+  doomed: {command: [sh, effect, "60"], on_restart: kill}
+  late: {command: [sh, effect, "60"], timeout: 1s}
+  late-call: {run: "{chores}:late_call", timeout: 1s}
+  stay: {run: "{chores}:stay"}
+  old: {command: [sh, effect], retention: {runs: 1d}}
+"""
+EFFECT = 'echo "$ROTA_RUN_ID $ROTA_ATTEMPT" >> effects\n[ -z "$1" ] || exec sleep "$1"\n'
+CHORES = """
+import asyncio, os
+
+def note(run):
+    file = os.open({effects!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(file, f"{{run.id}} {{run.attempt}}\\n".encode())
+    os.close(file)
+
+async def call(context):
+    note(context.run)
+
+async def stay(context):
+    note(context.run)
+    await asyncio.Event().wait()
+
+async def late_call(context):
+    note(context.run)
+    await asyncio.Event().wait()
+"""
+
+
+def points() -> list[str]:
+    """Return the names of all crash points, read from the source."""
+    return sorted(name for path in SOURCE.rglob("*.py") for name in POINT.findall(path.read_text()))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a drill found: what is gone, what was done twice, what is left running, and what else is wrong."""
+
+    lost: tuple[str, ...] = ()
+    doubled: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Whether all is well."""
+        return not (self.lost or self.doubled or self.left or self.wrong)
+
+
+class Drill(Project):
+    """A project whose clients note what was acknowledged, and whose jobs note what they did."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.acknowledged: list[str] = []
+        self.clock = SystemClock()
+        self.faults: Path | None = None
+        self.extra: dict[str, str] = {}
+        chores = f"chores_{uuid4().hex}"  # a name of its own: our process imports it too
+        self.write(FILE.replace("{chores}", chores))
+        (folder / "effect").write_text(EFFECT)
+        (folder / f"{chores}.py").write_text(CHORES.format(effects=str(folder / "effects")))
+
+    # what goes wrong
+
+    def arm(self, point: str, nth: int = 1, **more: Any) -> None:
+        """Let the n-th pass of a point, in whatever process, be its last."""
+        passes = self.folder / "passes"
+        shutil.rmtree(passes, ignore_errors=True)
+        passes.mkdir()
+        self.faults = self.folder / "faults.json"
+        self.faults.write_text(json.dumps({"crash": {point: nth}, "passes": str(passes), **more}))
+        self.faults.chmod(0o600)
+
+    def disarm(self) -> None:
+        """Let nothing go wrong from here on."""
+        self.faults = None
+
+    def passed(self, point: str) -> int:
+        """Return how often a point was passed since it was armed."""
+        counter = self.folder / "passes" / point
+        return counter.stat().st_size if counter.exists() else 0
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of commands and schedulers, with the faults."""
+        armed = {VARIABLE: str(self.faults)} if self.faults else {}
+        return {**super().environment(), **armed, **self.extra}
+
+    # clients
+
+    def client(self) -> Store:
+        """Return the store as another process has it."""
+        return open_state(self.state, self.clock, create=True)
+
+    def declare(self) -> None:
+        """Apply the file, without a scheduler."""
+        now = self.clock.now()
+        store = self.client()
+        try:
+            apply(store, load_project(self.folder, self.environment(), now=now).declared, now=now)
+        finally:
+            store.close()
+
+    def trigger(self, *names: str, store: Store | None = None) -> list[str]:
+        """Start jobs as a client; what returns is acknowledged."""
+        used = store or self.client()
+        try:
+            started = [trigger(used, name, now=self.clock.now()).id for name in names]
+        finally:
+            if store is None:
+                used.close()
+        self.acknowledged += started
+        wake(self.state)
+        return started
+
+    def grow_old(self) -> None:
+        """Leave a run of `old` that retention has reached."""
+        store = self.client()
+        try:
+            born = trigger(store, "old", now=self.clock.now() - OLD)
+            cancel_run(store, born.id, now=self.clock.now() - OLD)
+        finally:
+            store.close()
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Read from the database."""
+        connection = apsw.Connection(str(self.state / "rota.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(5000)
+        try:
+            return connection.execute(sql, values).fetchall()
+        finally:
+            connection.close()
+
+    def status(self, run_id: str) -> str:
+        """Return the status of a run as it is stored."""
+        found = self.rows("SELECT status FROM run WHERE id = ?", run_id)
+        return str(found[0][0]) if found else "absent"
+
+    def until_status(self, run_id: str, *statuses: str) -> None:
+        """Wait until a run is in one of these statuses."""
+        until(lambda: self.status(run_id) in statuses, what=f"{run_id} to be {statuses}, it is {self.status(run_id)}")
+
+    def until_effect(self, run_id: str) -> None:
+        """Wait until a run has done what it does."""
+        until(lambda: run_id in self.effects(), what=f"the effect of {run_id}")
+
+    def effects(self) -> Counter[str]:
+        """Return how often each run did its work."""
+        file = self.folder / "effects"
+        return Counter(line.split()[0] for line in file.read_text().splitlines()) if file.exists() else Counter()
+
+    # victims
+
+    def keepers(self) -> list[ProcessIdentity]:
+        """Return the keepers of running commands."""
+        found = self.rows(
+            "SELECT e.boot_id, e.pid, e.pid_start FROM execution e JOIN process p USING (epoch)"
+            " WHERE e.finished_at IS NULL AND e.pid <> p.pid"
+        )
+        return [ProcessIdentity(*row) for row in found]
+
+    def spawners(self) -> list[psutil.Process]:
+        """Return the spawner of the newest scheduler, if it has one."""
+        try:
+            children = psutil.Process(self.servers[-1].pid).children()
+            return [child for child in children if any("spawner.py" in word for word in child.cmdline())]
+        except psutil.Error:
+            return []
+
+    def tagged(self) -> list[int]:
+        """Return the processes that carry the tag of a run of this project."""
+        known = {row[0] for row in self.rows("SELECT id FROM run")}
+        return [pid for pid in psutil.pids() if _tag(pid) in known]
+
+    # afterwards
+
+    def calm(self) -> None:
+        """Serve without faults: recover, finish what was acknowledged, stop in order."""
+        self.disarm()
+        self.serve()
+        store = self.client()
+        try:
+            last = self.trigger("hand", store=store)
+        finally:
+            store.close()
+        self.until_status(last[0], *FINAL)
+        until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty")
+        self.stop()
+
+    def stop(self) -> None:
+        """End the scheduler in order."""
+        self.servers[-1].send_signal(signal.SIGTERM)
+        assert self.servers[-1].wait(30) == 0, self.log()
+
+    def damage(self) -> Damage:
+        """Look at what is left once nothing serves any more."""
+        stored: dict[str, str] = dict(self.rows("SELECT id, status FROM run"))
+        left = [f"{run_id} is {status}" for run_id, status in stored.items() if status in ("DISPATCHED", "RUNNING")]
+        left += [f"process {pid}" for pid in self.tagged()]
+        return Damage(
+            lost=tuple(self._lost(stored)),
+            doubled=tuple(self._doubled(stored)),
+            left=tuple(left),
+            wrong=tuple(self._wrong()),
+        )
+
+    def _lost(self, stored: dict[str, str]) -> list[str]:
+        effects = self.effects()
+        absent = [run_id for run_id in self.acknowledged if run_id not in stored]
+        unreal = [run_id for run_id, status in stored.items() if status == "COMPLETED" and not effects[run_id]]
+        return absent + [f"{run_id} is COMPLETED and did nothing" for run_id in unreal]
+
+    def _doubled(self, stored: dict[str, str]) -> list[str]:
+        effects = self.effects()
+        doubled = [f"{run_id} ran {times} times" for run_id, times in effects.items() if times > 1]
+        never = [run_id for run_id in effects if stored.get(run_id, "absent") in NEVER_RAN]
+        return doubled + [f"{run_id} ran, it is {stored.get(run_id, 'absent')}" for run_id in never]
+
+    def _wrong(self) -> list[str]:
+        connection = apsw.Connection(str(self.state / "rota.db"))
+        try:
+            books = {job: account(connection, job, step=SECOND) for job in ("tick", "call")}
+        finally:
+            connection.close()
+        wrong = [f"{job}: {found}" for job, found in books.items() if not found.clean]
+        store = self.client()
+        try:
+            report = verify(store, self.state, now=self.clock.now())
+        finally:
+            store.close()
+        return wrong + [f"{one.check} {one.where} {one.text}" for one in report.violations]
+
+
+def _tag(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((word.decode().partition("=")[2] for word in words if word.startswith(TAG.encode() + b"=")), "")

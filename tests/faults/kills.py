@@ -1,0 +1,105 @@
+"""Storms of kill -9: random victims at random times, under clients that go on asking."""
+
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.model.errors import RotaError
+from rota.runners.processes import send_signal
+from tests.faults.drill import Damage, Drill
+
+VICTIMS = ("serve", "serve", "keeper", "keeper", "spawner", "both", "all")
+ASKED = ("hand", "hand", "hand", "gated", "late", "long", "doomed", "stay", "late-call")
+LONGEST = 0.5
+MANY = 8
+
+
+@dataclass(slots=True)
+class Storm:
+    """One project in a storm: drawn from one seed, except for what the machine adds."""
+
+    drill: Drill
+    chance: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def rage(self, kills: int) -> None:
+        """Kill until so many have died, restarting the scheduler whenever it is gone."""
+        self.drill.declare()
+        client = threading.Thread(target=self._ask, args=(random.Random(self.chance.random()),), daemon=True)
+        client.start()
+        try:
+            while self.kills.total() < kills:
+                self._round()
+        finally:
+            self._over.set()
+            client.join()
+
+    def _round(self) -> None:
+        if not self.drill.servers or self.drill.servers[-1].poll() is not None:
+            self.drill.serve(ready=self.chance.random() < 0.7)
+        self._over.wait(self.chance.uniform(0, LONGEST))
+        victim = self.chance.choice(VICTIMS)
+        if self._kill(victim):
+            self.kills[victim] += 1
+
+    def _kill(self, victim: str) -> bool:
+        """Kill; tell whether somebody died of it."""
+        died = False
+        if victim in ("serve", "both", "all"):
+            died = self._kill_server()
+        if victim in ("keeper", "both", "all"):
+            keepers = self.drill.keepers()
+            chosen = keepers if victim == "all" else self.chance.sample(keepers, min(1, len(keepers)))
+            died = sum(send_signal(keeper, signal.SIGKILL) for keeper in chosen) > 0 or died
+        if victim == "spawner":
+            for spawner in self.drill.spawners():
+                spawner.kill()
+                died = True
+        return died
+
+    def _kill_server(self) -> bool:
+        server: subprocess.Popen[bytes] = self.drill.servers[-1]
+        if server.poll() is not None:
+            return False
+        server.kill()
+        server.wait()
+        return True
+
+    def _ask(self, chance: random.Random) -> None:
+        """Be a client: what returns is acknowledged, whatever happens to the scheduler."""
+        store = self.drill.client()
+        try:
+            while not self._over.wait(chance.uniform(0, 0.2)):
+                try:
+                    self.drill.trigger(chance.choice(ASKED) if self._room() else "hand", store=store)
+                except RotaError:
+                    continue  # refused is not acknowledged
+        finally:
+            store.close()
+
+    def _room(self) -> bool:
+        """Tell whether few enough of the runs that never end by themselves are under way."""
+        running = self.drill.rows("SELECT count(*) FROM run WHERE status IN ('DISPATCHED', 'RUNNING')")
+        return int(running[0][0]) < MANY
+
+
+def storm(*, kills: int, seed: int, folder: Path) -> tuple[Counter[str], Damage]:
+    """Let a storm of so many kills pass over a new project; return who died, and what it cost."""
+    with tempfile.TemporaryDirectory(prefix="storm-", dir=folder) as name:
+        drill = Drill(Path(name))
+        raging = Storm(drill, random.Random(seed))
+        try:
+            raging.rage(kills)
+            if drill.servers[-1].poll() is None:
+                drill.servers[-1].kill()
+                drill.servers[-1].wait()
+            drill.calm()
+            return raging.kills, drill.damage()
+        finally:
+            drill.end()

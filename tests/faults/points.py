@@ -1,0 +1,196 @@
+"""Every crash point: who dies there, and what must happen for it to be passed."""
+
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from rota.engine.wake import ask
+from tests.faults.drill import Drill
+from tests.service.serving import kill, until
+
+Victim = Literal["serve", "command", "child"]
+MIXED = ("hand", "gated", "long", "late", "late-call", "stay")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """How a point is reached: who dies, what is made ready before it is armed, and what is done then."""
+
+    victim: Victim
+    act: Callable[[Drill], None]
+    before: Callable[[Drill], None]
+
+
+def declared(drill: Drill) -> None:
+    """Have the jobs, and some work in the queue."""
+    drill.declare()
+    drill.trigger(*MIXED)
+
+
+def nothing(_drill: Drill) -> None:
+    """Have not even a database."""
+
+
+def grown_old(drill: Drill) -> None:
+    """Have rows that retention has reached, with their output."""
+    drill.declare()
+    drill.grow_old()
+    drill.grow_old()
+
+
+def crashed(drill: Drill) -> None:
+    """Have a scheduler that was killed while everything ran."""
+    drill.declare()
+    started = drill.trigger("long", "long", "doomed", "stay", "stay")
+    server = drill.serve()
+    for run_id in started:
+        drill.until_effect(run_id)
+    kill(server)
+
+
+def running(drill: Drill) -> None:
+    """Have a scheduler and a queue, nothing more: it is armed already."""
+    drill.declare()
+
+
+def serve(drill: Drill) -> None:
+    """Start a scheduler; the work at hand leads to the point."""
+    drill.serve(ready=False)
+
+
+def serve_and_cancel(drill: Drill) -> None:
+    """Start a scheduler and cancel commands that run."""
+    server = drill.serve(ready=False)
+    started = drill.trigger("long", "long", "long")
+    until(lambda: server.poll() is not None or set(started) <= set(drill.effects()), what="the starts")
+    for run_id in started:
+        drill.rota("cancel", run_id, check=False)
+
+
+def serve_and_stop(drill: Drill) -> None:
+    """Start a scheduler and end it by a signal, once a command runs."""
+    server = drill.serve()
+    drill.until_effect(drill.trigger("long")[0])
+    server.send_signal(signal.SIGTERM)
+
+
+def serve_and_detach(drill: Drill) -> None:
+    """Start a scheduler and let it leave its commands to their keepers."""
+    drill.serve()
+    for run_id in drill.trigger("long", "long", "long"):
+        drill.until_effect(run_id)
+    ask(drill.state, {"ask": "stop", "mode": "detach", "within": None})
+
+
+def command(*arguments: str) -> Callable[[Drill], None]:
+    """Return an act: run a command, again until it dies."""
+
+    def act(drill: Drill) -> None:
+        for _ in range(12):
+            if drill.rota(*arguments, check=False).returncode == -signal.SIGKILL:
+                return
+        raise AssertionError(f"rota {arguments} did not die")
+
+    return act
+
+
+def pause_and_resume(drill: Drill) -> None:
+    """Pause and resume until the point is passed often enough."""
+    for _ in range(12):
+        for arguments in (("pause", "tick", "--reason", "drill"), ("resume", "tick", "--catch-up", "once")):
+            if drill.rota(*arguments, check=False).returncode == -signal.SIGKILL:
+                return
+    raise AssertionError("neither pause nor resume died")
+
+
+def cancel_queued(drill: Drill) -> None:
+    """Cancel runs that wait in the queue, until a command dies."""
+    for run_id in drill.trigger("hand", "hand", "hand", "hand", "hand"):
+        if drill.rota("cancel", run_id, check=False).returncode == -signal.SIGKILL:
+            return
+    raise AssertionError("no cancel died")
+
+
+BUSY = Scene("serve", serve, declared)
+CHILD = Scene("child", serve, declared)
+RECOVERY = Scene("serve", serve, crashed)
+FIRST_START = Scene("serve", serve, nothing)
+
+SCENES: dict[str, Scene] = {
+    "apply.changed": FIRST_START,
+    "apply.committed": FIRST_START,
+    "apply.written": FIRST_START,
+    "cancel.asked": Scene("command", cancel_queued, declared),
+    "claim.committed": BUSY,
+    "claim.updated": BUSY,
+    "enqueue.inserted": BUSY,
+    "execute.gate_opened": BUSY,
+    "execute.launched": BUSY,
+    "execute.outcome_read": BUSY,
+    "execute.start_committed": BUSY,
+    "execute.start_written": BUSY,
+    "fire.begun": BUSY,
+    "fire.committed": BUSY,
+    "fire.cursor_moved": BUSY,
+    "fire.rows_written": BUSY,
+    "function.timed_out": BUSY,
+    "keeper.after_rename": CHILD,
+    "keeper.at_gate": CHILD,
+    "keeper.before_exec": CHILD,
+    "keeper.before_rename": CHILD,
+    "keeper.command_ended": CHILD,
+    "keeper.forked": CHILD,
+    "keeper.gate_passed": CHILD,
+    "keeper.term_sent": CHILD,
+    "migrate.committed": FIRST_START,
+    "migrate.made": FIRST_START,
+    "migrate.named": FIRST_START,
+    "migrate.statement": FIRST_START,
+    "migrate.written": FIRST_START,
+    "pause.committed": Scene("command", pause_and_resume, declared),
+    "prune.committed": Scene("serve", serve, grown_old),
+    "prune.folders_removed": Scene("serve", serve, grown_old),
+    "prune.rows_deleted": Scene("serve", serve, grown_old),
+    "record.committed": BUSY,
+    "record.followed_up": BUSY,
+    "record.run_updated": BUSY,
+    "recover.adopted": RECOVERY,
+    "recover.epochs_ended": RECOVERY,
+    "recover.found": RECOVERY,
+    "recover.resolved": RECOVERY,
+    "recover.swept": RECOVERY,
+    "resume.committed": Scene("command", pause_and_resume, declared),
+    "resume.skip_written": Scene("command", pause_and_resume, declared),
+    "session.closed": Scene("serve", serve_and_stop, declared),
+    "session.entered": BUSY,
+    "session.locked": BUSY,
+    "shutdown.quiesced": Scene("serve", serve_and_stop, declared),
+    "shutdown.run_left": Scene("serve", serve_and_detach, running),
+    "shutdown.runs_ended": Scene("serve", serve_and_stop, declared),
+    "spawn.asked": BUSY,
+    "spawner.forked": CHILD,
+    "stop.sent": Scene("serve", serve_and_cancel, running),
+    "trigger.committed": Scene("command", command("trigger", "hand"), declared),
+    "trigger.woken": Scene("command", command("trigger", "hand"), declared),
+}
+
+
+def crash(drill: Drill, point: str, *, nth: int = 1) -> None:
+    """Bring a project to the n-th pass of a point and see that somebody died there."""
+    scene = SCENES[point]
+    scene.before(drill)
+    drill.arm(point, nth)
+    scene.act(drill)
+    server = drill.servers[-1] if drill.servers else None
+    if scene.victim == "serve":
+        assert server is not None
+        try:
+            assert server.wait(30) == -signal.SIGKILL, f"serve ended {server.returncode}: {drill.log()}"
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"nobody passed {point} {nth} times: {drill.passed(point)}") from None
+    else:
+        until(lambda: drill.passed(point) >= nth, what=f"{point} to be passed {nth} times")
+    if server is not None and server.poll() is None:
+        kill(server)

@@ -1,0 +1,274 @@
+"""A real scheduler whose storage is full, read-only, locked, gone or damaged: it says so, loses nothing, goes on."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.service.serving import Project, kill, until
+
+pytestmark = pytest.mark.xdist_group("service")
+
+WAITING = """
+state: {state}
+scheduler: {{shutdown_grace: 1s}}
+jobs:
+  long:
+    command: [sh, -c, "echo $$ > pid; read line < gate; exit 7"]
+    timeout: never
+  short: {{command: [echo, hi]}}
+"""
+TICKING = """
+state: {state}
+jobs:
+  tick: {{interval: 1s, anchor: fixed, command: ["true"], overlap: allow}}
+"""
+
+
+class Disk:
+    """A small file system of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fill(self) -> None:
+        """Take all the room there is."""
+        with open(self.folder / "ballast", "ab", buffering=0) as file:
+            for size in (65536, 4096, 512, 1):
+                try:
+                    while True:
+                        file.write(b"x" * size)
+                except OSError:
+                    continue
+
+    def empty(self) -> None:
+        """Give the room back."""
+        (self.folder / "ballast").unlink()
+
+
+def mounted(folder: Path, size: str) -> Disk:
+    folder.mkdir(parents=True, exist_ok=True)
+    options = f"size={size},mode=0700"
+    if os.getuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"cannot mount here: {made.stderr}")
+    return Disk(folder)
+
+
+@pytest.fixture
+def disk(project: Project) -> Iterator[Disk]:
+    """A disk of 8 MB that holds the project's state."""
+    made = mounted(project.folder / "disk", "8m")
+    project.state = made.folder / "state"
+    yield made
+    project.end()
+    subprocess.run(["umount", "-l", str(made.folder)], check=True)
+
+
+def waiting(project: Project, state: Path) -> None:
+    """Serve a project with a command that waits at a fifo."""
+    os.mkfifo(project.folder / "gate")
+    project.write(WAITING.format(state=state))
+    project.serve()
+    project.rota("trigger", "long")
+    until((project.folder / "pid").exists, what="the command to start")
+    until(lambda: project.told("long") == [("RUNNING", None)], what="the start to be stored")
+
+
+def let_go(project: Project) -> None:
+    with open(project.folder / "gate", "w") as gate:
+        gate.write("go\n")
+
+
+def attention(project: Project) -> str:
+    answer = json.loads(project.rota("status", "--json", check=False).stdout)
+    return " ".join(f"{one['name']}: {one['what']}" for one in answer["attention"])
+
+
+def test_on_a_full_disk_new_work_is_refused_and_a_running_command_is_recorded_once_there_is_room(
+    project: Project, disk: Disk
+) -> None:
+    waiting(project, disk.folder / "state")
+    disk.fill()
+    refused = project.rota("trigger", "short", "--json", check=False)
+    assert refused.returncode == 74
+    error = json.loads(refused.stderr)["error"]
+    assert error["code"] == "storage_full"
+    assert str(disk.folder) in error["message"]
+    assert "space" in error["hint"]
+    let_go(project)
+    assert project.rota("status", check=False).returncode == 0
+    disk.empty()
+    project.until_told("long", [("FAILED", "exit_code")])
+    assert project.history("long")[0]["exit_code"] == 7
+    assert project.told("short") == []
+    project.rota("run", "short")
+
+
+def test_fires_missed_on_a_full_disk_are_accounted_for_when_there_is_room(project: Project, disk: Disk) -> None:
+    """R-10: every due instant has one row, and status showed why."""
+    project.write(TICKING.format(state=disk.folder / "state"))
+    project.serve()
+    until(lambda: len(project.history("tick")) >= 2, what="two fires")
+    disk.fill()
+    until(lambda: "is full" in attention(project), what="status to show the full disk")
+    full_at = datetime.fromisoformat(project.history("tick")[-1]["scheduled_for"])
+    disk.empty()
+    until(lambda: _last_covered(project) > full_at + timedelta(seconds=3), what="fires to go on", timeout=60)
+    covered = [at for run in project.history("tick") for at in _covered(run)]
+    assert covered == [covered[0] + timedelta(seconds=number) for number in range(len(covered))]
+    until(lambda: "is full" not in attention(project), what="status to be well again")
+
+
+def _covered(run: dict[str, str]) -> list[datetime]:
+    first = datetime.fromisoformat(run["scheduled_for"])
+    return [first + timedelta(seconds=number) for number in range(int(run["count"] or 1))]
+
+
+def _last_covered(project: Project) -> datetime:
+    return _covered(project.history("tick")[-1])[-1]
+
+
+def test_a_full_output_folder_holds_runs_back_until_there_is_room(project: Project) -> None:
+    project.write(WAITING.format(state=".rota"))
+    project.rota("apply")
+    disk = mounted(project.state / "runs", "64k")
+    try:
+        disk.fill()
+        project.serve()
+        project.rota("trigger", "short")
+        until(lambda: "storage" in attention(project), what="status to show the full output folder")
+        assert str(project.state / "runs") in attention(project)
+        assert project.told("short")[0][0] in ("QUEUED", "RUNNING")
+        disk.empty()
+        project.until_told("short", [("COMPLETED", None)])
+    finally:
+        project.end()
+        subprocess.run(["umount", "-l", str(disk.folder)], check=True)
+
+
+def test_a_stop_on_a_full_disk_ends_and_the_next_start_records_what_commands_left(project: Project, disk: Disk) -> None:
+    """R-08, R-23."""
+    waiting(project, disk.folder / "state")
+    disk.fill()
+    with open(disk.folder / "ballast", "r+b") as ballast:  # room for the keeper's outcome, not for the database
+        ballast.truncate(os.path.getsize(disk.folder / "ballast") - 4096)
+    server = project.servers[-1]
+    server.terminate()
+    assert server.wait(timeout=30) in (0, 74)
+    disk.empty()
+    project.serve()
+    until(lambda: project.told("long")[0][0] == "FAILED", what="the outcome")
+    assert project.told("long")[0][1] in ("shutdown", "process_restarted")
+
+
+def test_a_read_only_disk_is_refused_at_the_start_with_path_and_remedy(project: Project, disk: Disk) -> None:
+    project.write(WAITING.format(state=disk.folder / "state"))
+    project.rota("apply")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
+    for command in (["serve"], ["trigger", "short"]):
+        refused = project.rota(*command, check=False)
+        assert refused.returncode == 77, refused.stderr
+        assert str(disk.folder / "state") in refused.stderr
+        assert "owner and mode" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_a_lock_held_for_long_delays_writes_and_loses_none(project: Project) -> None:
+    waiting(project, project.state)
+    holder = sqlite3.connect(project.state / "rota.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        let_go(project)
+        refused = project.rota("trigger", "short", check=False)
+        assert refused.returncode == 75
+        assert str(project.state / "rota.db") in refused.stderr
+        assert project.rota("status", check=False).returncode == 0
+        until(lambda: "held by another process" in attention(project), what="status to show the lock")
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    project.until_told("long", [("FAILED", "exit_code")])
+    project.rota("run", "short")
+
+
+def test_a_state_folder_that_was_replaced_is_not_served_any_longer(project: Project) -> None:
+    waiting(project, project.state)
+    server = project.servers[-1]
+    shutil.rmtree(project.state)
+    project.rota("apply")
+    assert server.wait(timeout=15) == 74
+    assert f"the state folder {project.state} vanished or was replaced" in project.log()
+    assert project.told("long") == []
+
+
+@pytest.mark.parametrize("damage", ["foreign", "newer", "corrupt"])
+def test_a_database_that_cannot_be_used_ends_serve_at_once_and_is_left_alone(project: Project, damage: str) -> None:
+    project.write(WAITING.format(state=".rota"))
+    project.rota("apply")
+    path = project.state / "rota.db"
+    if damage == "corrupt":
+        path.write_bytes(b"\xff" * 8192)
+    elif damage == "foreign":
+        path.unlink()
+        sqlite3.connect(path).execute("CREATE TABLE theirs (x)").connection.close()
+    else:
+        with sqlite3.connect(path) as connection:
+            connection.execute("INSERT INTO migration VALUES (9999, 'later', 'x', 0)")
+        connection.close()
+    before = path.read_bytes()
+    refused = project.rota("serve", check=False)
+    assert refused.returncode == 78, refused.stderr
+    assert str(path) in refused.stderr
+    assert len(refused.stderr.splitlines()) == 2
+    assert path.read_bytes() == before
+
+
+def test_a_missing_index_is_found_at_the_start(project: Project) -> None:
+    project.write(WAITING.format(state=".rota"))
+    project.rota("apply")
+    with sqlite3.connect(project.state / "rota.db") as connection:
+        connection.execute("DROP INDEX run_ready")
+    connection.close()
+    refused = project.rota("serve", check=False)
+    assert refused.returncode == 78
+    assert "no such index: run_ready" in refused.stderr
+
+
+def test_damage_is_found_beside_the_work_after_an_unclean_stop(project: Project) -> None:
+    waiting(project, project.state)
+    kill(project.servers[-1])
+    path = project.state / "rota.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("CREATE TABLE filler (x TEXT)")
+        connection.executemany("INSERT INTO filler VALUES (?)", [("x" * 900,)] * 400)
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'filler'").fetchone()
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xee" * size)
+    project.serve()
+    until(lambda: "is damaged" in attention(project), what="status to show the damage")
+    assert "the database is damaged" in project.log()
+
+
+def test_a_log_left_by_something_else_is_not_taken_for_ours(project: Project) -> None:
+    project.write(WAITING.format(state=".rota"))
+    project.rota("apply")
+    for suffix in ("-wal", "-shm"):
+        (project.state / f"rota.db{suffix}").write_bytes(os.urandom(40_000))
+    project.serve()
+    project.rota("run", "short")
+    assert project.told("short") == [("COMPLETED", None)]

@@ -1,0 +1,43 @@
+"""200 simulated days: whatever happens, every due instant has exactly one row (R-05, R-10, R-20, R-23, R-26)."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.simulation.failing import explain, failing
+from tests.simulation.plan import Happening, draw
+from tests.simulation.play import play
+from tests.simulation.shrink import shrink
+
+SEEDS = 200
+BATCH = 10
+REGRESSIONS: tuple[int, ...] = ()
+"""Seeds beyond the first 200 that once failed."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_the_ledger_of_simulated_days_equals_the_oracle(first: int) -> None:
+    _, found = failing(range(first, first + BATCH))
+    assert not found, explain(found[0])
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_a_day_that_once_failed_is_right(seed: int) -> None:
+    wrongs, _ = play(draw(seed))
+    assert wrongs == []
+
+
+def test_a_seed_gives_the_same_day_twice() -> None:
+    day = draw(7)
+    assert draw(7) == day
+    assert play(day) == play(day)
+
+
+def test_shrinking_leaves_only_what_matters() -> None:
+    day = draw(3)
+    needed = Happening(timedelta(hours=1), "crash", value=(0, False, 5, None))
+    day = replace(day, happenings=(*day.happenings, needed))
+    small = shrink(day, lambda one: needed in one.happenings)
+    assert small.happenings == (needed,)
+    assert len(small.jobs) == 1

@@ -1,0 +1,301 @@
+"""Why a run did, did not or will run: each label, from records alone."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota.model.records import Execution, Job, Run
+from rota.model.spec import (
+    Anchor,
+    Condition,
+    Gates,
+    JobSpec,
+    Kind,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    OverlapPolicy,
+    Schedule,
+    WhenFalse,
+    Work,
+)
+from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
+from rota.rules.explain import Facts, explain_job, explain_run, next_fire, title
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+DUE = NOW - timedelta(minutes=10)
+SPEC = JobSpec("backup", Work(Kind.COMMAND, command=("true",), cwd="/srv"), Schedule(cron=("50 11 * * *",)))
+
+
+def a_job(spec: JobSpec = SPEC, **changes: Any) -> Job:
+    job = Job(
+        id="job",
+        name="backup",
+        source="file",
+        version=1,
+        spec=spec,
+        created_at=DUE,
+        updated_at=DUE,
+        enabled=True,
+        retired_at=None,
+        used_up_at=None,
+        next_for=None,
+        next_at=None,
+        anchored_at=None,
+        fire_number=1,
+        run_number=7,
+        ledger_from=DUE,
+    )
+    return replace(job, **changes)
+
+
+def a_run(**changes: Any) -> Run:
+    run = Run(
+        id="run",
+        job_id="job",
+        job="backup",
+        number=7,
+        version=1,
+        trigger=Trigger.SCHEDULE,
+        status=Status.QUEUED,
+        reason=None,
+        waiting_for=None,
+        not_before=None,
+        scheduled_for=DUE,
+        covers_to=None,
+        count=None,
+        priority=0,
+        position=0,
+        params={},
+        attempt=1,
+        retry_of=None,
+        created_at=DUE,
+        first_dispatched_at=None,
+        started_at=None,
+        finished_at=None,
+        expires_at=None,
+        cancel_requested_at=None,
+        worker_id=None,
+        slot=None,
+        epoch=None,
+        losses=0,
+        forced=False,
+        exit_code=None,
+        error=None,
+        result_summary=None,
+        decisions={"late_ms": 0, "overlap": {"policy": "forbid", "verdict": "go"}},
+    )
+    return replace(run, **changes)
+
+
+def told(run: Run, spec: JobSpec = SPEC, *, execution: Execution | None = None, **facts: Any) -> dict[str, str]:
+    lines = explain_run(Facts(run, spec, a_job(spec), execution, **facts), now=NOW)
+    return {line.label: line.text for line in lines}
+
+
+def an_execution(spec_started: datetime = DUE) -> Execution:
+    return Execution("e", "run", "job", "w", 2, 1, "boot", 4711, 1, spec_started, None, None, None, None, {})
+
+
+def test_the_title_names_run_status_reason_and_time_in_the_job_s_zone() -> None:
+    spec = replace(SPEC, schedule=replace(SPEC.schedule, timezone="Europe/Madrid"))
+    run = a_run(status=Status.SKIPPED, reason=Reason.OVERLAP, finished_at=DUE)
+    assert title(Facts(run, spec, a_job(spec), None), now=NOW) == (
+        "backup:7  SKIPPED overlap  Sun 15 Nov 12:50:00 (Europe/Madrid)"
+    )
+
+
+def test_a_scheduled_run_says_when_it_was_due_and_by_which_schedule() -> None:
+    assert told(a_run())["due"] == "11:50:00 at 11:50 every day (UTC)"
+
+
+def test_a_counted_row_says_how_many_instants_it_stands_for() -> None:
+    missed = a_run(status=Status.SKIPPED, reason=Reason.MISSED, covers_to=NOW, count=12, finished_at=NOW)
+    assert told(missed)["due"].startswith("12 instants from 11:50:00 to 12:00:00")
+    assert told(replace(missed, count=None))["due"].startswith("more than 10,000 instants")
+
+
+@pytest.mark.parametrize(
+    ("misfire", "run", "text"),
+    [
+        (Misfire(), a_run(), "no, on time"),
+        (Misfire(), a_run(decisions={"late_ms": 41}), "no, 41 ms late"),
+        (
+            Misfire(MisfirePolicy.ONCE),
+            a_run(decisions={"late_ms": 1_200_000, "made_up": "once"}),
+            "20 min late; `misfire: once` made it up",
+        ),
+        (
+            Misfire(),
+            a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000}),
+            "missed: noticed 10 min late, more than 1 min; `misfire: skip` does not make it up",
+        ),
+        (
+            Misfire(MisfirePolicy.ONCE),
+            a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000}),
+            "missed: noticed 10 min late, more than 1 min; `misfire: once` made up a later instant instead",
+        ),
+        (Misfire(), a_run(trigger=Trigger.MANUAL), "does not concern a start by hand"),
+    ],
+)
+def test_misfire_is_told_r_10(misfire: Misfire, run: Run, text: str) -> None:
+    """R-10."""
+    assert told(run, replace(SPEC, misfire=misfire))["misfire"] == text
+
+
+def test_an_instant_older_than_the_limit_of_misfire_says_so_r_10() -> None:
+    """R-10: misfire_max_age."""
+    spec = replace(SPEC, misfire=Misfire(MisfirePolicy.ONCE, max_age=timedelta(hours=6)))
+    run = a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000})
+    assert told(run, spec)["misfire"].endswith("none older than 6 h")
+
+
+@pytest.mark.parametrize(
+    ("decided", "text"),
+    [
+        ({"policy": "forbid", "verdict": "go"}, "forbid: nothing active"),
+        ({"policy": "allow", "verdict": "go"}, "allow: any number may run"),
+        ({"policy": "queue", "verdict": "after"}, "queue: queued behind an unfinished run"),
+        ({"policy": "replace", "verdict": "replace"}, "replace: took the place of what was unfinished"),
+        ({"policy": "forbid", "verdict": "refuse", "blocking": "backup:6"}, "forbid: backup:6 was not finished"),
+        (
+            {"policy": "queue", "verdict": "refuse", "blocking": "backup:6"},
+            "queue: backup:6 was not finished, and `queue_depth: 1` was used up",
+        ),
+    ],
+)
+def test_overlap_is_told_r_11(decided: dict[str, str], text: str) -> None:
+    """R-11."""
+    assert told(a_run(decisions={"overlap": decided}))["overlap"] == text
+
+
+def test_force_is_told_in_place_of_overlap_and_conditions_r_29() -> None:
+    """R-29."""
+    spec = replace(SPEC, gates=Gates((Condition("is_open"),)))
+    lines = told(a_run(trigger=Trigger.MANUAL, forced=True), spec)
+    assert lines["due"].endswith("started by hand, with --force")
+    assert lines["overlap"] == "forbid: not asked, --force"
+    assert lines["conditions"] == "not asked, --force"
+
+
+def test_conditions_are_told_with_their_evidence_r_09() -> None:
+    """R-09."""
+    spec = replace(SPEC, gates=Gates((Condition("is_open"), Condition(command=("./check",)))))
+    assert told(a_run(), spec)["conditions"] == "2, not asked yet"
+    asked = [
+        {"title": "is_open", "answer": "pass", "detail": "", "took_ms": 1},
+        {"title": "./check", "answer": "false", "detail": "exit 10", "took_ms": 41},
+    ]
+    assert told(a_run(decisions={"conditions": asked}), spec)["conditions"] == (
+        "is_open → pass (1 ms); ./check → false (exit 10, 41 ms)"
+    )
+
+
+def test_a_run_that_waits_for_a_condition_says_until_when_r_02() -> None:
+    """R-02, R-09."""
+    spec = replace(SPEC, gates=Gates((Condition("is_open"),), WhenFalse.WAIT))
+    run = a_run(
+        waiting_for=WaitingFor.CONDITION, not_before=NOW + timedelta(minutes=1), expires_at=NOW + timedelta(hours=1)
+    )
+    assert told(run, spec)["waits"] == (
+        "for its condition (`when_false: wait`), looked at again at 12:01:00 (in 1 min), given up at 13:00:00 (in 1 h)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting_for", "held", "text"),
+    [
+        (WaitingFor.PREDECESSOR, None, "for backup:6 to finish"),
+        (WaitingFor.REPLACED_RUN, None, "until backup:6 is stopped"),
+        (WaitingFor.PREDECESSOR, Held.NO_WORKER, "for backup:6 to finish; no scheduler is running here"),
+        (None, Held.NO_WORKER, "for a scheduler: none is running here; start one with `rota serve`"),
+        (None, Held.SLOT, "for a slot: all are taken"),
+        (None, None, "for its turn; a slot is free"),
+    ],
+)
+def test_a_queued_run_says_why_it_is_not_running_r_02(
+    waiting_for: WaitingFor | None, held: Held | None, text: str
+) -> None:
+    """R-02: stored and derived reasons."""
+    earlier = a_run(id="earlier", number=6, status=Status.RUNNING)
+    run = a_run(waiting_for=waiting_for)
+    assert told(run, held=held, unfinished=[earlier, run])["waits"] == text
+
+
+def test_a_running_run_says_since_when_where_and_how_long_it_may() -> None:
+    run = a_run(status=Status.RUNNING, started_at=DUE)
+    lines = told(run, execution=an_execution())
+    assert lines["start"] == "11:50:00 pid 4711 in /srv, slot 2"
+    assert lines["end"] == "not yet: runs for 10 min, stopped after 10 min"
+    stopping = replace(run, cancel_requested_at=NOW)
+    endless = replace(SPEC, work=replace(SPEC.work, timeout=None))
+    assert told(stopping, endless)["end"] == "not yet: runs for 10 min, without a timeout and is being stopped"
+
+
+def test_a_dispatched_run_stands_at_its_conditions_r_01() -> None:
+    """R-01."""
+    lines = told(a_run(status=Status.DISPATCHED, first_dispatched_at=NOW))
+    assert lines["start"] == "not yet: it has a slot and stands at its conditions"
+    assert lines["end"] == "not yet"
+
+
+def test_a_function_runs_inside_the_scheduler() -> None:
+    spec = replace(SPEC, work=Work(Kind.FUNCTION, function="count"))
+    lines = told(a_run(status=Status.RUNNING, started_at=DUE), spec, execution=an_execution())
+    assert lines["start"] == "11:50:00 inside the scheduler (pid 4711), slot 2"
+
+
+def test_the_end_tells_status_reason_time_and_words() -> None:
+    failed = a_run(
+        status=Status.FAILED, reason=Reason.EXIT_CODE, started_at=DUE, finished_at=NOW, error="exit 3: locked"
+    )
+    assert told(failed)["end"] == "12:00:00 FAILED exit_code after 10 min: exit 3: locked"
+    done = a_run(status=Status.COMPLETED, started_at=DUE, finished_at=NOW, result_summary="3 mails")
+    assert told(done)["end"] == "12:00:00 COMPLETED after 10 min: 3 mails"
+    never = a_run(status=Status.CANCELLED, reason=Reason.REQUESTED, finished_at=NOW)
+    assert told(never)["start"] == "never"
+
+
+EVERY = replace(SPEC, schedule=Schedule(interval=timedelta(minutes=15), anchor=Anchor.COMPLETION))
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (a_job(next_at=NOW + timedelta(hours=2)), "next Sun 15 Nov 14:00 (UTC), in 2 h"),
+        (a_job(next_at=DUE), "due since Sun 15 Nov 11:50 (UTC), 10 min ago"),
+        (a_job(retired_at=NOW), "no next: the job is retired, its file no longer has it"),
+        (a_job(enabled=False), "no next: the job is disabled (`enabled: false`)"),
+        (a_job(used_up_at=NOW), "no next: the job was to run once, and did"),
+        (a_job(replace(SPEC, schedule=Schedule())), "no next: the job has no schedule, it is started by hand"),
+        (a_job(EVERY), "next 15 min after backup:7 is finished"),
+        (a_job(), "no next until backup:7 is finished"),
+    ],
+)
+def test_the_next_fire_or_why_there_is_none(job: Job, text: str) -> None:
+    assert next_fire(job, now=NOW, unfinished=[a_run(status=Status.RUNNING)]) == text
+
+
+def test_a_schedule_that_has_ended_says_so() -> None:
+    ended = replace(SPEC, schedule=replace(SPEC.schedule, end_at=DUE))
+    assert next_fire(a_job(ended), now=NOW) == "no next: the schedule has ended"
+    assert next_fire(a_job(), now=NOW) == "no next: the schedule has no further instant"
+
+
+def test_a_job_tells_its_state_its_schedule_and_its_next_fire() -> None:
+    running, queued = a_run(number=6, status=Status.RUNNING), a_run()
+    job = a_job(next_at=NOW + timedelta(hours=2), updated_at=NOW - timedelta(days=1))
+    lines = explain_job(job, state="running", unfinished=[running, queued], now=NOW)
+    assert [line.text for line in lines] == [
+        "running backup:6, queued backup:7",
+        "at 11:50 every day (UTC); version 1 since yesterday 12:00",
+        "Sun 15 Nov 14:00 (UTC), in 2 h",
+    ]
+
+
+def test_a_full_queue_is_told_with_the_depth_of_the_version_that_ran() -> None:
+    spec = replace(SPEC, overlap=Overlap(OverlapPolicy.QUEUE, queue_depth=3))
+    decided = {"overlap": {"policy": "queue", "verdict": "refuse", "blocking": "backup:4"}}
+    assert told(a_run(decisions=decided), spec)["overlap"].endswith("`queue_depth: 3` was used up")
