@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help run test check lint types layers cover docs lock clean setup
+.PHONY: help bench run test test-faults check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ run: setup ## start rota on the example project (Ctrl-C stops it)
 test: setup ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, simulated days (FAULTS='--kills 100' for less)
+	$(BIN)/python -m tests.faults.run $(FAULTS)
+	$(BIN)/python -m tests.simulation --seeds 10000
+
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
 
 lint: setup ## ruff format and lint
@@ -52,11 +56,23 @@ cover: setup ## all tests; model, rules and engine at 90 % or more
 docs: setup ## build the documentation, strictly
 	$(BIN)/mkdocs build --strict --quiet
 
-lock: $(UV) ## compile requirements/dev.txt anew from pyproject.toml
+$(VENV)-bench/installed: $(UV) requirements/bench.txt pyproject.toml
+	$(UV) venv --quiet --clear --python python3 $(VENV)-bench
+	$(UV) pip sync --quiet --python $(VENV)-bench/bin/python --require-hashes requirements/bench.txt
+	$(UV) pip install --quiet --python $(VENV)-bench/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+bench: $(VENV)-bench/installed ## measure rota beside its peers and the raw limit (BENCH=noop: that part alone)
+	$(VENV)-bench/bin/python -m bench $(BENCH)
+
+lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
 	  --python-version 3.11 --custom-compile-command 'make lock' \
 	  --extra dev requirements/build.in pyproject.toml --output-file requirements/dev.txt
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
+	  --python-version 3.11 --custom-compile-command 'make lock' \
+	  --extra bench requirements/build.in pyproject.toml --output-file requirements/bench.txt
 
 clean: ## remove what make made
-	rm -rf .uv $(VENV) build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .uv $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from rota.model.errors import EmptyApply, NameTaken
-from rota.model.spec import JobSpec
+from rota.model.spec import FirstRun, Jitter, JobSpec
 from rota.operations.jobs import apply
+from rota.operations.pausing import Chosen, pause
 from rota.settings import Settings
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, command, cron, every
@@ -186,3 +187,63 @@ async def test_each_change_closes_a_span(scene: Scene) -> None:
         (0, versions[2]["since"]),
     ]
     assert versions[2]["until"] is None
+
+
+async def test_an_edit_during_a_run_by_hand_does_not_stall_an_interval(scene: Scene) -> None:
+    """R-06: runs by hand never move the cursor, so an edit must not wait for their end."""
+    scene.processes.scripts["a"] = Script(takes=minutes(5))
+    spec = command("a", schedule=every("30m", first_run=FirstRun.AFTER_INTERVAL))
+    put(scene, spec)
+    scene.trigger("a")
+    await scene.advance("1m")
+    put(scene, replace(spec, schedule=every("20m")))
+    assert scene.job("a").next_for is not None
+    await scene.advance("1h")
+    assert len(scene.history("a")) > 2
+
+
+async def test_a_job_enabled_during_a_run_by_hand_does_not_stall(scene: Scene) -> None:
+    """R-06."""
+    scene.processes.scripts["a"] = Script(takes=minutes(5))
+    spec = command("a", schedule=every("30m", first_run=FirstRun.AFTER_INTERVAL))
+    put(scene, spec)
+    scene.trigger("a")
+    await scene.advance("1m")
+    put(scene, replace(spec, enabled=False))
+    put(scene, spec)
+    assert scene.job("a").next_for == NOON + minutes(31)
+
+
+@pytest.mark.parametrize("off_for", ["1m", "1h"], ids=["while it runs", "until it has ended"])
+async def test_a_run_once_job_switched_off_and_on_again_runs_once(scene: Scene, off_for: str) -> None:
+    """R-07: off and on again is not a new schedule, and the run that was under way is the once."""
+    scene.processes.scripts["a"] = Script(takes=minutes(25))
+    spec = command("a", schedule=cron("*/10 * * * *", run_once=True))
+    put(scene, spec)
+    await scene.advance("12m")
+    put(scene, replace(spec, enabled=False))
+    await scene.advance(off_for)
+    put(scene, spec)
+    await scene.advance("2h")
+    assert scene.told("a") == [("COMPLETED", None)]
+    assert scene.job("a").used_up_at is not None
+
+
+@pytest.mark.parametrize("change", ["edit", "disable", "retire", "pause"])
+async def test_an_instant_that_waits_out_its_jitter_runs_before_its_definition_ends(scene: Scene, change: str) -> None:
+    """A definition owns every instant up to its end; jitter only says when within the gap it fires."""
+    jittered = command("a", schedule=cron("0 * * * *", jitter=Jitter(up_to=minutes(50))))
+    put(scene, jittered, command("b"))
+    await scene.advance("1h")
+    assert scene.history("a") == []
+    if change == "edit":
+        put(scene, replace(jittered, schedule=cron("30 * * * *")), command("b"))
+    elif change == "disable":
+        put(scene, replace(jittered, enabled=False), command("b"))
+    elif change == "retire":
+        put(scene, command("b"))
+    else:
+        pause(scene.store, Chosen(("a",)), until=None, reason="", now=scene.clock.now())
+    await scene.settle()
+    (run,) = scene.history("a")
+    assert (run.scheduled_for, run.status.value, run.version) == (NOON + minutes(60), "COMPLETED", 1)

@@ -1,4 +1,4 @@
-"""Edits and pauses after the clock was set back: spans and cursors never go back behind what has its row (R-05, R-26)."""
+"""Edits and pauses after the clock was set back: nothing goes back behind what has its row (R-05, R-26)."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -180,6 +180,24 @@ async def test_pausing_again_changes_end_and_reason_and_loses_nothing(scene: Sce
     assert [(run.reason, run.count, run.error) for run in scene.history("tick")] == [("paused", 3, "paused: longer")]
 
 
+async def test_a_job_paused_on_its_own_for_longer_stays_so_when_a_pause_of_everything_ends(scene: Scene) -> None:
+    """R-20: the end of `--all --for` is not the end of what somebody else paused without one."""
+    scene.declare(command("tick", schedule=cron("*/10 * * * *")), command("other", schedule=cron("*/10 * * * *")))
+    hold(scene, "tick", reason="broken")
+    hold(scene, until=NOON + minutes(15))
+    await scene.advance("45m")
+    assert (scene.job("tick").pause_reason, scene.history("tick")) == ("broken", [])
+    assert scene.told("other")[:2] == [("SKIPPED", "paused"), ("COMPLETED", None)]
+
+
+async def test_a_pause_of_everything_may_be_made_shorter(scene: Scene) -> None:
+    scene.declare(command("tick", schedule=cron("*/10 * * * *")))
+    hold(scene)
+    hold(scene, until=NOON + minutes(15))
+    await scene.advance("25m")
+    assert scene.told("tick") == [("SKIPPED", "paused"), ("COMPLETED", None)]
+
+
 async def test_a_job_made_while_everything_is_paused_is_paused_too(scene: Scene) -> None:
     hold(scene)
     scene.declare(command("tick", schedule=every("10m")))

@@ -98,7 +98,7 @@ class Project:
             self.clock.advance(took)
             for one, outcome in zip(claimed, outcomes, strict=False):
                 finished = Finished(one.run.id, one.run.job_id, outcome)
-                store.write(partial(record, finished=finished, epoch=holder.epoch, now=self.clock.now()))
+                store.write(partial(record, finished=[finished], epoch=holder.epoch, now=self.clock.now()))
         finally:
             store.close()
 

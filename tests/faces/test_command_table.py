@@ -17,7 +17,7 @@ from rota.model.errors import RotaError
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "commands.md"
 HEAVY = ("pydantic", "apsw", "rich", "ruamel", "structlog", "psutil", "asyncio")
-CHANGING = ("apply", "run", "trigger", "cancel", "stop", "init")
+CHANGING = ("apply", "run", "trigger", "cancel", "stop", "init", "pause", "resume", "restore")
 
 
 def commands() -> dict[str, click.Command]:

@@ -85,6 +85,7 @@ def test_what_passed_since_the_backup_is_one_counted_row_and_nothing_runs(backed
     other.ok("resume", "--all", "--catch-up", "none")
     rows = [(run["status"], run["reason"], run["count"]) for run in other.json("history", "tick")]
     assert rows == [("SKIPPED", "paused", 432)]
+    other.ok("verify")
 
 
 def test_a_timed_pause_in_a_backup_does_not_end_by_itself_after_a_restore(project: Project) -> None:
@@ -106,6 +107,7 @@ def test_a_run_that_was_under_way_is_closed_and_a_claimed_one_waits_again(projec
     other = elsewhere(project)
     other.ok("restore", str(project.folder / "copy.tgz"))
     assert [(run["status"], run["reason"]) for run in other.json("history")] == [("FAILED", "process_restarted")]
+    other.ok("verify")
 
 
 def test_the_jobs_of_a_restored_file_are_known_as_its_own(backed_up: Project) -> None:

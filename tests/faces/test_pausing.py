@@ -72,6 +72,9 @@ def test_resume_may_make_up_the_latest_instant(project: Project) -> None:
     project.clock.advance(timedelta(minutes=35))
     told = project.ok("resume", "tick", "--catch-up", "once")
     assert told == "tick  resumed; instants in the pause: 2, SKIPPED paused as tick:1, tick:2 makes up the latest\n"
+    assert "5 min late; `rota resume --catch-up once` made it up after a pause" in project.ok("explain", "tick:2")
+    assert "not asked: the job was paused then" in project.ok("explain", "tick:1")
+    assert "clean" in project.ok("verify")
 
 
 def test_a_label_names_the_jobs_that_carry_it(project: Project) -> None:
@@ -175,6 +178,7 @@ def test_pausing_again_after_the_stored_end_begins_a_new_pause(project: Project)
     project.ok("pause", "tick")
     rows = [(run["reason"], run["count"]) for run in project.json("history", "tick")]
     assert rows == [("missed", 4), ("paused", 2)]
+    project.ok("verify")
 
 
 def test_an_edit_after_the_stored_end_settles_the_pause_there_first(project: Project) -> None:
@@ -185,3 +189,4 @@ def test_an_edit_after_the_stored_end_settles_the_pause_there_first(project: Pro
     project.applied(TWO.replace("*/10", "*/5"))
     rows = [(run["reason"], run["count"]) for run in project.json("history", "tick")]
     assert rows == [("missed", 4), ("paused", 2)]
+    project.ok("verify")

@@ -32,6 +32,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 POINT = re.compile(r'faults\.point\("([a-z_.]+)"\)')
 SECOND = 1000
 OLD = timedelta(days=2)
+PATIENCE = 90.0
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "SKIPPED")
 NEVER_RAN = ("absent", "QUEUED", "SKIPPED")
 WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND id <= ?"
@@ -49,6 +50,9 @@ jobs:
   doomed: {command: [sh, effect, "60"], on_restart: kill}
   late: {command: [sh, effect, "60"], timeout: 1s}
   late-call: {run: "{chores}:late_call", timeout: 1s}
+  brief: {command: [sh, effect, "1"]}
+  brief-doomed: {command: [sh, effect, "1"], on_restart: kill}
+  nap: {run: "{chores}:nap"}
   stay: {run: "{chores}:stay"}
   old: {command: [sh, effect], retention: {runs: 1d}}
 """
@@ -67,6 +71,10 @@ async def call(context):
 async def stay(context):
     note(context.run)
     await asyncio.Event().wait()
+
+async def nap(context):
+    note(context.run)
+    await asyncio.sleep(0.3)
 
 async def late_call(context):
     note(context.run)
@@ -185,7 +193,7 @@ class Drill(Project):
 
     def until_status(self, run_id: str, *statuses: str) -> None:
         """Wait until a run is in one of these statuses."""
-        until(lambda: self.status(run_id) in statuses, what=f"{run_id} to be {statuses}, it is {self.status(run_id)}")
+        until(lambda: self.status(run_id) in statuses, what=f"{run_id} to be {statuses}", timeout=PATIENCE)
 
     def until_effect(self, run_id: str) -> None:
         """Wait until a run has done what it does."""
@@ -225,13 +233,10 @@ class Drill(Project):
         """Serve without faults: recover, finish what was acknowledged, stop in order."""
         self.disarm()
         self.serve()
-        store = self.client()
-        try:
-            last = self.trigger("hand", store=store)
-        finally:
-            store.close()
+        until(lambda: self.rows("SELECT 1 FROM job WHERE name = 'hand'"), what="the file to be applied")
+        last = self.trigger("hand")
         self.until_status(last[0], *FINAL)
-        until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty")
+        until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty", timeout=PATIENCE)
         self.stop()
 
     def stop(self) -> None:

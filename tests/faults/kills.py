@@ -13,10 +13,10 @@ from rota.model.errors import RotaError
 from rota.runners.processes import send_signal
 from tests.faults.drill import Damage, Drill
 
-VICTIMS = ("serve", "serve", "keeper", "keeper", "spawner", "both", "all")
-ASKED = ("hand", "hand", "hand", "gated", "late", "long", "doomed", "stay", "late-call")
-LONGEST = 0.5
-MANY = 8
+VICTIMS = ("serve", "keeper", "keeper", "keeper", "keeper", "keeper", "spawner", "both", "all")
+ASKED = ("hand", "gated", "brief", "brief", "brief-doomed", "nap", "late", "late-call")
+LONGEST = 0.4
+MANY = 20
 
 
 @dataclass(slots=True)
@@ -45,48 +45,45 @@ class Storm:
             self.drill.serve(ready=self.chance.random() < 0.7)
         self._over.wait(self.chance.uniform(0, LONGEST))
         victim = self.chance.choice(VICTIMS)
-        if self._kill(victim):
-            self.kills[victim] += 1
-
-    def _kill(self, victim: str) -> bool:
-        """Kill; tell whether somebody died of it."""
-        died = False
         if victim in ("serve", "both", "all"):
-            died = self._kill_server()
+            self._kill_server()
         if victim in ("keeper", "both", "all"):
-            keepers = self.drill.keepers()
-            chosen = keepers if victim == "all" else self.chance.sample(keepers, min(1, len(keepers)))
-            died = sum(send_signal(keeper, signal.SIGKILL) for keeper in chosen) > 0 or died
+            self._kill_keepers(everyone=victim == "all")
         if victim == "spawner":
             for spawner in self.drill.spawners():
                 spawner.kill()
-                died = True
-        return died
+                self.kills["spawner"] += 1
 
-    def _kill_server(self) -> bool:
+    def _kill_server(self) -> None:
         server: subprocess.Popen[bytes] = self.drill.servers[-1]
-        if server.poll() is not None:
-            return False
-        server.kill()
-        server.wait()
-        return True
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+            self.kills["serve"] += 1
+
+    def _kill_keepers(self, *, everyone: bool) -> None:
+        found = self.drill.keepers()
+        chosen = found if everyone else self.chance.sample(found, min(1, len(found)))
+        self.kills["keeper"] += sum(send_signal(keeper, signal.SIGKILL) for keeper in chosen)
 
     def _ask(self, chance: random.Random) -> None:
         """Be a client: what returns is acknowledged, whatever happens to the scheduler."""
         store = self.drill.client()
         try:
             while not self._over.wait(chance.uniform(0, 0.2)):
+                if not self._room():
+                    continue
                 try:
-                    self.drill.trigger(chance.choice(ASKED) if self._room() else "hand", store=store)
+                    self.drill.trigger(chance.choice(ASKED), store=store)
                 except RotaError:
                     continue  # refused is not acknowledged
         finally:
             store.close()
 
     def _room(self) -> bool:
-        """Tell whether few enough of the runs that never end by themselves are under way."""
-        running = self.drill.rows("SELECT count(*) FROM run WHERE status IN ('DISPATCHED', 'RUNNING')")
-        return int(running[0][0]) < MANY
+        """Tell whether the queue is short enough for more: it must be empty soon after the storm."""
+        queued = self.drill.rows("SELECT count(*) FROM run WHERE status = 'QUEUED'")
+        return int(queued[0][0]) < MANY
 
 
 def storm(*, kills: int, seed: int, folder: Path) -> tuple[Counter[str], Damage]:

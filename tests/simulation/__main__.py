@@ -23,10 +23,10 @@ def main() -> int:
         if found and wanted.first_failure:
             break
         if total.seeds % PROGRESS == 0 and not wanted.quiet:
-            print(summary(total), file=sys.stderr, flush=True)
+            sys.stderr.write(f"{summary(total)}\n")
     for one in found[:SHOWN]:
-        print(explain(one, shrunk=not wanted.as_it_is))
-    print(summary(total))
+        sys.stdout.write(f"{explain(one, shrunk=not wanted.as_it_is)}\n")
+    sys.stdout.write(f"{summary(total)}\n")
     return 1 if found else 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import Anchor, FirstRun, Schedule
+from rota.operations.verify import verify
 from tests.simulation.play import Book, Played, Span
 from tests.unit.rules import cron_oracle
 
@@ -87,7 +88,9 @@ def _plain_days(expression: str, first: datetime, last: datetime) -> Iterator[da
         midnight = (first + timedelta(days=day)).replace(hour=0, minute=0, second=0, microsecond=0)
         if cron_oracle.day_matches(expression, midnight.date()):
             for at in sorted(cron_oracle.field_values(hour, 1)):
-                yield from (midnight.replace(hour=at, minute=one) for one in sorted(cron_oracle.field_values(minute, 0)))
+                yield from (
+                    midnight.replace(hour=at, minute=one) for one in sorted(cron_oracle.field_values(minute, 0))
+                )
 
 
 def instants(schedule: Schedule, created_at: datetime, around: datetime) -> list[datetime]:
@@ -126,8 +129,12 @@ def examine(played: Played) -> list[str]:
     for name, book in played.books.items():
         wrongs += [f"{kind}: {name}: {text}" for kind, text in _Job(played, name, book).wrongs()]
     wrongs += _unfinished(played)
-    handles = {handle for (handle,) in played.query("SELECT name || ':' || number FROM run JOIN job ON job.id = job_id")}
-    wrongs += [f"lost: {handle} was acknowledged and is not there" for handle in played.triggered if handle not in handles]
+    handles = {
+        handle for (handle,) in played.query("SELECT name || ':' || number FROM run JOIN job ON job.id = job_id")
+    }
+    wrongs += [
+        f"lost: {handle} was acknowledged and is not there" for handle in played.triggered if handle not in handles
+    ]
     return [*wrongs, *_left(played), *_audit(played)]
 
 
@@ -167,7 +174,9 @@ class _Job:
     def _spans(self) -> Iterator[tuple[str, str]]:
         text = "SELECT version, since, until, schedules, paused FROM job_version WHERE job_id = ? ORDER BY version"
         stored = [(from_ms(since), bool(due), bool(paused)) for _, since, _, due, paused in self._versions(text)]
-        used_up = self.job.used_up_at is not None or any(one.schedule.run_once or one.schedule.at for one in self.book.spans)
+        used_up = self.job.used_up_at is not None or any(
+            one.schedule.run_once or one.schedule.at for one in self.book.spans
+        )
         known = [(span.since, span.mode == "due", span.mode == "paused") for span in self.book.spans]
         if len(stored) != len(known):
             yield "other", f"{len(stored)} spans are stored, {len(known)} were made"
@@ -283,7 +292,9 @@ class _Job:
 
     def _cursor(self) -> Iterator[tuple[str, str]]:
         job, span = self.job, self.book.spans[-1]
-        if (job.next_for is None) != (job.next_at is None) or (job.next_at and job.next_for and job.next_at < job.next_for):
+        if (job.next_for is None) != (job.next_at is None) or (
+            job.next_at and job.next_for and job.next_at < job.next_for
+        ):
             yield "other", f"the cursor is {job.next_for}, {job.next_at}"
         if job.next_at is not None and job.next_at <= self.played.now:
             yield "lost", f"it was due at {job.next_at} and did not fire"
@@ -329,7 +340,9 @@ def _unfinished(played: Played) -> Iterator[str]:
     """Every run that is not final has a living owner, or a cause to wait."""
     unfinished = [
         Row(*row)
-        for row in played.query(f"SELECT {COLUMNS} FROM run WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')")
+        for row in played.query(
+            f"SELECT {COLUMNS} FROM run WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')"
+        )
     ]
     ids = {row.id for row in unfinished}
     engine = played.world.engine
@@ -371,8 +384,9 @@ def _left(played: Played) -> Iterator[str]:
 
 
 def _audit(played: Played) -> Iterator[str]:
-    """Ask `rota verify` too."""
-    return iter(())
+    """Ask `rota verify` too; by name of the jobs it leaves the processes of this machine alone."""
+    report = verify(played.world.disk, played.world.folder, now=played.now, jobs=tuple(played.books))
+    return (f"other: verify: {one.job or one.run}: {one.text}" for one in report.violations)
 
 
 def _at(ms: int | None) -> str:

@@ -220,10 +220,25 @@ def _nothing(random: Random, job: JobSpec, place: Place) -> None:
     return None
 
 
-def _crash(random: Random, job: JobSpec, place: Place) -> tuple[int, bool, int, int | None]:
-    """After how many commits, whether the last one is lost, seconds of downtime, commits to the crash after that."""
-    down = random.choice((0, 5, 90, 1800, 4 * 3600))
-    return random.choice((0, 1, 2, 3, 5, 9)), random.random() < 0.5, down, random.choice((None, None, 1, 2, 3))
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """How the scheduler dies: after so many commits, the last one done or not; with its keepers or not."""
+
+    commits: int
+    undone: bool
+    seconds: int
+    again: int | None
+    keepers_too: bool
+
+
+def _crash(random: Random, job: JobSpec, place: Place) -> Crash:
+    return Crash(
+        commits=random.choice((0, 1, 2, 3, 4, 5, 6, 7, 9)),
+        undone=random.random() < 0.5,
+        seconds=random.choice((0, 5, 90, 1800, 4 * 3600)),
+        again=random.choice((None, None, 1, 2, 3)),
+        keepers_too=random.random() < 0.25,
+    )
 
 
 def _step(random: Random, job: JobSpec, place: Place, *, signs: tuple[int, ...] = (-1, 1)) -> float:

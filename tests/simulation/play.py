@@ -85,6 +85,8 @@ class Played:
         self.file: dict[str, JobSpec] = {spec.name: spec for spec in day.jobs}
         self.starts_at: timedelta | None = None
         self.again: int | None = None
+        self.keepers_too = False
+        self.seconds = 20
         self.triggered: list[str] = []
         self.tally = Tally(seeds=1)
         self._random = Random(day.seed + 1)
@@ -121,8 +123,12 @@ class Played:
         if not await self.world.settle():
             self._went_down()
 
-    def _went_down(self, seconds: float = 20) -> None:
-        self.starts_at = self.world.elapsed + timedelta(seconds=seconds)
+    def _went_down(self, seconds: float | None = None) -> None:
+        self.starts_at = self.world.elapsed + timedelta(seconds=self.seconds if seconds is None else seconds)
+        self.seconds = 20
+        if self.keepers_too:
+            self.world.machine.kill_keepers()
+        self.keepers_too = False
 
     async def _start(self) -> None:
         self.starts_at = None
@@ -143,24 +149,26 @@ class Played:
                 await result
         except RotaError:
             return  # refused, as an overlap or a retired job is: nothing has happened
+        except Exception as error:
+            self.world.machine.wrongs.append(f"other: {happening} ended in {error!r}")
 
     # the machine
 
     async def _do_crash(self, happening: Happening) -> None:
-        commits, undone, down, self.again = happening.value
+        crash = happening.value
         if not self.world.up:
             return
-        self.world.fuse.undone = undone
-        if commits:
-            self.world.fuse.commits = commits
+        self.again, self.keepers_too, self.world.fuse.undone = crash.again, crash.keepers_too, crash.undone
+        if crash.commits:
+            self.world.fuse.commits, self.seconds = crash.commits, crash.seconds
         else:
             await self.world.crash()
-            self._went_down(down)
+            self._went_down(crash.seconds)
 
     async def _do_reboot(self, happening: Happening) -> None:
         if self.world.up:
             await self.world.crash()
-            self._went_down(happening.value[2])
+            self._went_down(happening.value.seconds)
         self.world.machine.reboot()
 
     def _do_step(self, happening: Happening) -> None:
@@ -341,7 +349,6 @@ def play(day: Day, world_type: type[World] = World) -> tuple[list[str], Tally]:
         wrongs, tally = runner.run(go())
     for wrong in wrongs:
         name = wrong.partition(":")[0]
-        setattr(tally, name, getattr(tally, name, 0) + 1) if name in Tally.__slots__ else setattr(
-            tally, "other", tally.other + 1
-        )
+        name = name if name in ("lost", "doubled", "left") else "other"
+        setattr(tally, name, getattr(tally, name) + 1)
     return wrongs, tally

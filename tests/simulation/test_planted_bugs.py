@@ -35,24 +35,25 @@ NODES = {
     "acknowledged_before_commit": "tests/store/test_sqlite.py"
     "::test_submitted_operations_share_a_commit_and_none_is_acknowledged_before_it",
     "no_epoch_check": "tests/store/test_store_runs.py::test_after_adoption_only_the_new_epoch_can_write_r_23",
-    "unknown_key_ignored": "tests/unit/declare/test_validate.py",
-    "refire_on_step_back": "tests/engine/test_clock.py::test_a_step_back_refires_no_instant_of_the_calendar",
+    "unknown_key_ignored": "tests/unit/declare/test_validate.py"
+    "::test_the_three_mistakes_of_the_experience_are_told_at_once_in_file_order",
+    "recovery_without_kill": "tests/simulation/test_simulation.py"
+    "::test_a_scheduler_that_died_with_its_keepers_leaves_no_process",
     "group_kill_only": "tests/service/test_process_trees.py"
     "::test_r28_what_a_command_leaves_behind_is_killed_when_it_ends",
-    "condition_error_opens": "tests/engine/test_gates.py::test_an_error_ends_the_run_also_under_wait",
 }
 """Bugs that a test of the suite finds."""
 
 SEEDS = {
-    "gate_opened_before_commit": (0, 40),
-    "recovery_without_kill": (0, 40),
-    "count_off_by_one": (0, 4),
-    "condition_error_opens": (0, 20),
-    "refire_on_step_back": (0, 10),
+    "gate_opened_before_commit": (22, 20),
+    "count_off_by_one": (2, 10),
+    "condition_error_opens": (1, 10),
+    "refire_on_step_back": (20, 20),
 }
 """Bugs that the simulation finds, and among which seeds."""
 
 AS_FAILED = 1
+PYTEST = ("pytest", "-x", "-p", "pytest_timeout", "-p", "anyio.pytest_plugin")
 
 
 def run(tmp_path: Path, *arguments: str, bug: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -63,6 +64,7 @@ def run(tmp_path: Path, *arguments: str, bug: str | None = None) -> subprocess.C
         armed.write_text(json.dumps({"planted": [bug]}))
         armed.chmod(0o600)
         environment[faults.VARIABLE] = str(armed)
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command = [sys.executable, "-m", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=100)
 
@@ -92,14 +94,14 @@ def test_every_planted_bug_of_the_code_is_looked_for_here() -> None:
 
 def test_without_a_bug_the_guards_pass(tmp_path: Path) -> None:
     """What the bugs below break is right without them; for the simulation `test_simulation` shows that."""
-    done = run(tmp_path, "pytest", "-n", "0", "-x", *sorted(set(NODES.values())))
+    done = run(tmp_path, *PYTEST, *sorted(set(NODES.values())))
     assert done.returncode == 0, done.stdout[-2000:]
 
 
 @pytest.mark.parametrize("bug", sorted(NODES))
 def test_a_test_of_the_suite_finds(bug: str, tmp_path: Path) -> None:
     with orphans_killed():
-        done = run(tmp_path, "pytest", "-n", "0", "-x", NODES[bug], bug=bug)
+        done = run(tmp_path, *PYTEST, NODES[bug], bug=bug)
     assert done.returncode == AS_FAILED, done.stdout[-2000:] + done.stderr[-2000:]
     assert " failed" in done.stdout
 
@@ -163,4 +165,4 @@ MADE_HERE = {"two_transactions_for_fire": WorldOfTwoTransactions}
 
 @pytest.mark.parametrize("bug", sorted(MADE_HERE))
 def test_the_simulation_finds_what_is_made_here(bug: str) -> None:
-    assert any(failing([seed], MADE_HERE[bug])[1] for seed in range(40))
+    assert any(failing([seed], MADE_HERE[bug])[1] for seed in range(12, 40))

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from rota.model.spec import JobSpec, Kind, Work
 from tests.simulation.failing import explain, failing
-from tests.simulation.plan import Happening, draw
+from tests.simulation.plan import Crash, Happening, draw
 from tests.simulation.play import play
 from tests.simulation.shrink import shrink
 
@@ -34,9 +35,18 @@ def test_a_seed_gives_the_same_day_twice() -> None:
     assert play(day) == play(day)
 
 
+def test_a_scheduler_that_died_with_its_keepers_leaves_no_process() -> None:
+    """R-23: whatever is left of a run's tree is killed, then it is FAILED/process_restarted."""
+    jobs = tuple(JobSpec(f"job{number}", Work(Kind.COMMAND, command=("true",))) for number in range(12))
+    triggers = [Happening(timedelta(minutes=1), "trigger", job.name, value=False) for job in jobs]
+    crash = Happening(timedelta(minutes=2), "crash", value=Crash(0, False, 5, None, keepers_too=True))
+    wrongs, tally = play(replace(draw(0), slots=16, jobs=jobs, happenings=(*triggers, crash)))
+    assert (wrongs, tally.crashes) == ([], 1)
+
+
 def test_shrinking_leaves_only_what_matters() -> None:
     day = draw(3)
-    needed = Happening(timedelta(hours=1), "crash", value=(0, False, 5, None))
+    needed = Happening(timedelta(hours=1), "crash", value=Crash(0, False, 5, None, False))
     day = replace(day, happenings=(*day.happenings, needed))
     small = shrink(day, lambda one: needed in one.happenings)
     assert small.happenings == (needed,)

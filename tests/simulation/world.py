@@ -1,4 +1,4 @@
-"""A scheduler on a virtual machine: real rules, engine and SQLite; the clock, the processes and the crashes are ours."""
+"""A scheduler on a virtual machine: real rules, engine and SQLite; clock, processes and crashes are ours."""
 
 import asyncio
 import os
@@ -153,7 +153,7 @@ class Tree:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self) -> None:
-        if self.life.alive:
+        if self.life.alive and self.ends_at is None:
             self.machine.begin(self)
 
     def close(self) -> None:
@@ -197,7 +197,9 @@ class Machine:
         identity = ProcessIdentity(f"boot-{self.boot}", self._pid, self._pid)
         takes, ending = self._fate(claimed.run.handle)
         run = claimed.run
-        tree = Tree(run.id, run.job, run.handle, run.forced, identity, life, takes, ending, self, claimed.spec.work.in_process)
+        tree = Tree(
+            run.id, run.job, run.handle, run.forced, identity, life, takes, ending, self, claimed.spec.work.in_process
+        )
         if run.id in self.trees:
             self.older.append(self.trees[run.id])
         self._look_for_another(claimed)

@@ -119,7 +119,14 @@ class Carried:
     stopping: bool = False
     at_once: bool = False
     returning: bool = False
+    interrupted: bool = False
     unstored: bool = False
+
+    def interrupt(self) -> None:
+        """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""
+        if self.task is not None and self.entered and not self.interrupted:
+            self.interrupted = True
+            self.task.cancel()
 
 
 class Executor:
@@ -178,16 +185,15 @@ class Executor:
             faults.point("stop.sent")
         elif carried.in_process and carried.begun:
             self._functions.stop(run_id)
-        elif carried.task is not None and carried.entered and not carried.begun:
-            carried.task.cancel()
+        elif not carried.begun:
+            carried.interrupt()
 
     def hand_back(self, run_id: str) -> None:
         """Give a run that still stands at its gates back to the queue; one that has begun stays."""
         carried = self.carried.get(run_id)
         if carried is not None and carried.task is not None and not carried.begun:
             carried.returning = True
-            if carried.entered:
-                carried.task.cancel()
+            carried.interrupt()
 
     def leave(self, run_id: str) -> None:
         """Stop following a run without ending it; its keeper goes on for the next process."""

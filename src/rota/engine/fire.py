@@ -28,10 +28,25 @@ class Fired:
 def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
     """Account for every instant of a job that has come, and move its cursor beyond them."""
     job = jobs.job_by_id(db, job_id)
-    if job.next_for is None or job.next_at is None or job.next_at > now:
+    if job.next_at is None or job.next_at > now:
         return Fired(job.name)
+    return _fire(db, job, as_of=now, now=now)
+
+
+def settle(db: Database, job_id: str, *, now: datetime) -> Fired:
+    """Fire what has come before a job's definition changes: also the instant that still waits out its jitter.
+
+    A definition owns every instant up to the moment it ends, so none may be left to the next one.
+    """
+    job = jobs.job_by_id(db, job_id)
+    if job.next_for is None or job.next_at is None or job.next_for > now:
+        return Fired(job.name)
+    return _fire(db, job, as_of=max(now, job.next_at), now=now)
+
+
+def _fire(db: Database, job: Job, *, as_of: datetime, now: datetime) -> Fired:
     faults.point("fire.begun")
-    plan = plan_fire(job, _facts(db, job, now), now=now)
+    plan = plan_fire(job, _facts(db, job, now), now=as_of)
     _move(db, job, plan, now)
     faults.point("fire.cursor_moved")
     born: dict[str, Born] = {}

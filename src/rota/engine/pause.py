@@ -7,8 +7,8 @@ from datetime import datetime
 from rota import faults
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import Born, active_runs, enqueue, skip
-from rota.engine.fire import fire
-from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.engine.fire import settle
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.states import Trigger
 from rota.rules.guard import REASON as CRASH_LOOP
@@ -44,7 +44,7 @@ class PauseEnded:
 def pause_job(db: Database, job_id: str, *, until: datetime | None, reason: str, now: datetime) -> bool:
     """Stop a job's fires; tell whether it was not paused before. A paused one gets the new end and reason."""
     end_pause_if_over(db, job_id, now=now)
-    fire(db, job_id, now=now)
+    settle(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
         db.execute("job_pause_change", id=job.id, until=to_ms_or_none(until), reason=reason)
@@ -141,7 +141,7 @@ def _catch_up(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born
         now=now,
         slot_key=key,
         scheduled_for=plan.catch_up,
-        decisions={"made_up": "resume"},
+        decisions={"made_up": "resume", "late_ms": (now - plan.catch_up) // MILLISECOND},
     )
 
 
@@ -151,11 +151,23 @@ def slot_key_of(job: Job, instant: datetime) -> str:
 
 
 def pause_everything(db: Database, *, until: datetime | None, reason: str, now: datetime) -> list[str]:
-    """Pause every job and stop claiming; return the names of the jobs that were not paused before."""
+    """Pause every job and stop claiming; return the names of the jobs that were not paused before.
+
+    A job that is paused on its own for longer keeps that pause: the end of this one must not let it go.
+    """
+    before = everything_paused(db)
     value = {"since": to_ms(now), "until": to_ms_or_none(until), "reason": reason}
     db.execute("meta_set", key=ALL_KEY, value=json.dumps(value))
-    open_jobs = [job for job in jobs.all_jobs(db) if job.retired_at is None]
+    open_jobs = [job for job in jobs.all_jobs(db) if job.retired_at is None and not _outlasts(job, before, until)]
     return [job.name for job in open_jobs if pause_job(db, job.id, until=until, reason=reason, now=now)]
+
+
+def _outlasts(job: Job, before: Pause | None, until: datetime | None) -> bool:
+    """Tell whether a job is paused on its own, not by the pause of everything before, and longer than until `until`."""
+    with_all = before is not None and (job.paused_until, job.pause_reason) == (before.until, before.reason)
+    if job.paused_at is None or with_all:
+        return False
+    return job.paused_until is None or (until is not None and job.paused_until >= until)
 
 
 def pause_in_crash_loop(db: Database, *, now: datetime) -> int:

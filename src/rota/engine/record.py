@@ -92,7 +92,10 @@ def _move_cursor(db: Database, job: Job, ended: runs.Ended) -> None:
     """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
     schedule = job.spec.schedule
     planned = job.next_for or job.held_for
-    if not job.schedules or planned is not None or ended.scheduled_for is None:
+    if planned is not None or ended.scheduled_for is None:
+        return
+    if not job.schedules:
+        _use_up_while_off(db, job, ended)
         return
     cursor = cursor_after_chain(
         job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=ended.finished_at
@@ -105,6 +108,16 @@ def _move_cursor(db: Database, job: Job, ended: runs.Ended) -> None:
         _set_cursor(db, job, cursor, anchored_at=ended.started_at if started else ended.finished_at)
     else:
         _set_cursor(db, job, cursor, anchored_at=job.anchored_at)
+
+
+def _use_up_while_off(db: Database, job: Job, ended: runs.Ended) -> None:
+    """Note that a job that was switched off meanwhile has run its once, so that it does not when it is on again."""
+    once = job.spec.schedule.run_once or job.spec.schedule.at is not None
+    if job.used_up_at is not None or not once or ended.status is Status.SKIPPED:
+        return
+    run = runs.run_by_id(db, ended.id)
+    if run is not None and jobs.version_spec(db, job.id, run.version).schedule == job.spec.schedule:
+        _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=ended.finished_at)
 
 
 def _set_cursor(

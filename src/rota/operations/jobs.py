@@ -11,13 +11,13 @@ from rota.declare.plan import Change, ChangeKind, Plan, plan
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
-from rota.engine.fire import fire
+from rota.engine.fire import settle
 from rota.engine.pause import end_pause_if_over, pause_newborn, settle_pause
 from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
-from rota.model.states import Reason, Status
+from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.rules.instants import Fire, next_fires
 from rota.rules.pause import cursor_after_pause
@@ -145,7 +145,7 @@ def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: d
 def _settle(db: Database, job_id: str, now: datetime) -> Job:
     """Account for what was due under the old definition, under it; return the job as it is then."""
     end_pause_if_over(db, job_id, now=now)
-    fire(db, job_id, now=now)
+    settle(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     return job if job.paused_at is None else settle_pause(db, job, now=now)
 
@@ -188,7 +188,8 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
 
 
 def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, now: datetime) -> Cursor:
-    active = any(True for _ in active_runs(db, job.id))
+    # Runs by hand never move the cursor (R-06), so none may be waited for.
+    active = any(run.trigger is Trigger.SCHEDULE for run in runs.unfinished_runs(db, job.id))
     return cursor_after_edit(job, spec, now=now, active=active, accounted_to=jobs.accounted_until(db, job))
 
 

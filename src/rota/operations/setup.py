@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,16 @@ def inspect_machine(environ: Mapping[str, str]) -> Machine:
         timezone, detected = _plain_zone(local_zone(environ)), True
     except RotaError:
         timezone, detected = "UTC", False
+    return Machine(timezone, detected, _has_battery(), found_agents(environ))
+
+
+def found_agents(environ: Mapping[str, str]) -> tuple[Agent, ...]:
+    """Return the agents on PATH, all asked for their version at the same time."""
     found = {name: shutil.which(name, path=environ.get("PATH")) for name in AGENTS}
-    agents = tuple(Agent(name, _version(path)) for name, path in found.items() if path)
-    return Machine(timezone, detected, _has_battery(), agents)
+    programs = {name: path for name, path in found.items() if path}
+    with ThreadPoolExecutor(len(AGENTS)) as asking:
+        versions = asking.map(_version, programs.values())
+        return tuple(Agent(name, version) for name, version in zip(programs, versions, strict=True))
 
 
 def _plain_zone(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from rota.engine.fire import fire
+from rota.engine.fire import settle
 from rota.engine.pause import end_pause_if_over, settle_pause
 from rota.model.records import Job
 from rota.rules.cursor import cursor_at
@@ -32,7 +32,7 @@ def _follows_a_zone(job: Job) -> bool:
 
 def _replan(db: Database, job_id: str, *, tzdata: str, now: datetime) -> bool:
     end_pause_if_over(db, job_id, now=now)
-    fire(db, job_id, now=now)
+    settle(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
         job = settle_pause(db, job, now=now)

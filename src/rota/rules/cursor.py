@@ -60,7 +60,7 @@ def cursor_after_chain(
 def cursor_after_edit(
     job: Job, spec: JobSpec, *, now: datetime, active: bool, accounted_to: datetime | None = None
 ) -> Cursor:
-    """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a chain of it is not final.
+    """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a scheduled chain is not final.
 
     A job that was used up stays so until its schedule changes. After a step back the instants up to `accounted_to`
     have their rows already (R-05).
@@ -71,6 +71,8 @@ def cursor_after_edit(
         return NOWHERE
     if job.schedules and not changed:
         return Cursor(job.next_for, job.next_at)
+    if schedule.run_once and active and not changed:
+        return NOWHERE  # this very chain may be the once: its end decides (R-07)
     if not schedule.follows_runs:
         nominal = next_instant(schedule, after=max(now, accounted_to or now), created_at=job.created_at)
     elif active:

@@ -83,6 +83,10 @@ def _misfire(facts: Facts) -> Line:
     if run.trigger is Trigger.MANUAL:
         return Line("misfire", "does not concern a start by hand")
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
+    if run.reason is Reason.PAUSED:
+        return Line("misfire", "not asked: the job was paused then")
+    if run.decisions.get("made_up") == "resume":
+        return Line("misfire", f"{say_duration(late)} late; `rota resume --catch-up once` made it up after a pause")
     if "made_up" in run.decisions:
         return Line("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
     noticed = f"noticed {say_duration(late)} late, more than {say_duration(misfire.grace)}"

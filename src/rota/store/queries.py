@@ -25,7 +25,9 @@ def load_migrations(backend: str) -> list[tuple[int, str, str]]:
         number, _, name = file.name.removesuffix(SUFFIX).partition("_")
         found.append((int(number), name, file.read_text("utf-8")))
     if faults.planted("unique_key_dropped"):
-        found = [(number, name, text.replace("UNIQUE INDEX run_fire", "INDEX run_fire")) for number, name, text in found]
+        found = [
+            (number, name, text.replace("UNIQUE INDEX run_fire", "INDEX run_fire")) for number, name, text in found
+        ]
     return sorted(found)
 
 

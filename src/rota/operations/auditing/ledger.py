@@ -79,9 +79,11 @@ class Ledger:
             span.version: place for place, stretch in enumerate(self.stretches) for span in stretch.spans
         }
         self._enter(0)
+        instants = 0
         for row in rows:
             self._take(row)
-            self.findings.count(instants=row.count or 1)
+            instants += row.count or 1
+        self.findings.count(instants=instants)
         self._enter(len(self.stretches) - 1)
         self._check_end()
 
@@ -93,7 +95,11 @@ class Ledger:
             self.place += 1
             begins = max(self.stretches[self.place].begins, self.since) - 1
             self.covered = max(begins, self.covered) if self.stepped else begins
-            self.consumed, self.fired = False, None
+            self.consumed, self.fired = self.consumed and self._same_schedule(), None
+
+    def _same_schedule(self) -> bool:
+        """Tell whether the schedule is still that of the stretch before: a job that ran once is used up until then."""
+        return self.place > 0 and self.stretches[self.place].schedule == self.stretches[self.place - 1].schedule
 
     def _take(self, row: LedgerRow) -> None:
         place = self.of_version.get(row.version)
@@ -170,17 +176,13 @@ class Ledger:
         if stretch.instants is None or stretch.until is None or self.consumed:
             return
         expected = stretch.instants.after(self.covered)
-        if expected is None or expected > stretch.until or self._pending(stretch, stretch.instants, expected):
+        if expected is None or expected > stretch.until or self._pending(stretch, expected):
             return
         self._lost(stretch.instants, expected, stretch.until)
 
-    def _pending(self, stretch: Stretch, instants: Instants, instant: int) -> bool:
-        """Tell whether an instant had come but not fired when its definition ended: its jitter was not over."""
-        following = instants.after(instant)
-        assert stretch.until is not None
-        if following is not None and following <= stretch.until:
-            return False
-        return stretch.until - instant < jitter_bound(stretch.schedule, instant, following)
+    def _pending(self, stretch: Stretch, instant: int) -> bool:
+        """Tell whether the wall went back before a span's last instant: the span cannot end before it began."""
+        return self.stepped and instant == stretch.until
 
     def _check_end(self) -> None:
         stretch = self.stretches[self.place]

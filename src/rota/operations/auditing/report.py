@@ -1,7 +1,6 @@
 """What an audit found: how much it looked at, what is wrong, and what is only worth knowing."""
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -71,7 +70,6 @@ class Report:
 class Findings:
     """A report as it grows. A check that finds very much lists only the first ones and counts the rest."""
 
-    chosen: Collection[str] | None = None
     violations: list[Violation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

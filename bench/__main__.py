@@ -1,0 +1,36 @@
+"""`python -m bench [PART …]`: each figure beside its peers and the raw limit, in one interleaved run."""
+
+import sys
+from collections.abc import Callable
+
+from bench import claim, commands, enqueue, idle, latency, lateness, noop, scale, second_writer
+from bench.measuring import Report, machine, show, write
+
+PARTS: dict[str, Callable[[], Report]] = {
+    "noop": noop.measure,
+    "enqueue": enqueue.measure,
+    "latency": latency.measure,
+    "second-writer": second_writer.measure,
+    "lateness": lateness.measure,
+    "scale": scale.measure,
+    "commands": commands.measure,
+    "claim": claim.measure,
+    "idle": idle.measure,
+}
+
+
+def main(wanted: list[str]) -> None:
+    """Measure the wanted parts, all of them when none is named."""
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.exit(f"no part is named {unknown[0]!r}; there are {', '.join(PARTS)}")
+    print(machine())
+    reports = []
+    for name in wanted or list(PARTS):
+        report = PARTS[name]()
+        show(report)
+        reports.append(report)
+    print(f"\nkept in {write(reports)}")
+
+
+main(sys.argv[1:])

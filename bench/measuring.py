@@ -1,0 +1,125 @@
+"""Interleaved measuring: every contender once a round, then medians, and ratios taken within a round."""
+
+import json
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+SCRATCH = Path(__file__).parent / "scratch"
+
+Measure = Callable[[Path], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contender: its median, its spread, and its ratio to the contender it is held against."""
+
+    name: str
+    unit: str
+    median: float
+    low: float
+    high: float
+    against: str = ""
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one part of the bench found, with the target it is held to."""
+
+    part: str
+    target: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give an empty folder on the disk of the project: a folder in memory would make every commit free."""
+    SCRATCH.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        yield Path(folder)
+
+
+def interleave(contenders: Mapping[str, Measure], *, rounds: int) -> dict[str, list[float]]:
+    """Measure A B C A B C …, each in a folder of its own."""
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, measure in contenders.items():
+            with scratch() as folder:
+                found[name].append(measure(folder))
+    return found
+
+
+def rows_of(found: Mapping[str, Sequence[float]], unit: str, *, against: Mapping[str, Sequence[str]]) -> list[Row]:
+    """Return a row for each contender and, for those named in `against`, one for each ratio within the rounds."""
+    rows = []
+    for name, values in found.items():
+        spread = (statistics.median(values), min(values), max(values))
+        rows.append(Row(name, unit, *spread))
+        for other in against.get(name, ()):
+            ratios = [mine / theirs for mine, theirs in zip(values, found[other], strict=True)]
+            rows.append(Row(name, unit, *spread, other, statistics.median(ratios), min(ratios), max(ratios)))
+    return rows
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the value below which `share` of all lie."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def figure(name: str, unit: str, value: float) -> Row:
+    """Return the row of a single figure."""
+    return Row(name, unit, value, value, value)
+
+
+def show(report: Report) -> None:
+    """Print a part's table."""
+    print(f"\n## {report.part}\ntarget: {report.target}\n")
+    print("| what | median | low – high | against | ratio (low – high) |\n|---|---|---|---|---|")
+    for row in report.rows:
+        ratio = f"{row.ratio:.2f} ({row.ratio_low:.2f} – {row.ratio_high:.2f})" if row.ratio is not None else ""
+        span = "" if row.low == row.high else f"{row.low:,.4g} – {row.high:,.4g}"
+        print(f"| {row.name} | {row.median:,.4g} {row.unit} | {span} | {row.against} | {ratio} |")
+    for note in report.notes:
+        print(f"\n{note}")
+    sys.stdout.flush()
+
+
+def write(reports: Sequence[Report]) -> Path:
+    """Keep all figures as JSON, beside the machine and the versions."""
+    RESULTS.mkdir(exist_ok=True)
+    now = datetime.now(UTC)
+    path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
+    content = {"at": now.isoformat(), "machine": machine(), "reports": [asdict(report) for report in reports]}
+    path.write_text(json.dumps(content, indent=1), "utf-8")
+    return path
+
+
+def machine() -> dict[str, str]:
+    """Return what the figures depend on."""
+    names = ("rota", "apsw", "huey", "dbos", "apscheduler", "sqlalchemy")
+    versions = {name: metadata.version(name) for name in names}
+    cores = subprocess.run(["nproc"], capture_output=True, text=True, check=False).stdout.strip()
+    load = Path("/proc/loadavg").read_text("ascii").split()[0] if Path("/proc/loadavg").exists() else "unknown"
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": cores,
+        "load": load,
+        "stdlib sqlite": sqlite3.sqlite_version,
+        **versions,
+    }

@@ -1,0 +1,40 @@
+"""A real `rota serve` on a project of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.scheduling import store_in
+from rota.store import jobs
+
+PATIENCE = 20.0
+
+
+@contextmanager
+def serving(folder: Path, yaml: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Serve a project until the block ends."""
+    (folder / "rota.yaml").write_text(yaml, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-m", "rota", "--dir", str(folder), "serve"]
+    served = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _until((folder / ".rota" / "wake.sock").exists)
+        store = store_in(folder / ".rota")
+        _until(lambda: bool(store.read(jobs.job_names)))
+        store.close()
+        yield served
+    finally:
+        served.terminate()
+        served.wait(60)
+
+
+def _until(ready: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not ready():
+        if time.monotonic() > end:
+            raise TimeoutError("rota serve is not ready")
+        time.sleep(0.02)

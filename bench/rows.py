@@ -1,0 +1,117 @@
+"""The raw limit: rota's tables and statements through apsw, without engine, rules or threads."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from bench.scheduling import CLOCK, add_job, store_in
+from rota.engine.session import open_session
+from rota.model.clock import to_ms
+from rota.model.ids import created_ms, new_id
+from rota.model.records import ProcessIdentity
+from rota.store.queries import load_queries
+from rota.store.runs import POSITION_GAP
+from rota.store.sqlite import connect
+
+ME = ProcessIdentity("bench", 1, 1)
+
+
+class RawRows:
+    """One connection that writes what rota writes for each run."""
+
+    def __init__(self, folder: Path) -> None:
+        store = store_in(folder)
+        self.job = add_job(store, "nothing")
+        holder = open_session(store, folder, CLOCK, kind="serve", identity=ME).holder
+        self._held = {"worker_id": holder.worker_id, "epoch": holder.epoch}
+        store.close()
+        self.connection: apsw.Connection = connect(folder / "rota.db")
+        self._queries = load_queries("sqlite")
+        self._number = 0
+
+    def _run(self, query: str, **params: object) -> list[tuple]:
+        return self.connection.execute(self._queries[query], params).fetchall()
+
+    def insert(self) -> str:
+        """Insert one queued run, without a transaction of its own."""
+        now, self._number = CLOCK.now(), self._number + 1
+        run_id = new_id(now)
+        self._run("job_count_run", id=self.job.id)
+        nothing = ("slot_key", "scheduled_for", "covers_to", "count", "reason", "waiting_for", "expires_at")
+        self._run(
+            "run_insert",
+            id=run_id,
+            job_id=self.job.id,
+            number=self._number,
+            version=1,
+            trigger="manual",
+            status="QUEUED",
+            priority=0,
+            position=created_ms(run_id) * POSITION_GAP,
+            params="{}",
+            forced=0,
+            created_at=to_ms(now),
+            decisions="{}",
+            **dict.fromkeys((*nothing, "predecessor_id", "finished_at", "error")),
+        )
+        return run_id
+
+    def enqueue(self, count: int) -> None:
+        """Insert many queued runs in one transaction."""
+        with self._transaction():
+            for _ in range(count):
+                self.insert()
+
+    def enqueue_one(self) -> None:
+        """Insert one queued run and commit it."""
+        with self._transaction():
+            self.insert()
+
+    def drain(self, size: int) -> None:
+        """Start and finish all queued runs, so many a commit: the ends of some and the starts of the next."""
+        running: list[str] = []
+        while True:
+            with self._transaction():
+                self._finish(running)
+                running = [row[0] for row in self._run("run_candidates", free=size)]
+                self._start(running)
+            if not running:
+                return
+
+    def start(self, size: int) -> list[str]:
+        """Claim the first runs of the queue and commit."""
+        with self._transaction():
+            found = [row[0] for row in self._run("run_candidates", free=size)]
+            self._start(found)
+        return found
+
+    def _start(self, run_ids: Sequence[str]) -> None:
+        now = to_ms(CLOCK.now())
+        claims = json.dumps([[run_id, slot, "RUNNING", now] for slot, run_id in enumerate(run_ids)])
+        self._run("run_claim", runs=claims, now=now, **self._held)
+        starts = json.dumps([[run_id, run_id, self.job.id, slot] for slot, run_id in enumerate(run_ids)])
+        process = {"boot_id": ME.boot_id, "pid": ME.pid, "pid_start": ME.start}
+        self._run("execution_insert", executions=starts, now=now, **process, **self._held)
+
+    def _finish(self, run_ids: Sequence[str]) -> None:
+        now = to_ms(CLOCK.now())
+        ends = json.dumps([[run_id, "RUNNING", now, "COMPLETED", None, None, None] for run_id in run_ids])
+        self._run("run_finish", runs=ends, epoch=self._held["epoch"])
+        ends = json.dumps([[run_id, now, "COMPLETED", None, None, None] for run_id in run_ids])
+        self._run("execution_finish", executions=ends)
+
+    def _transaction(self) -> "_Transaction":
+        return _Transaction(self.connection)
+
+
+class _Transaction:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.execute("COMMIT")

@@ -1,0 +1,237 @@
+"""Doctor: look at the machine, the file, the scheduler and the agents; each finding comes with a remedy."""
+
+import os
+import resource
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psutil
+
+from rota.declare.notes import notes_on
+from rota.engine.clock import tzdata_version
+from rota.engine.lock import LOCKS, process_lock_held
+from rota.engine.pause import everything_paused
+from rota.model.clock import Clock, from_ms
+from rota.model.errors import FileProblems, RotaError
+from rota.model.spec import JobSpec
+from rota.operations.loading import Loaded, load_project
+from rota.operations.project import Place, open_state
+from rota.operations.setup import AGENTS, found_agents
+from rota.operations.system import Heartbeat, Liveness, heartbeat
+from rota.rules.guard import REASON
+from rota.rules.machine import (
+    Finding,
+    Level,
+    judge_clock,
+    judge_limits,
+    judge_mode,
+    judge_place,
+    judge_room,
+    judge_sqlite,
+)
+from rota.runners.secrets import FILE_NAME as SECRETS
+from rota.settings import Scheduler
+from rota.store.copying import quick_check
+from rota.store.driver import Database
+
+DATABASE = "rota.db"
+NAMES_SHOWN = 3
+
+
+def examine(place: Place | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
+    """Return what was found, by topic; without a project only the machine is looked at."""
+    with ThreadPoolExecutor(1) as aside:
+        agents = aside.submit(found_agents, environ)
+        found = [*_machine(), *(_project(place, environ, clock=clock) if place else _no_project(clock))]
+        found += _agents(agents.result())
+    return found
+
+
+def _machine() -> Iterator[Finding]:
+    yield judge_sqlite(apsw.sqlite_lib_version())
+    yield Finding("apsw", Level.OK, f"apsw {apsw.apsw_version()}")
+    yield Finding("time zones", Level.OK, f"tzdata {tzdata_version()}")
+
+
+def _no_project(clock: Clock) -> Iterator[Finding]:
+    yield judge_clock(clock.now(), None)
+    yield Finding("project", Level.NOTE, "no project here, so only the machine was looked at", "rota init, or --dir")
+
+
+def _project(place: Place, environ: Mapping[str, str], *, clock: Clock) -> Iterator[Finding]:
+    beat = heartbeat(place.state)
+    yield from _folder(place.state)
+    loaded, told = _configuration(place, environ, clock=clock)
+    settings = loaded.declared.settings.scheduler if loaded else Scheduler()
+    yield from judge_limits(*map(_soft_limit, ("RLIMIT_NOFILE", "RLIMIT_NPROC")), slots=settings.concurrency)
+    yield from told
+    yield from _paths(loaded.declared.jobs if loaded else (), beat, environ)
+    yield from _scheduler(place, beat)
+    yield from _database(place, clock=clock)
+
+
+def _soft_limit(name: str) -> int | None:
+    number = getattr(resource, name, None)
+    limit = resource.getrlimit(number)[0] if number is not None else resource.RLIM_INFINITY
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+# the state folder
+
+
+def _folder(state: Path) -> Iterator[Finding]:
+    nearest = next(path for path in (state, *state.parents) if path.exists())
+    yield judge_place(state.resolve(), file_system(nearest))
+    yield judge_room(state, shutil.disk_usage(nearest).free)
+    for path, needed in ((state, False), (state / DATABASE, False), (state / SECRETS, True)):
+        if path.exists():
+            yield from _permissions(path, needed=needed)
+
+
+def file_system(path: Path) -> str:
+    """Return the kind of file system that holds a path, empty when it cannot be told."""
+    real = path.resolve()
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else ""
+
+
+def _permissions(path: Path, *, needed: bool) -> Iterator[Finding]:
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        text = f"{path} belongs to user {found.st_uid}, you are {os.geteuid()}"
+        yield Finding("permissions", Level.WARNING, text, "use rota as its owner: it makes files of its own beside it")
+    yield judge_mode(path, found.st_mode, needed=needed)
+
+
+# the file and its commands
+
+
+def _configuration(place: Place, environ: Mapping[str, str], *, clock: Clock) -> tuple[Loaded | None, list[Finding]]:
+    try:
+        loaded = load_project(place.folder, environ, state=place.state, now=clock.now())
+    except FileProblems as error:
+        told = [Finding("file", Level.PROBLEM, str(problem), "rota check") for problem in error.problems]
+        return None, told
+    except RotaError as error:
+        return None, [Finding("file", Level.PROBLEM, error.message, error.hint)]
+    declared = loaded.declared
+    notes = [Finding("file", Level.NOTE, note) for note in notes_on(declared.jobs, now=clock.now())]
+    return loaded, [Finding("file", Level.OK, f"rota.yaml is right, jobs: {len(declared.jobs)}"), *notes]
+
+
+def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look each command up on the PATH that its runs get: the scheduler's, where one runs."""
+    own, served = environ.get("PATH", os.defpath), _path_of(beat.pid)
+    path = own if served is None else served
+    missing = [f"{spec.name}: {spec.work.command[0]}" for spec in specs if not _found(spec, path)]
+    if missing:
+        shown = ", ".join(missing[:NAMES_SHOWN]) + (f" and {len(missing) - NAMES_SHOWN} more" if missing[3:] else "")
+        whose = "the scheduler's" if served is not None else "this"
+        text = f"not found on {whose} PATH: {shown}"
+        yield Finding("PATH", Level.PROBLEM, text, "write the whole path, or start rota with a PATH that has them")
+    elif served is not None and served != own:
+        text = "the scheduler's PATH is not that of this shell; runs get the scheduler's"
+        yield Finding("PATH", Level.NOTE, text, "a command that works here may not be found there: write whole paths")
+    else:
+        yield Finding("PATH", Level.OK, "every job's command is found")
+
+
+def _found(spec: JobSpec, path: str) -> bool:
+    if not spec.work.command or not spec.enabled:
+        return True
+    program = spec.work.command[0]
+    own = next((variable.value for variable in spec.work.env if variable.name == "PATH"), None) or path
+    if "{{" in program + own + spec.work.cwd:
+        return True  # filled in when it runs
+    where = os.path.join(spec.work.cwd, program) if "/" in program else program
+    return shutil.which(where, path=own) is not None
+
+
+def _path_of(pid: int | None) -> str | None:
+    """Return the PATH of a running scheduler, None when there is none or it may not be seen."""
+    if pid is None:
+        return None
+    try:
+        return psutil.Process(pid).environ().get("PATH")
+    except psutil.Error:
+        return None
+
+
+# the scheduler and its database
+
+
+def _scheduler(place: Place, beat: Heartbeat) -> Iterator[Finding]:
+    if beat.liveness is Liveness.RUNNING:
+        yield Finding("scheduler", Level.OK, f"runs as process {beat.pid}")
+    elif beat.liveness is Liveness.STALLED:
+        text = f"process {beat.pid} holds the lock but does not answer: it is stalled"
+        yield Finding("scheduler", Level.PROBLEM, text, f"end it with `kill {beat.pid}` and start `rota serve` again")
+    else:
+        yield Finding("scheduler", Level.NOTE, "none is running", "start one with `rota serve`")
+    for key in ("storage_problem", "damage", "file_problem"):
+        if beat.answer.get(key):
+            yield Finding("scheduler", Level.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
+    left = [name for name in _locks(place.state) if not process_lock_held(place.state, name)]
+    if left:
+        text = f"{len(left)} lock files of processes that are gone"
+        yield Finding("locks", Level.NOTE, text, "nothing to do: the next `rota serve` removes them")
+
+
+def _locks(state: Path) -> list[str]:
+    folder = state / LOCKS
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+def _database(place: Place, *, clock: Clock) -> Iterator[Finding]:
+    path = place.state / DATABASE
+    if not path.exists():
+        yield judge_clock(clock.now(), None)
+        yield Finding("database", Level.NOTE, "nothing is applied yet", "rota apply, or rota serve")
+        return
+    try:
+        store = open_state(place.state, clock, create=False)
+        try:
+            yield from store.read(partial(_stored, clock=clock))
+        finally:
+            store.close()
+        damage = quick_check(path)
+    except RotaError as error:
+        yield Finding("database", Level.PROBLEM, error.message, error.hint)
+        return
+    if damage:
+        text = f"{path} is damaged: {damage[0]}"
+        yield Finding("database", Level.PROBLEM, text, "stop rota and put back a backup: `rota restore FILE --force`")
+    else:
+        yield Finding("database", Level.OK, f"{path} is whole")
+
+
+def _stored(db: Database, *, clock: Clock) -> list[Finding]:
+    last = db.row("process_last", limit=1)
+    found = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
+    everything = everything_paused(db)
+    if everything is not None and everything.reason == REASON:
+        text = "everything is paused: the scheduler crashed again and again"
+        found.append(Finding("scheduler", Level.PROBLEM, text, "find the cause in its log, then `rota resume --all`"))
+    elif everything is not None:
+        why = f" ({everything.reason})" if everything.reason else ""
+        found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
+    return found
+
+
+# agents
+
+
+def _agents(found: Iterable[Any]) -> list[Finding]:
+    known = [Finding("agents", Level.OK, f"{agent.name} {agent.version or '(version unknown)'}") for agent in found]
+    return known or [Finding("agents", Level.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
+
+
+def findings_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON."""
+    return [asdict(finding) for finding in found]

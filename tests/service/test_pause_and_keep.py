@@ -1,0 +1,96 @@
+"""A real scheduler that is paused, backed up under load and restored beside itself."""
+
+import json
+import os
+import threading
+
+import pytest
+
+from tests.service.serving import Project, until
+
+pytestmark = pytest.mark.xdist_group("service")
+
+BUSY = """
+jobs:
+  tick: {interval: 1s, anchor: fixed, command: [echo, hi], overlap: allow}
+  by-hand: {command: [echo, hi]}
+"""
+LONG = """
+jobs:
+  long: {command: [sh, -c, "echo $$ > pid; read line < gate; exit 7"], timeout: never}
+"""
+
+
+def test_a_pause_of_everything_reaches_a_living_scheduler_and_its_console(project: Project) -> None:
+    """R-20: nothing fires or starts, a trigger waits, and resume lets both go."""
+    project.write(BUSY)
+    project.serve()
+    until(lambda: project.history("tick"), what="a fire")
+    project.rota("pause", "--all", "--reason", "upgrade")
+    until(lambda: "paused everything (upgrade)" in project.log(), what="the console to tell the pause")
+    project.rota("trigger", "by-hand")
+    fired = len(project.history("tick"))
+    threading.Event().wait(2.5)
+    assert len(project.history("tick")) == fired
+    assert project.told("by-hand") == [("QUEUED", None)]
+    project.rota("resume", "--all")
+    project.until_told("by-hand", [("COMPLETED", None)])
+    until(lambda: "nothing is paused any more" in project.log(), what="the console to tell the end")
+    assert [run["reason"] for run in project.history("tick")].count("paused") == 1
+
+
+def test_a_pause_survives_a_restart_and_is_told_at_the_start(project: Project) -> None:
+    """R-20."""
+    project.write(BUSY)
+    project.rota("apply")
+    project.rota("pause", "tick", "--reason", "moving house")
+    fired = len(project.history("tick"))
+    project.serve()
+    until(lambda: "paused 1 job: tick (moving house)" in project.log(), what="the console to tell the pause")
+    assert len(project.history("tick")) == fired
+
+
+def test_a_timed_pause_ends_by_itself(project: Project) -> None:
+    """R-20."""
+    project.write(BUSY)
+    project.serve()
+    project.rota("pause", "tick", "--for", "3s")
+    until(lambda: "pause is over" in project.log(), what="the end of the pause")
+    count = len(project.history("tick"))
+    until(lambda: len(project.history("tick")) > count, what="fires to go on")
+
+
+def test_a_backup_under_load_is_whole_and_restores_paused(project: Project, tmp_path_factory) -> None:
+    project.write(BUSY)
+    project.serve()
+    for _ in range(20):
+        project.rota("trigger", "by-hand", "--force")
+    project.rota("backup", str(project.folder / "copy.tgz"))
+    assert project.rota("status", check=False).returncode == 0
+    other = Project(tmp_path_factory.mktemp("other"))
+    told = other.rota("restore", str(project.folder / "copy.tgz")).stdout
+    assert "everything is paused" in told
+    answer = json.loads(other.rota("status", "--json", check=False).stdout)
+    assert answer["paused"]["reason"].startswith("restored from")
+    assert len(other.history("by-hand")) == 20
+
+
+def test_a_project_restored_beside_the_living_one_touches_nothing_of_it(project: Project, tmp_path_factory) -> None:
+    """Neither adopts nor kills what the scheduler runs that the copy was taken from."""
+    os.mkfifo(project.folder / "gate")
+    project.write(LONG)
+    project.serve()
+    project.rota("trigger", "long")
+    until(lambda: project.told("long") == [("RUNNING", None)], what="the start")
+    project.rota("backup", str(project.folder / "copy.tgz"))
+    other = Project(tmp_path_factory.mktemp("other"))
+    try:
+        other.rota("restore", str(project.folder / "copy.tgz"))
+        other.serve()
+        assert other.told("long") == [("FAILED", "process_restarted")]
+        assert project.told("long") == [("RUNNING", None)]
+    finally:
+        other.end()
+    with open(project.folder / "gate", "w") as gate:
+        gate.write("go\n")
+    project.until_told("long", [("FAILED", "exit_code")])
