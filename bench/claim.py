@@ -19,17 +19,26 @@ DONE = Outcome(Status.COMPLETED)
 
 
 def measure() -> Report:
-    """Fill the queue raw, then claim and end runs one by one through the engine's own stages."""
-    with scratch() as folder:
+    """Fill the queue raw, then claim and end runs one by one through the engine's own stages, raw commits between."""
+    with scratch() as folder, scratch() as other:
         rows = RawRows(folder)
-        rows.enqueue(QUEUED)
+        rows.fill(QUEUED)
         rows.connection.close()
+        raw = RawRows(other)
         store = store_in(folder)
         holder = open_session(store, folder, CLOCK, kind="serve", identity=ProcessIdentity("bench", 2, 2)).holder
-        took = [_claim_one(store, holder) for _ in range(CLAIMS)]
+        found = [(_claim_one(store, holder), _commit_one(raw)) for _ in range(CLAIMS)]
         store.close()
-    shown = [figure(f"claim, p{share * 100:g}", "ms", quantile(took, share) * 1000) for share in (0.5, 0.99)]
+    shown = []
+    for name, took in zip(("claim", "raw commit"), zip(*found, strict=True), strict=True):
+        shown.extend(figure(f"{name}, p{share * 100:g}", "ms", quantile(took, share) * 1000) for share in (0.5, 0.99))
     return Report("claim", TARGET, shown, ["Each claim is one committed transaction; the run before was ended."])
+
+
+def _commit_one(raw: RawRows) -> float:
+    began = time.perf_counter()
+    raw.enqueue_one()
+    return time.perf_counter() - began
 
 
 def _claim_one(store, holder: Holder) -> float:

@@ -118,13 +118,13 @@ class Drill(Project):
 
     # what goes wrong
 
-    def arm(self, point: str, nth: int = 1, **more: Any) -> None:
-        """Let the n-th pass of a point, in whatever process, be its last."""
+    def arm(self, crash: dict[str, int], **more: Any) -> None:
+        """Let the n-th pass of each of these points, in whatever process, be its last."""
         passes = self.folder / "passes"
         shutil.rmtree(passes, ignore_errors=True)
         passes.mkdir()
         self.faults = self.folder / "faults.json"
-        self.faults.write_text(json.dumps({"crash": {point: nth}, "passes": str(passes), **more}))
+        self.faults.write_text(json.dumps({"crash": crash, "passes": str(passes), **more}))
         self.faults.chmod(0o600)
 
     def disarm(self) -> None:

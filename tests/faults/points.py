@@ -177,20 +177,74 @@ SCENES: dict[str, Scene] = {
 }
 
 
+CHAINS: dict[str, tuple[str, ...]] = {
+    "first start": (
+        "migrate.made",
+        "migrate.named",
+        "migrate.statement",
+        "migrate.written",
+        "migrate.committed",
+        "apply.changed",
+        "apply.written",
+        "apply.committed",
+    ),
+    "fire": ("session.locked", "session.entered", "fire.begun", "fire.cursor_moved", "enqueue.inserted"),
+    "claim": ("fire.rows_written", "fire.committed", "claim.updated", "claim.committed", "spawn.asked"),
+    "start": ("execute.launched", "execute.start_written", "execute.start_committed", "execute.gate_opened"),
+    "record": ("execute.outcome_read", "record.run_updated", "record.followed_up", "record.committed"),
+    "end": ("function.timed_out", "stop.sent", "shutdown.run_left"),
+    "recover": ("recover.found", "recover.swept", "recover.adopted", "recover.resolved", "recover.epochs_ended"),
+    "stop": ("shutdown.quiesced", "shutdown.runs_ended", "session.closed"),
+    "prune": ("prune.rows_deleted", "prune.committed", "prune.folders_removed"),
+    "commands": (
+        "trigger.committed",
+        "trigger.woken",
+        "cancel.asked",
+        "pause.committed",
+        "resume.skip_written",
+        "resume.committed",
+    ),
+}
+"""One project dies at each of these in turn: every scheduler recovers from the death before its own."""
+
+TOGETHER = tuple(name for name, scene in SCENES.items() if scene is CHILD)
+"""These end children of a scheduler that lives: it sees them all."""
+
+
 def crash(drill: Drill, point: str, *, nth: int = 1) -> None:
     """Bring a project to the n-th pass of a point and see that somebody died there."""
     scene = SCENES[point]
-    scene.before(drill)
-    drill.arm(point, nth)
+    if scene is not RECOVERY or not drill.servers:
+        scene.before(drill)
+    drill.arm({point: nth})
     scene.act(drill)
-    server = drill.servers[-1] if drill.servers else None
     if scene.victim == "serve":
-        assert server is not None
-        try:
-            assert server.wait(30) == -signal.SIGKILL, f"serve ended {server.returncode}: {drill.log()}"
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"nobody passed {point} {nth} times: {drill.passed(point)}") from None
+        _until_dead(drill, point)
     else:
         until(lambda: drill.passed(point) >= nth, what=f"{point} to be passed {nth} times")
-    if server is not None and server.poll() is None:
-        kill(server)
+    if drill.servers and drill.servers[-1].poll() is None:
+        kill(drill.servers[-1])
+
+
+def _until_dead(drill: Drill, point: str) -> None:
+    server = drill.servers[-1]
+    try:
+        ended = server.wait(30)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"nobody died at {point}, passed {drill.passed(point)} times") from None
+    assert ended == -signal.SIGKILL, f"serve ended {ended}: {drill.log()}"
+
+
+def crash_children(drill: Drill) -> None:
+    """Let a keeper die at each of its points, and the spawner at its own, under one scheduler."""
+    declared(drill)
+    drill.arm(dict.fromkeys(TOGETHER, 1))
+    drill.serve()
+    until(lambda: _passed_all(drill), what="every point of keepers and spawner to be passed")
+
+
+def _passed_all(drill: Drill) -> bool:
+    left = [point for point in TOGETHER if not drill.passed(point)]
+    if left:
+        drill.trigger("late" if left == ["keeper.term_sent"] else "hand")
+    return not left

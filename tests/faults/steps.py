@@ -75,7 +75,7 @@ def prepared(folder: Path, shim: Path) -> Trial:
     clock = SteppedClock(folder / "clock")
     drill.clock = clock
     drill.extra = {"LD_PRELOAD": str(shim), "FAULTS_CLOCK": str(folder / "clock")}
-    drill.arm("none", environment=drill.extra)
+    drill.arm({}, environment=drill.extra)
     drill.declare()
     return Trial(drill, clock)
 

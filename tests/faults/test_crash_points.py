@@ -1,29 +1,43 @@
-"""Every named crash point once: a real scheduler dies there, the next one finds everything accounted for."""
+"""Every named crash point once: a real scheduler dies there, the next one finds everything accounted for.
 
+The points of a chain end one project's schedulers in turn; `make test-faults` gives each point a project of its own.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.drill import Damage, Drill, points
-from tests.faults.points import SCENES, crash
+from tests.faults.points import CHAINS, SCENES, TOGETHER, crash, crash_children
 
 
 @pytest.fixture
-def drill(tmp_path: Path):
+def drill(tmp_path: Path) -> Iterator[Drill]:
     made = Drill(tmp_path)
     yield made
     made.end()
 
 
-def test_every_point_in_the_source_has_a_name_of_its_own_and_a_scene() -> None:
+def test_every_point_in_the_source_has_a_name_of_its_own_and_dies_once_here() -> None:
     found = points()
     assert len(found) >= 30
     assert sorted(SCENES) == found
+    assert sorted([*TOGETHER, *(point for chain in CHAINS.values() for point in chain)]) == found
 
 
-@pytest.mark.parametrize("point", SCENES)
-def test_a_death_here_loses_doubles_and_leaves_nothing(point: str, drill: Drill) -> None:
+@pytest.mark.parametrize("chain", CHAINS)
+def test_deaths_of_schedulers_and_commands_lose_double_and_leave_nothing(chain: str, drill: Drill) -> None:
     """R-23, section 11: acknowledged work survives kill -9."""
-    crash(drill, point)
+    for point in CHAINS[chain]:
+        crash(drill, point)
+    drill.calm()
+    assert drill.damage() == Damage()
+
+
+def test_deaths_of_keepers_and_spawner_lose_double_and_leave_nothing(drill: Drill) -> None:
+    """R-23, R-28: the scheduler lives on and tells what became of their runs."""
+    crash_children(drill)
+    drill.stop()
     drill.calm()
     assert drill.damage() == Damage()

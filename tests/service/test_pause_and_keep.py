@@ -2,10 +2,10 @@
 
 import json
 import os
-import threading
 
 import pytest
 
+from rota.engine.wake import ask
 from tests.service.serving import Project, until
 
 pytestmark = pytest.mark.xdist_group("service")
@@ -21,6 +21,13 @@ jobs:
 """
 
 
+def claim_rounds(project: Project) -> int:
+    """Return how often the scheduler has looked for runs to start."""
+    answer = ask(project.state, {"ask": "status"})
+    assert answer is not None
+    return next(loop["rounds"] for loop in answer["loops"] if loop["name"] == "claim")
+
+
 def test_a_pause_of_everything_reaches_a_living_scheduler_and_its_console(project: Project) -> None:
     """R-20: nothing fires or starts, a trigger waits, and resume lets both go."""
     project.write(BUSY)
@@ -28,15 +35,15 @@ def test_a_pause_of_everything_reaches_a_living_scheduler_and_its_console(projec
     until(lambda: project.history("tick"), what="a fire")
     project.rota("pause", "--all", "--reason", "upgrade")
     until(lambda: "paused everything (upgrade)" in project.log(), what="the console to tell the pause")
+    before = claim_rounds(project)
     project.rota("trigger", "by-hand")
-    fired = len(project.history("tick"))
-    threading.Event().wait(2.5)
-    assert len(project.history("tick")) == fired
+    until(lambda: claim_rounds(project) > before, what="the scheduler to look for work")
     assert project.told("by-hand") == [("QUEUED", None)]
     project.rota("resume", "--all")
     project.until_told("by-hand", [("COMPLETED", None)])
     until(lambda: "nothing is paused any more" in project.log(), what="the console to tell the end")
-    assert [run["reason"] for run in project.history("tick")].count("paused") == 1
+    (row,) = [run for run in project.history("tick") if run["reason"] == "paused"]
+    assert row["count"] >= 2
 
 
 def test_a_pause_survives_a_restart_and_is_told_at_the_start(project: Project) -> None:
@@ -63,7 +70,7 @@ def test_a_timed_pause_ends_by_itself(project: Project) -> None:
 def test_a_backup_under_load_is_whole_and_restores_paused(project: Project, tmp_path_factory) -> None:
     project.write(BUSY)
     project.serve()
-    for _ in range(20):
+    for _ in range(5):
         project.rota("trigger", "by-hand", "--force")
     project.rota("backup", str(project.folder / "copy.tgz"))
     assert project.rota("status", check=False).returncode == 0
@@ -72,7 +79,7 @@ def test_a_backup_under_load_is_whole_and_restores_paused(project: Project, tmp_
     assert "everything is paused" in told
     answer = json.loads(other.rota("status", "--json", check=False).stdout)
     assert answer["paused"]["reason"].startswith("restored from")
-    assert len(other.history("by-hand")) == 20
+    assert len(other.history("by-hand")) == 5
 
 
 def test_a_project_restored_beside_the_living_one_touches_nothing_of_it(project: Project, tmp_path_factory) -> None:

@@ -22,6 +22,7 @@ from rota.engine.slots import Slots
 from rota.engine.steps import StepWatch
 from rota.model.clock import Clock, from_ms_or_none
 from rota.model.errors import StateError
+from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import jobs, runs
@@ -289,20 +290,21 @@ class Engine:
         future.add_done_callback(partial(self._recorded, batch))
         self.claim_now()
 
-    def _record(self, db: Database, *, batch: Sequence[Finished], now: datetime) -> None:
-        record(db, batch, epoch=self._holder.epoch, now=now)
+    def _record(self, db: Database, *, batch: Sequence[Finished], now: datetime) -> dict[str, Outcome]:
+        return record(db, batch, epoch=self._holder.epoch, now=now)
 
-    def _recorded(self, batch: list[Finished], future: "asyncio.Future[None]") -> None:
+    def _recorded(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]") -> None:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._record_later(batch, error)
             return
         faults.point("record.committed")
         self._works("record")
+        stored = future.result()
         for finished in batch:
             carried = self.executor.carried.pop(finished.run_id, None)
-            if finished.outcome.status is Status.FAILED and carried is not None:
-                outcome = finished.outcome
+            outcome = stored.get(finished.run_id)
+            if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
             self._on_finished(finished.run_id)
         self._emptied.set()

@@ -24,17 +24,17 @@ class Finished:
     outcome: Outcome
 
 
-def record(db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime) -> int:
-    """Store the ends of runs of `epoch`; return how many of them were still ours."""
+def record(db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime) -> dict[str, Outcome]:
+    """Store the ends of runs of `epoch`; return the outcomes as stored, of those that were still ours."""
     standing = runs.ending_runs(db, [one.run_id for one in finished])
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
     ended = finish_all(db, ends, epoch=epoch)
-    states = {end.run_id: end.outcome.state for end in ends}
+    outcomes = {end.run_id: end.outcome for end in ends}
     for run in ended:
-        state = states[run.id]
+        state = outcomes[run.id].state
         if state is not None:
             jobs.save_job_state(db, run.job_id, state)
-    return len(ended)
+    return {run.id: outcomes[run.id] for run in ended}
 
 
 def _settled(finished: Finished, standing: runs.Standing, now: datetime) -> runs.End:

@@ -130,7 +130,7 @@ def _adopt(db: Database, *, owned: runs.Owned, epoch: int) -> bool:
 
 
 def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datetime) -> bool:
-    return record(db, [finished], epoch=epoch, now=now) == 1
+    return finished.run_id in record(db, [finished], epoch=epoch, now=now)
 
 
 def _end_processes(db: Database, *, dead: list[int], now: datetime) -> None:

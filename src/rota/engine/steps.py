@@ -48,8 +48,8 @@ def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
 def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
     """Move next instants of completion and start anchors, and the ends of waits, back by as much."""
     by = back // MILLISECOND
-    moving = "jobs_all" if faults.planted("refire_on_step_back") else "jobs_following"
-    for job_id, *_ in db.rows(moving):
+    moving = db.rows("jobs_all") if faults.planted("refire_on_step_back") else db.rows("jobs_following")
+    for job_id, *_ in moving:
         db.execute("job_shift", id=job_id, back=by)
     db.execute("runs_shift", back=by)
     events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())

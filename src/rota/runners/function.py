@@ -98,12 +98,12 @@ class FunctionRunner:
     def _serve(self) -> None:
         while (taken := self._work.get()) is not None:
             if taken.begin():
-                self._finish(taken, _run(taken))
+                self._finish([(taken, _run(taken))])
             del taken
 
-    def _finish(self, ended: Call, outcome: Outcome) -> None:
-        """Hand an outcome to the engine's loop, from any thread."""
-        self._finished.append((ended, outcome))
+    def _finish(self, ended: list[tuple[Call, Outcome]]) -> None:
+        """Hand outcomes to the engine's loop, from any thread."""
+        self._finished.extend(ended)
         self._hint()
 
     def _hint(self) -> None:
@@ -160,7 +160,7 @@ class FunctionRunner:
             stopped.abandon_at = self._loop.time() + self._grace
             self._deadlines.add(self._grace, stopped)
         elif stopped.begin():
-            self._finish(stopped, outcome)  # no thread had taken it yet
+            self._finish([(stopped, outcome)])  # no thread had taken it yet
         else:
             self._abandon(stopped)
 

@@ -15,8 +15,9 @@ END_WAIT = 1.0
 class FunctionLoop:
     """The event loop of async functions, in a thread of its own that is started with the first of them."""
 
-    def __init__(self, finish: Callable[[Call, Outcome], None]) -> None:
+    def __init__(self, finish: Callable[[list[tuple[Call, Outcome]]], None]) -> None:
         self._finish = finish
+        self._done: list[tuple[Call, Outcome]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._waiting: deque[Call] = deque()
@@ -69,7 +70,15 @@ class FunctionLoop:
     def _ended(self, ended: Call, task: "asyncio.Task[Outcome]") -> None:
         self._tasks.discard(task)
         # A task that was cancelled before its first step never got as far as an outcome.
-        self._finish(ended, STOPPED if task.cancelled() else task.result())
+        self._done.append((ended, STOPPED if task.cancelled() else task.result()))
+        if len(self._done) == 1:
+            assert self._loop is not None
+            self._loop.call_soon(self._report)
+
+    def _report(self) -> None:
+        """Hand over all that ended in one turn of the loop: waking the engine's thread costs more than a short call."""
+        done, self._done = self._done, []
+        self._finish(done)
 
     def _end(self) -> None:
         assert self._loop is not None
