@@ -12,10 +12,11 @@ import structlog
 
 from rota import faults
 from rota.engine.claim import Claimed, Holder, claim
-from rota.engine.execute import Executor, Functions, Processes, handle_of
+from rota.engine.execute import Executor, handle_of
 from rota.engine.fire import Fired, fire
 from rota.engine.loop import AlarmFactory, Loop
 from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
+from rota.engine.ports import Functions, Processes
 from rota.engine.prune import Pruner
 from rota.engine.record import Finished, expire, record
 from rota.engine.slots import Slots

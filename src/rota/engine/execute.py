@@ -5,17 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from rota import faults
 from rota.engine.claim import Claimed, Holder, start
+from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, StateError
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult, Go, Skip, Wait, decide
 from rota.store import runs
@@ -24,83 +24,6 @@ from rota.store.driver import Database, Store
 log = structlog.get_logger("rota")
 
 STORAGE_PAUSE = timedelta(seconds=1)
-
-
-class Launched(Protocol):
-    """A process that waits at its gate."""
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Which process it is."""
-        ...
-
-    def open(self) -> None:
-        """Let it begin."""
-        ...
-
-    def close(self) -> None:
-        """Send it away; it never begins."""
-        ...
-
-
-class Processes(Protocol):
-    """Runs commands under keepers. The real one is `engine/processes.py`, tests script their own."""
-
-    def prepare(self, claimed: Claimed) -> Any:
-        """Return everything a start needs; raises SecretMissing or SpawnFailed."""
-        ...
-
-    async def launch(self, run_id: str, prepared: Any) -> Launched:
-        """Start a process that waits at its gate."""
-        ...
-
-    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
-        """Wait until the process is gone and return how it ended."""
-        ...
-
-    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
-        """Run a condition in a process of its own."""
-        ...
-
-    def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
-        """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
-        ...
-
-    def alive(self, identity: ProcessIdentity) -> bool:
-        """Tell whether this very process still runs."""
-        ...
-
-    def outcome_left(self, run_id: str) -> bool:
-        """Tell whether a keeper wrote how the run ended."""
-        ...
-
-    async def sweep(self, run_id: str) -> list[int]:
-        """Kill whatever carries the run's tag; return what could not be killed."""
-        ...
-
-
-class Functions(Protocol):
-    """Runs Python functions inside this process."""
-
-    def begin(self, claimed: Claimed) -> None:
-        """Start a function; its outcome is reported later."""
-        ...
-
-    def stop(self, run_id: str) -> None:
-        """Ask a function to end; its outcome is reported."""
-        ...
-
-    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
-        """Ask a registered condition."""
-        ...
-
-    def holds(self, run_id: str) -> bool:
-        """Tell whether code of a run that ended still runs: a thread cannot be killed."""
-        ...
-
-    async def until_free(self, job_id: str) -> None:
-        """Wait until no code of an ended run of this job still runs (R-12)."""
-        ...
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ import structlog
 
 from rota import faults
 from rota.engine.claim import Holder
-from rota.engine.execute import Executor, Processes
+from rota.engine.execute import Executor
+from rota.engine.ports import Processes
 from rota.engine.record import Finished, finish, record
 from rota.engine.slots import Slots
 from rota.model.clock import Clock

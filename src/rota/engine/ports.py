@@ -1,0 +1,88 @@
+"""What the engine asks of those who do the work: processes under keepers, and functions in this process.
+
+The real ones are `engine/processes.py` and `engine/functions.py`; tests script their own (`rota.testing`).
+"""
+
+from typing import Any, Protocol
+
+from rota.engine.claim import Claimed
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Condition
+from rota.rules.admission import ConditionResult
+
+
+class Launched(Protocol):
+    """A process that waits at its gate."""
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Which process it is."""
+        ...
+
+    def open(self) -> None:
+        """Let it begin."""
+        ...
+
+    def close(self) -> None:
+        """Send it away; it never begins."""
+        ...
+
+
+class Processes(Protocol):
+    """Runs commands under keepers."""
+
+    def prepare(self, claimed: Claimed) -> Any:
+        """Return everything a start needs; raises SecretMissing or SpawnFailed."""
+        ...
+
+    async def launch(self, run_id: str, prepared: Any) -> Launched:
+        """Start a process that waits at its gate."""
+        ...
+
+    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+        """Wait until the process is gone and return how it ended."""
+        ...
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Run a condition in a process of its own."""
+        ...
+
+    def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
+        """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
+        ...
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        """Tell whether this very process still runs."""
+        ...
+
+    def outcome_left(self, run_id: str) -> bool:
+        """Tell whether a keeper wrote how the run ended."""
+        ...
+
+    async def sweep(self, run_id: str) -> list[int]:
+        """Kill whatever carries the run's tag; return what could not be killed."""
+        ...
+
+
+class Functions(Protocol):
+    """Runs Python functions inside this process."""
+
+    def begin(self, claimed: Claimed) -> None:
+        """Start a function; its outcome is reported later."""
+        ...
+
+    def stop(self, run_id: str) -> None:
+        """Ask a function to end; its outcome is reported."""
+        ...
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Ask a registered condition."""
+        ...
+
+    def holds(self, run_id: str) -> bool:
+        """Tell whether code of a run that ended still runs: a thread cannot be killed."""
+        ...
+
+    async def until_free(self, job_id: str) -> None:
+        """Wait until no code of an ended run of this job still runs (R-12)."""
+        ...
