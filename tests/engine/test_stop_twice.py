@@ -42,3 +42,19 @@ async def test_a_second_order_to_stop_a_run_at_its_gates_changes_nothing(scene: 
     scene.engine.executor.stop(run_id, at_once=True)
     await asyncio.wait_for(scene.engine.until_empty(), 5)
     assert scene.told("gated") == [("CANCELLED", "requested")]
+
+
+async def test_a_run_claimed_during_the_shutdown_goes_back_although_the_grace_ends_meanwhile(scene: Scene) -> None:
+    """R-08: it hands itself back at its first step; the stop comes while that is being stored."""
+    scene.declare(command("backup"))
+    scene.trigger("backup")
+    scene.engine.claim_now()
+    scene.engine.quiesce()
+    assert scene.engine._claiming is not None
+    await asyncio.wait([scene.engine._claiming])
+    (carried,) = scene.engine.executor.carried.values()
+    while not carried.entered:
+        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
+    scene.engine.executor.stop(carried.run_id)
+    await asyncio.wait_for(scene.engine.until_empty(), 5)
+    assert scene.told("backup") == [("QUEUED", None)]

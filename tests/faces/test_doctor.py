@@ -51,7 +51,8 @@ def test_a_broken_file_is_a_problem_with_its_line(project: Project) -> None:
 
 def test_a_command_that_is_not_on_the_path_is_named_with_its_job(project: Project) -> None:
     project.write(
-        "jobs:\n  gone: {command: [no-such-program]}\n  here: {command: [./do.sh]}\n  off: {command: [nope], enabled: false}\n"
+        "jobs:\n  gone: {command: [no-such-program]}\n  here: {command: [./do.sh]}\n"
+        "  off: {command: [nope], enabled: false}\n"
     )
     (project.folder / "do.sh").write_text("#!/bin/sh\n")
     (project.folder / "do.sh").chmod(0o755)

@@ -213,7 +213,7 @@ class _Job:
                 yield "doubled", f"{_at(at)} has {times} rows"
         frontier = self._frontier(stretch, rows)
         for at in owned:
-            if at < frontier and at not in covered and not self._delayed(stretch, at, owned):
+            if at < frontier and at not in covered:
                 yield "lost", f"{_at(at)} of span {stretch.first} has no row"
             if at >= frontier and at in covered:
                 yield "doubled", f"{_at(at)} of span {stretch.first} has a row, but is not yet due"
@@ -227,12 +227,6 @@ class _Job:
         if stretch.first == 1 and schedule.interval is not None:
             since -= MILLISECOND
         return [to_ms(at) for at in found if at > since and (until is None or at <= until)]
-
-    def _delayed(self, stretch: "Stretch", at: int, owned: list[int]) -> bool:
-        """Tell whether jitter still held an instant back when its definition ended: it was dropped unfired."""
-        if stretch.until is None or stretch.schedule.jitter is None or at != owned[-1]:
-            return False
-        return to_ms(stretch.until) - at < self._room(stretch.schedule, at)
 
     def _room(self, schedule: Schedule, at: int) -> int:
         """Return how long jitter may hold an instant back."""
