@@ -319,6 +319,8 @@ class Daemon:
             executor.stop(run_id, at_once=at_once)
         patience = STORAGE_PATIENCE
         while patience and not await self._wait_for_runs(Stop("grace", timedelta(seconds=1))):
+            for run_id in list(executor.carried):
+                executor.stop(run_id)  # what a claim brought since; whoever was told before is not told again
             if not self._stop.empty():
                 self._stop.get_nowait()
                 for run_id in list(executor.carried):

@@ -234,3 +234,15 @@ async def test_the_paused_span_is_a_version_of_its_own(scene: Scene) -> None:
     rows = scene.store.read(lambda db: db.records("job_versions", job_id=job.id))
     assert [row["schedules"] for row in rows] == [1, 0, 1]
     assert [row["until"] for row in rows][:2] == [row["since"] for row in rows][1:]
+
+
+async def test_resuming_everything_lets_retired_jobs_go_too(scene: Scene) -> None:
+    """A job that was retired in the pause and comes back after it is not paused for ever."""
+    spec = command("tick", schedule=cron("*/10 * * * *"))
+    put(scene, spec, command("other"))
+    hold(scene)
+    put(scene, command("other"))
+    let_go(scene)
+    put(scene, spec, command("other"))
+    await scene.advance("10m")
+    assert scene.told("tick") == [("COMPLETED", None)]

@@ -147,8 +147,8 @@ def work(unit: Unit) -> Result:
     with tempfile.TemporaryDirectory(prefix="rota-faults-", ignore_cleanup_errors=True) as folder:
         try:
             return WORK[unit.part](unit, Path(folder))
-        except (AssertionError, OSError) as error:
-            return Result(Counter(wrong=1), [f"{unit.name}: {error}"])
+        except Exception as error:  # one bad piece costs no other
+            return Result(Counter(wrong=1), [f"{unit.name}: {type(error).__name__}: {error}"])
 
 
 def line(total: Counter[str]) -> str:

@@ -67,6 +67,7 @@ class Forest(Project):
 
     def grow(self) -> None:
         """Serve, start every tree and wait until it has its shape."""
+        self.rota("apply")
         self.serve()
         clock = SystemClock()
         store = open_state(self.state, clock, create=False)

@@ -46,7 +46,13 @@ class Book:
     spans: list[Span] = field(default_factory=list)
     retired: bool = False
     paused: bool = False
+    alone: bool = False
     until: datetime | None = None
+
+    def outlasts(self, until: datetime | None) -> bool:
+        """Tell whether the job is paused on its own for longer than a pause of everything would last."""
+        longer = self.until is None or (until is not None and self.until >= until)
+        return self.paused and self.alone and longer
 
     @property
     def mode(self) -> str:
@@ -238,11 +244,14 @@ class Played:
         names = [name for name in names if not self.books[name].retired]
         if names:
             self._end_pauses(names)
-        pause(self.world.disk, chosen, until=until, reason="test", now=self.now)
+        reason = "everything" if chosen.everything else "this job"
+        pause(self.world.disk, chosen, until=until, reason=reason, now=self.now)
         self.tally.pauses += 1
         for name in names:
             book = self.books[name]
-            before, book.paused, book.until = book.paused, True, until
+            if chosen.everything and book.outlasts(until):
+                continue
+            before, book.paused, book.until, book.alone = book.paused, True, until, not chosen.everything
             if not before:
                 self._write(name, self.now)
 
@@ -250,11 +259,10 @@ class Played:
         self._resume(Chosen((happening.job,)), [happening.job], catch_up=happening.value)
 
     def _do_resume_all(self, happening: Happening) -> None:
-        names = [name for name, book in self.books.items() if not book.retired]
-        self._resume(EVERYTHING, names, catch_up=happening.value)
+        self._resume(EVERYTHING, list(self.books), catch_up=happening.value)
 
     def _resume(self, chosen: Chosen, names: list[str], *, catch_up: bool) -> None:
-        names = [name for name in names if not self.books[name].retired]
+        names = [name for name in names if chosen.everything or not self.books[name].retired]
         self._end_pauses(names)
         paused = [name for name in names if self.books[name].paused]
         highest = {name: self._highest(name) for name in paused}

@@ -426,3 +426,26 @@ def test_a_finished_run_has_its_time_spent(store):
     run = run_in(store, Status.FAILED, job, holder=holder)
     assert run.finished_at - run.started_at == timedelta(minutes=1)
     assert store.read(lambda db: seen(db, run.id)).error == FAILED.error
+
+
+def test_of_many_ends_only_those_that_are_ours_are_stored_r_22(store):
+    job, holder, other = add_job(store), add_holder(store), add_holder(store, pid=5)
+    ours = run_in(store, Status.RUNNING, job, holder=holder, slot=0)
+    theirs = run_in(store, Status.RUNNING, job, holder=other, slot=1)
+    ends = [runs.End(run.id, DONE, expected=Status.RUNNING, at=NOW) for run in (theirs, ours)]
+    ended = store.write(lambda db: runs.finish_runs(db, ends, epoch=holder.epoch))
+    assert [run.id for run in ended] == [ours.id]
+    assert look(store, theirs) == theirs
+
+
+def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
+    job, holder = add_job(store), add_holder(store)
+    made = [add_run(store, job) for _ in range(3)]
+    taken = [runs.Taken(run.id, slot, started=slot == 2) for slot, run in enumerate(made)]
+    claimed = store.write(
+        lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
+    )
+    assert claimed == 3
+    found = [look(store, run) for run in made]
+    assert [run.slot for run in found] == [0, 1, 2]
+    assert [run.status for run in found] == [Status.DISPATCHED, Status.DISPATCHED, Status.RUNNING]

@@ -288,7 +288,9 @@ class Executor:
         self._ended(Finished(carried.run_id, carried.job_id, outcome))
 
     async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
-        """Write, however long the storage refuses: the result lives in memory meanwhile."""
+        """Write, however long the storage refuses: the result lives in memory meanwhile, and no stop cuts it off."""
+        if run_id in self.carried:
+            self.carried[run_id].interrupted = True
         pause = 0.1
         while True:
             try:

@@ -136,10 +136,18 @@ def _end(job: Job, now: datetime) -> datetime:
 def _resume(db: Database, *, chosen: Chosen, catch_up: bool, now: datetime) -> tuple[PauseEnded, ...]:
     if chosen.everything:
         end_pause_of_everything(db)
+        _resume_retired(db, now)
     ended = [_resume_job(db, job, catch_up=catch_up, now=now) for job in choose(db, chosen)]
     told = tuple(one for one in ended if one is not None)
     events.note(db, "resumed", now=now, jobs=len(told), everything=chosen.everything)
     return told
+
+
+def _resume_retired(db: Database, now: datetime) -> None:
+    """Let retired jobs go as well, so that none of them comes back into a pause that is long over."""
+    for job in jobs.all_jobs(db):
+        if job.retired_at is not None:
+            _resume_job(db, job, catch_up=False, now=now)
 
 
 def _resume_job(db: Database, job: Job, *, catch_up: bool, now: datetime) -> PauseEnded | None:

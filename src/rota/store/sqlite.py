@@ -315,7 +315,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     _require(connection, path, "foreign_keys", 1, value="ON")
     # SQLite builds a small table for each longer IN list and RETURNING: 30 µs in a temporary file, 5 in memory.
     _require(connection, path, "temp_store", 2, value="MEMORY")
-    # Else SQLite compiles a statement anew for every value of a parameter that might meet a partial index.
+    # Else a statement is planned anew for the values of its parameters: 22 µs instead of 4 at a partial index.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
