@@ -1,5 +1,6 @@
 """A scene to play on: real engine and SQLite, fake clock, scripted processes."""
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,12 +10,19 @@ from typing import Any
 import pytest
 
 from rota.model.durations import parse_duration
+from rota.model.ids import begin_again
 from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule, Work
 from rota.operations.auditing.report import Report
 from rota.operations.verify import verify
 from rota.testing import Scene
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def fresh_ids() -> None:
+    """Begin identifiers anew: those of other tests may lie in this one's future."""
+    begin_again(os.urandom)
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ async def test_each_change_closes_a_span(scene: Scene) -> None:
     scene.clock.advance("10m")
     put(scene, spec)
     job = scene.job("a")
-    versions = scene.store.read(lambda db: db.records("job_versions", job_id=job.id))
+    versions = scene.store.read(lambda db: db.records("audit_spans", job_id=job.id))
     assert [(row["schedules"], row["until"]) for row in versions][:2] == [
         (1, versions[1]["since"]),
         (0, versions[2]["since"]),

@@ -26,7 +26,7 @@ def instants(scene: Scene, name: str) -> list[timedelta]:
 
 def spans(scene: Scene, name: str) -> list[dict]:
     job_id = scene.job(name).id
-    return scene.store.read(lambda db: db.records("job_versions", job_id=job_id))
+    return scene.store.read(lambda db: db.records("audit_spans", job_id=job_id))
 
 
 async def fired_until_half_past_and_set_back(scene: Scene, schedule) -> None:

@@ -231,7 +231,7 @@ async def test_the_paused_span_is_a_version_of_its_own(scene: Scene) -> None:
     await scene.advance("20m")
     let_go(scene, "tick")
     job = scene.job("tick")
-    rows = scene.store.read(lambda db: db.records("job_versions", job_id=job.id))
+    rows = scene.store.read(lambda db: db.records("audit_spans", job_id=job.id))
     assert [row["schedules"] for row in rows] == [1, 0, 1]
     assert [row["until"] for row in rows][:2] == [row["since"] for row in rows][1:]
 

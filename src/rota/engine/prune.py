@@ -66,9 +66,15 @@ class Pruner:
         for job in found:
             rows += await self._prune_job(job, now)
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        await self._prune_events(now)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return now + EVERY
+
+    async def _prune_events(self, now: datetime) -> None:
+        kept = self._settings.retention.runs
+        if kept is not None and self._store.read(partial(_old_events, before=now - kept)):
+            await self._store.submit(lambda db: db.execute("event_prune", before=to_ms(now - kept)))
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0
@@ -97,6 +103,10 @@ class Pruner:
         )
         await asyncio.to_thread(_remove, [folder.path for folder in doomed])
         return len(doomed)
+
+
+def _old_events(db: Database, *, before: datetime) -> bool:
+    return db.row("event_oldest_before", before=to_ms(before)) is not None
 
 
 def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:

@@ -271,6 +271,12 @@ class SpawnFailed(RotaError):
     code = "spawn_failed"
 
 
+class SpawnerLost(SpawnFailed):
+    """The spawner process ended before it answered."""
+
+    code = "spawner_lost"
+
+
 class FunctionMissing(RotaError):
     """A Python function that a job names cannot be found."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rota import faults
-from rota.model.errors import SpawnFailed
+from rota.model.errors import SpawnerLost, SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
 from rota.runners.processes import alive, boot_id, start_time
@@ -191,10 +191,6 @@ class Spawner:
         reply: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         self._replies.append(reply)
         return reply
-
-
-class SpawnerLost(SpawnFailed):
-    """The spawner process ended before it answered."""
 
 
 def _argv(channel: int) -> list[str]:

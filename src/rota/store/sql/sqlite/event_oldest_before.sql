@@ -1,0 +1,1 @@
+SELECT id FROM event WHERE at < :before LIMIT 1

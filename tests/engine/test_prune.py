@@ -1,0 +1,128 @@
+"""Retention: old rows and old output are let go, the ledger moves with them, and nothing unfinished is touched."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.engine.prune import Folder, Kept, choose_output, output_folders
+from rota.model.ids import new_id
+from rota.model.spec import Retention
+from rota.runners.output import folder_of, make_folder
+from rota.store import events
+from rota.testing import Scene, Script
+from tests.engine.conftest import NOON, command, cron
+
+pytestmark = pytest.mark.anyio
+
+DAY = timedelta(days=1)
+MEGABYTE = 1_000_000
+
+
+async def test_old_runs_go_and_the_ledger_begins_after_them(scene: Scene) -> None:
+    """R-20: pruning moves ledger_from in the same transaction."""
+    scene.declare(command("daily", schedule=cron("0 0 * * *"), retention=Retention(runs=5 * DAY)))
+    await scene.advance(10 * DAY)
+    await scene.engine.prune_loop.turn()
+    kept = scene.history("daily")
+    assert len(kept) == 5
+    job = scene.job("daily")
+    assert kept[0].scheduled_for - DAY < job.ledger_from <= kept[0].scheduled_for
+
+
+async def test_skipped_rows_go_earlier_than_runs(scene: Scene) -> None:
+    scene.processes.scripts["daily"] = Script(takes=timedelta(hours=30))
+    scene.declare(command("daily", schedule=cron("0 0 * * *"), retention=Retention(skipped=2 * DAY)))
+    await scene.advance(10 * DAY)
+    before = [run.reason for run in scene.history("daily")].count("overlap")
+    await scene.engine.prune_loop.turn()
+    after = [run.reason for run in scene.history("daily")].count("overlap")
+    assert (before, after) == (5, 1)
+
+
+async def test_only_so_many_skipped_rows_are_kept(scene: Scene) -> None:
+    scene.processes.scripts["busy"] = Script(takes=DAY)
+    retention = Retention(skipped_count=10)
+    scene.declare(command("busy", schedule=cron("0 * * * *"), retention=retention))
+    await scene.advance(2 * DAY)
+    await scene.engine.prune_loop.turn()
+    assert [run.reason for run in scene.history("busy")].count("overlap") == 10
+
+
+async def test_for_ever_is_a_value(scene: Scene) -> None:
+    scene.declare(command("daily", schedule=cron("0 0 * * *"), retention=Retention(runs=None)))
+    await scene.advance(10 * DAY)
+    scene.clock.advance(timedelta(days=3000))
+    await scene.engine.prune_loop.turn()
+    assert len([run for run in scene.history("daily") if run.reason is None]) == 10
+
+
+async def test_an_unfinished_run_is_never_pruned(scene: Scene) -> None:
+    scene.processes.scripts["long"] = Script(takes=30 * DAY)
+    scene.declare(command("long", schedule=cron("0 13 * * *"), retention=Retention(runs=DAY, output=DAY)))
+    await scene.advance("1h")
+    (run,) = scene.history("long")
+    folder = make_folder(folder_of(scene.settings.state, run.id))
+    scene.clock.advance(5 * DAY)
+    await scene.engine.prune_loop.turn()
+    assert folder.exists()
+    assert scene.told("long")[0] == ("RUNNING", None)
+
+
+async def test_output_goes_with_its_age_and_its_run_stays(scene: Scene) -> None:
+    scene.declare(command("daily", schedule=cron("0 13 * * *"), retention=Retention(output=2 * DAY)))
+    await scene.advance("1h")
+    (run,) = scene.history("daily")
+    folder = make_folder(folder_of(scene.settings.state, run.id))
+    (folder / "output.0").write_bytes(b"hello")
+    await scene.engine.prune_loop.turn()
+    assert folder.exists()
+    scene.clock.advance(3 * DAY)
+    await scene.engine.prune_loop.turn()
+    assert not folder.exists()
+    assert not folder.parent.exists()
+    assert scene.told("daily")[0] == ("COMPLETED", None)
+
+
+async def test_old_events_go_too(scene: Scene) -> None:
+    scene.store.write(lambda db: events.note(db, "test", now=scene.clock.now()))
+    scene.clock.advance(timedelta(days=366))
+    await scene.engine.prune_loop.turn()
+    assert scene.store.read(lambda db: events.newest(db, since=NOON, limit=10)) == []
+
+
+def folders(sizes: list[int]) -> tuple[list[Folder], dict[str, Kept]]:
+    made = [new_id(NOON + number * timedelta(minutes=1)) for number in range(len(sizes))]
+    found = [Folder(folder_of(Path("state"), one), size) for one, size in zip(made, sizes, strict=True)]
+    return found, {one: Kept("job", finished=True) for one in made}
+
+
+def chosen(found: list[Folder], known: dict[str, Kept], total: int | None) -> list[int]:
+    doomed = choose_output(found, known, retention={}, default=Retention(), total=total, now=NOON + DAY)
+    return [found.index(one) for one in doomed]
+
+
+def test_beyond_the_total_the_oldest_output_goes_first() -> None:
+    """R-21: 5 GB in all, oldest first."""
+    found, known = folders([3 * MEGABYTE] * 4)
+    assert chosen(found, known, 7 * MEGABYTE) == [0, 1]
+    assert chosen(found, known, None) == []
+
+
+def test_the_output_of_an_unfinished_run_counts_but_stays() -> None:
+    found, known = folders([3 * MEGABYTE] * 4)
+    known[found[0].run_id] = replace(known[found[0].run_id], finished=False)
+    assert chosen(found, known, 7 * MEGABYTE) == [1, 2]
+
+
+def test_output_without_a_run_goes_once_it_is_no_longer_young() -> None:
+    found, known = folders([1])
+    assert chosen(found, {}, None) == [0]
+    assert choose_output(found, {}, retention={}, default=Retention(), total=None, now=NOON) == []
+    assert chosen(found, known, None) == []
+
+
+def test_what_is_no_run_in_the_folder_is_left_alone(tmp_path) -> None:
+    (tmp_path / "runs" / "20261115" / "not-a-run").mkdir(parents=True)
+    assert output_folders(tmp_path) == []
