@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -27,38 +26,29 @@ from rota.engine.processes import KeeperProcesses
 from rota.engine.record import Finished
 from rota.engine.recover import recover
 from rota.engine.session import Session, close_session, open_session, sweep_locks
+from rota.engine.stopping import Stop, StopMode, Stopping
 from rota.engine.wake import WakeSocket
 from rota.model.clock import Clock, iso
-from rota.model.errors import FileProblems, RotaError, StateError, StorageFull
+from rota.model.errors import RotaError, StateError, StorageFull
 from rota.model.records import Run
-from rota.operations.jobs import apply_in
-from rota.operations.loading import Loaded, load_project
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
+from rota.operations.served_file import ServedFile
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
-from rota.store import jobs, runs
+from rota.store import runs
 from rota.store.copying import quick_check
 from rota.store.driver import Store
 
 log = structlog.get_logger("rota")
 
+Ending = Literal["clean", "detached"]
+
 LOOK_AT_FILES = timedelta(seconds=2)
-STORAGE_PATIENCE = 5
 UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
 DAMAGE_HINT = "work goes on as far as it can; stop rota and put back a backup with `rota restore`"
 RESUME_HINT = "find the cause, then `rota resume --all`"
-
-StopMode = Literal["grace", "idle", "within", "now", "detach"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """How to stop: `within` bounds the wait for runs, None means without bound."""
-
-    mode: StopMode
-    within: timedelta | None
 
 
 class Observer(Protocol):
@@ -103,14 +93,14 @@ class Daemon:
         self._clock = clock
         self._environ = environ
         self._observer = observer
-        self._stop: asyncio.Queue[Stop] = asyncio.Queue()
+        self._stopping = Stopping()
         self._table = FunctionTable()
-        self._file_problem: str | None = None
-        self._stamp: tuple[int, ...] | None = None
+        self._file = ServedFile(
+            place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
+        )
         self._lost_state = False
         self._database: tuple[int, int] | None = None
         self._damage: str | None = None
-        self._unstored = 0
         self._started_at = clock.now()
         self._watch = Loop("watch", self._watch_round, clock=clock)
 
@@ -131,7 +121,7 @@ class Daemon:
             store.close()
 
     async def _serve(self, store: Store) -> None:
-        loaded = await self._first_load(store)
+        loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
         me = identity(os.getpid())
         session = open_session(store, self._place.state, self._clock, kind="serve", identity=me)
@@ -156,13 +146,13 @@ class Daemon:
             on_finished=self._observe_finished,
         )
         socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
-        ending: Literal["clean", "detached"] = "clean"
+        ending: Ending = "clean"
         try:
             with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
                 recovered = await self._recover()
                 await self._guard()
                 if loaded is not None:
-                    await self._apply(loaded)
+                    await self._file.first_apply(store, loaded)
                 with self._looking_for_damage():
                     ending = await self._until_stopped(recovered)
         finally:
@@ -171,9 +161,10 @@ class Daemon:
             self._processes.close()
             if not self._lost_state:
                 self._close_session(store, session, ending)
-        if self._unstored:
+        if self._stopping.unstored:
+            problem = self._engine.storage_problem
             raise StorageFull(
-                f"{self._unstored} results could not be stored in {self._place.state}: {self._engine.storage_problem}",
+                f"{self._stopping.unstored} results could not be stored in {self._place.state}: {problem}",
                 hint="free some space and start `rota serve` again: it records how commands ended from what they left",
             )
         if self._lost_state:
@@ -182,7 +173,7 @@ class Daemon:
                 hint="nothing more was started; put it back, or start `rota serve` again with an empty one",
             )
 
-    def _close_session(self, store: Store, session: Session, ending: Literal["clean", "detached"]) -> None:
+    def _close_session(self, store: Store, session: Session, ending: Ending) -> None:
         try:
             close_session(store, session, self._clock, ending=ending)
         except StateError as error:
@@ -240,7 +231,7 @@ class Daemon:
             if lost:
                 log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
 
-    async def _until_stopped(self, recovered: int) -> Literal["clean", "detached"]:
+    async def _until_stopped(self, recovered: int) -> Ending:
         alarm = partial(make_alarm, self._clock)
         if self._settings.scheduler.enabled:
             self._engine.start(alarm)
@@ -250,7 +241,7 @@ class Daemon:
         if self._observer:
             self._observer.serving(self._settings, recovered=recovered)
         try:
-            stop = await self._stop.get()
+            stop = await self._stopping.asked()
             return await self._stop_in_order(stop)
         finally:
             watching.cancel()
@@ -272,127 +263,41 @@ class Daemon:
                 loop.remove_signal_handler(number)
 
     def _signalled(self) -> None:
-        self._stop.put_nowait(Stop("grace", self._settings.scheduler.shutdown_grace))
+        self._stopping.ask(Stop("grace", self._settings.scheduler.shutdown_grace))
 
-    async def _stop_in_order(self, stop: Stop) -> Literal["clean", "detached"]:
-        """Stop claiming at once, wait as asked, then end what is left and record it (R-08)."""
+    async def _stop_in_order(self, stop: Stop) -> Ending:
         engine = self._engine
         engine.quiesce()
         faults.point("shutdown.quiesced")
         if self._lost_state:
             stop = Stop("now", timedelta())
-        detached = stop.mode == "detach" and self._detach()
         if self._observer:
             self._observer.stopping(stop, running=len(engine.executor.carried))
-        if not await self._wait_for_runs(stop):
-            await self._end_runs(at_once=stop.mode == "now")
-        faults.point("shutdown.runs_ended")
-        return "detached" if detached else "clean"
-
-    def _detach(self) -> bool:
-        """Leave commands to their keepers for the next scheduler (R-23)."""
-        left = [run_id for run_id, carried in self._engine.executor.carried.items() if carried.process is not None]
-        for run_id in left:
-            self._engine.executor.leave(run_id)
-            faults.point("shutdown.run_left")
-        return bool(left)
-
-    async def _wait_for_runs(self, stop: Stop) -> bool:
-        """Wait until nothing runs, the time is over, or a second signal comes; tell whether nothing runs."""
-        bound = None if stop.within is None else stop.within.total_seconds()
-        empty = asyncio.create_task(self._engine.until_empty())
-        again = asyncio.create_task(self._stop.get())
-        await asyncio.wait([empty, again], timeout=bound, return_when=asyncio.FIRST_COMPLETED)
-        if again.done() and not empty.done():
-            self._stop.put_nowait(again.result())
-        for task in (empty, again):
-            task.cancel()
-        return not self._engine.busy
-
-    async def _end_runs(self, *, at_once: bool) -> None:
-        """End every run's tree: TERM, grace, KILL; at once where asked, or after another signal."""
-        executor = self._engine.executor
-        at_once = at_once or not self._stop.empty()
-        while not self._stop.empty():
-            self._stop.get_nowait()
-        for run_id in list(executor.carried):
-            executor.stop(run_id, at_once=at_once)
-        patience = STORAGE_PATIENCE
-        while patience and not await self._wait_for_runs(Stop("grace", timedelta(seconds=1))):
-            for run_id in list(executor.carried):
-                executor.stop(run_id)  # what a claim brought since; whoever was told before is not told again
-            if not self._stop.empty():
-                self._stop.get_nowait()
-                for run_id in list(executor.carried):
-                    executor.stop(run_id, at_once=True)
-            elif self._engine.only_unstored:
-                patience -= 1
-        self._unstored = len(executor.carried)
+        return "detached" if await self._stopping.carry_out(stop, engine) else "clean"
 
     # the file
-
-    async def _first_load(self, store: Store) -> Loaded | None:
-        """Load the file; a broken one is refused unless an earlier good set is stored."""
-        try:
-            return await self._load()
-        except RotaError as error:
-            if not store.read(jobs.job_names):
-                raise
-            self._break(error)
-            return None
-
-    async def _load(self) -> Loaded:
-        self._stamp = _stamp(self._place.folder / "rota.yaml")
-        loaded = await asyncio.to_thread(
-            load_project, self._place.folder, self._environ, state=self._place.state, now=self._clock.now()
-        )
-        self._table.functions = loaded.table.functions
-        self._table.conditions = loaded.table.conditions
-        return loaded
-
-    async def _apply(self, loaded: Loaded) -> None:
-        try:
-            operation = partial(apply_in, declared=loaded.declared, now=self._clock.now())
-            plan = await self._store.submit(operation)
-        except RotaError as error:
-            self._break(error)
-            return
-        faults.point("apply.committed")
-        self._file_problem = None
-        if self._observer:
-            self._observer.applied(plan)
-        self._engine.wake()
-
-    async def _reload(self) -> None:
-        try:
-            loaded = await self._load()
-        except RotaError as error:
-            self._break(error)
-            return
-        if loaded.declared.settings != self._settings:
-            log.warning("settings outside `jobs:` changed; they take effect at the next start")
-        await self._apply(loaded)
-
-    def _break(self, error: RotaError) -> None:
-        text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)
-        self._file_problem = text
-        log.error("the file cannot be applied; the last good set goes on", problem=text)
-        if self._observer:
-            self._observer.broken(error)
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
         if _file_identity(self._place.state / "rota.db") != self._database:
             self._lost_state = True
-            self._stop.put_nowait(Stop("now", timedelta()))
+            self._stopping.ask(Stop("now", timedelta()))
             return None
-        if _stamp(self._place.folder / "rota.yaml") != self._stamp:
-            await self._reload()
+        await self._file.look(self._store, self._settings)
         return self._clock.now() + LOOK_AT_FILES
 
     def _look_again(self) -> None:
-        self._stamp = None
+        self._file.forget()
         self._watch.wake()
+
+    def _take_plan(self, plan: Plan) -> None:
+        if self._observer:
+            self._observer.applied(plan)
+        self._engine.wake()
+
+    def _take_broken(self, error: RotaError) -> None:
+        if self._observer:
+            self._observer.broken(error)
 
     # talking
 
@@ -404,7 +309,7 @@ class Daemon:
         if asked == "status":
             return self.status()
         if asked == "stop":
-            self._stop.put_nowait(self._wanted_stop(question["mode"], question.get("within")))
+            self._stopping.ask(self._wanted_stop(question["mode"], question.get("within")))
             return {"running": len(self._engine.executor.carried)}
         if asked == "pauses":
             self._observe_pauses()
@@ -430,7 +335,7 @@ class Daemon:
             "enabled": self._settings.scheduler.enabled,
             "concurrency": self._settings.scheduler.concurrency,
             "slots_taken": self._engine.slots.taken,
-            "file_problem": self._file_problem,
+            "file_problem": self._file.problem,
             "storage_problem": self._engine.storage_problem,
             "damage": self._damage,
             "loops": [
@@ -466,11 +371,3 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return (found.st_dev, found.st_ino)
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)

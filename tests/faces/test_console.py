@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rota.cli.console import LINES_AT_ONCE, Console
-from rota.daemon import Stop
 from rota.engine.enqueue import Born
 from rota.engine.fire import Fired
+from rota.engine.stopping import Stop
 from rota.model.states import Reason
 from rota.operations.project import Place
 from rota.settings import Settings

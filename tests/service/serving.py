@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rota.engine.clock import SystemClock
 from rota.engine.wake import ask
 
 LONGEST_WAIT = 30.0
@@ -17,8 +18,9 @@ LONGEST_WAIT = 30.0
 
 def until(condition: Callable[[], Any], *, what: str, timeout: float = LONGEST_WAIT) -> Any:
     """Return the first true value of `condition`, which another process brings about."""
-    pause = threading.Event()
-    for _ in range(int(timeout / 0.02)):
+    pause, clock = threading.Event(), SystemClock()
+    deadline = clock.monotonic() + timeout
+    while clock.monotonic() < deadline:
         found = condition()
         if found:
             return found
@@ -56,8 +58,8 @@ class Project:
     def serve(self, *, ready: bool = True) -> "subprocess.Popen[bytes]":
         """Start a scheduler and wait until its loop answers."""
         command = [sys.executable, "-m", "rota", "--dir", str(self.folder), "serve"]
-        log = open(self.folder / f"serve.{len(self.servers)}.log", "wb")
-        server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment())
+        with open(self.folder / f"serve.{len(self.servers)}.log", "wb") as log:
+            server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment())
         self.servers.append(server)
         if ready:
             until(lambda: self._answers(server), what="the scheduler to answer")

@@ -13,9 +13,9 @@ import click
 from rota.cli.apply import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
 from rota.cli.words import coloured, counted, everything_words, jobs_paused_words, outcome_words, plain
-from rota.daemon import Stop
 from rota.declare.plan import Plan
 from rota.engine.fire import Fired
+from rota.engine.stopping import Stop
 from rota.model.clock import Clock, iso
 from rota.model.durations import say_duration
 from rota.model.errors import FileProblems, RotaError

@@ -1,6 +1,7 @@
 """`rota status`: is it alive, what needs me, what runs, what is next."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rota.operations.system import SystemView
 
 SHOWN = 5
-WIDTH = 140
+WIDTH = 1000
 LEAST = 30
 
 
@@ -53,7 +54,7 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
     from rota.cli.words import plain
     from rota.model.records import cut
 
-    columns = shutil.get_terminal_size((WIDTH, 24)).columns
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     yield f"{name}    {_head(view, now=now)}"
     if view.attention:
         yield click.style("attention", bold=True)

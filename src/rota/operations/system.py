@@ -124,7 +124,7 @@ def _broken_file(beat: Heartbeat) -> tuple[Attention, ...]:
         return ()
     first, *more = str(problem).splitlines()
     rest = f" (and {len(more)} more)" if more else ""
-    return (Attention("rota.yaml", f"not applied, the last good set goes on: {first}{rest}", "rota check"),)
+    return (Attention("rota.yaml", f"{first}{rest}; the last good set goes on", "rota check"),)
 
 
 def _failing_parts(beat: Heartbeat) -> tuple[Attention, ...]:

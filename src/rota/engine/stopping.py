@@ -1,0 +1,85 @@
+"""Stopping in order: claim nothing more, wait as asked, end what is left, and record it (R-08)."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from rota import faults
+from rota.engine.engine import Engine
+
+STORAGE_PATIENCE = 5
+A_SECOND = timedelta(seconds=1)
+
+StopMode = Literal["grace", "idle", "within", "now", "detach"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How to stop: `within` bounds the wait for runs, None means without bound."""
+
+    mode: StopMode
+    within: timedelta | None
+
+
+class Stopping:
+    """The wishes to stop, and how the first of them is carried out; a second one means now."""
+
+    def __init__(self) -> None:
+        self._wishes: asyncio.Queue[Stop] = asyncio.Queue()
+        self.unstored = 0
+
+    def ask(self, stop: Stop) -> None:
+        """Note a wish to stop."""
+        self._wishes.put_nowait(stop)
+
+    async def asked(self) -> Stop:
+        """Wait for a wish to stop."""
+        return await self._wishes.get()
+
+    async def carry_out(self, stop: Stop, engine: Engine) -> bool:
+        """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
+        detached = stop.mode == "detach" and _detach(engine)
+        if not await self._wait(engine, stop.within):
+            await self._end_runs(engine, at_once=stop.mode == "now")
+        faults.point("shutdown.runs_ended")
+        return detached
+
+    async def _wait(self, engine: Engine, within: timedelta | None) -> bool:
+        """Wait until nothing runs, the time is over, or another wish comes; tell whether nothing runs."""
+        bound = None if within is None else within.total_seconds()
+        empty = asyncio.create_task(engine.until_empty())
+        again = asyncio.create_task(self._wishes.get())
+        await asyncio.wait([empty, again], timeout=bound, return_when=asyncio.FIRST_COMPLETED)
+        if again.done() and not empty.done():
+            self._wishes.put_nowait(again.result())
+        for task in (empty, again):
+            task.cancel()
+        return not engine.busy
+
+    async def _end_runs(self, engine: Engine, *, at_once: bool) -> None:
+        """End every run's tree: TERM, grace, KILL; at once where asked, or after another wish."""
+        executor = engine.executor
+        at_once = at_once or not self._wishes.empty()
+        while not self._wishes.empty():
+            self._wishes.get_nowait()
+        for run_id in list(executor.carried):
+            executor.stop(run_id, at_once=at_once)
+        patience = STORAGE_PATIENCE
+        while patience and not await self._wait(engine, A_SECOND):
+            again = not self._wishes.empty()
+            if again:
+                self._wishes.get_nowait()
+            for run_id in list(executor.carried):  # also what a claim brought since; nobody is told twice
+                executor.stop(run_id, at_once=again)
+            patience -= engine.only_unstored and not again
+        self.unstored = len(executor.carried)
+
+
+def _detach(engine: Engine) -> bool:
+    """Leave commands to their keepers for the next scheduler (R-23); tell whether there were any."""
+    left = [run_id for run_id, carried in engine.executor.carried.items() if carried.process is not None]
+    for run_id in left:
+        engine.executor.leave(run_id)
+        faults.point("shutdown.run_left")
+    return bool(left)
