@@ -12,6 +12,6 @@ def count(ctx: rota.JobContext) -> str:
 
 
 @rota.condition("door_is_open")
-def door_is_open(ctx: rota.JobContext) -> bool:
+def door_is_open() -> bool:
     """Say whether a run may go on. This door stays closed, so that you can see what that looks like."""
     return False

@@ -196,3 +196,12 @@ async def test_two_schedulers_on_one_state_find_each_other_alive(scene: Scene, t
     assert await other.start() == 0
     assert scene.told("long") == [("RUNNING", None)]
     await other.close()
+
+
+async def test_every_loop_looks_again_within_a_tick_although_nobody_woke_it(scene: Scene) -> None:
+    """A command that died between its commit and its hint loses nothing: the tick finds what it left."""
+    tick = scene.settings.scheduler.tick
+    for loop in (scene.engine.fire_loop, scene.engine.claim_loop, scene.engine.release_loop, scene.engine.cancel_loop):
+        due = await loop.turn()
+        assert due is not None
+        assert due <= scene.clock.now() + tick

@@ -38,7 +38,7 @@ NEVER_RAN = ("absent", "QUEUED", "SKIPPED")
 WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND id <= ?"
 
 FILE = """
-scheduler: {crash_guard: false, shutdown_grace: "0", concurrency: 12}
+scheduler: {crash_guard: false, tick: 2s, shutdown_grace: "0", concurrency: 12}
 defaults: {overlap: allow, term_grace: "0"}
 jobs:
   tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}

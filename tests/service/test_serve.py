@@ -234,3 +234,15 @@ def test_a_scheduler_switched_off_by_its_file_starts_nothing(project: Project) -
     project.serve()
     assert project.json("status")["enabled"] is False
     assert project.told("hello") == []
+
+
+def test_a_scheduled_run_replaces_the_one_before_it(project: Project) -> None:
+    """R-12: the wish to stop reaches the holder without any command from outside."""
+    project.write(
+        "jobs:\n  again: {interval: 2s, anchor: fixed, overlap: replace, command: [sleep, '100'], term_grace: 1s}\n"
+    )
+    project.serve()
+    until(lambda: project.told("again")[:1] == [("CANCELLED", "replaced")], what="the first run to be replaced")
+    until(
+        lambda: len(project.told("again")) > 1 and project.history("again")[1]["started_at"], what="the second to start"
+    )

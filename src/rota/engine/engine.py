@@ -154,6 +154,7 @@ class Engine:
         if due:
             self._works("fire")
         if any(one is not None and one.runs for one in fired):
+            self.cancel_loop.wake()  # a new run may replace an old one
             self.claim_now()
         return self._next_fire(now)
 
@@ -370,16 +371,17 @@ class Engine:
             self.fire_loop.wake()
             self.claim_now()
             due = self._store.read(next_release)
-        return due
+        tick = now + self._settings.scheduler.tick
+        return tick if due is None else min(due, tick)
 
     async def _cancel_round(self) -> datetime | None:
-        """Stop what somebody wants stopped."""
+        """Stop what somebody wants stopped; the tick finds what a command that died could not tell us."""
         for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
             carried = self.executor.carried.get(run_id)
             if carried is not None and not carried.stopping:
                 log.info("run is being stopped", run=handle_of(carried), reason=reason.value)
                 self.executor.stop(run_id)
-        return None
+        return self._clock.now() + self._settings.scheduler.tick
 
 
 def next_release(db: Database) -> datetime | None:
