@@ -29,7 +29,7 @@ run: setup ## start rota on the example project (Ctrl-C stops it)
 	@$(BIN)/rota --dir examples/first serve
 
 test: setup ## run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)
