@@ -1,5 +1,6 @@
 """A real `rota serve` in a project of its own, and what tests need to watch it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from rota.engine.clock import SystemClock
 from rota.engine.wake import ask
@@ -93,11 +96,15 @@ class Project:
         until(lambda: self.told(job) == expected, what=f"{job} to be {expected}, it is {self.told(job)}")
 
     def end(self) -> None:
-        """Kill what still serves."""
+        """Kill what still serves, and the commands that outlived it: a keeper without one leaves by itself."""
         for server in self.servers:
             if server.poll() is None:
                 server.kill()
             server.wait()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("ROTA_PROJECT_DIR") == str(self.folder):
+                    process.kill()
 
 
 def kill(server: "subprocess.Popen[bytes]") -> None:
