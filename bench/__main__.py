@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from bench import claim, commands, enqueue, idle, latency, lateness, noop, scale, second_writer
+from bench import claim, commands, enqueue, idle, latency, lateness, noop, queue, scale, second_writer
 from bench.measuring import Report, machine, show, write
 
 PARTS: dict[str, Callable[[], Report]] = {
@@ -15,6 +15,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "scale": scale.measure,
     "commands": commands.measure,
     "claim": claim.measure,
+    "queue": queue.measure,
     "idle": idle.measure,
 }
 

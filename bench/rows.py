@@ -11,17 +11,22 @@ from rota.engine.session import open_session
 from rota.model.clock import to_ms
 from rota.model.ids import created_ms, new_id
 from rota.model.records import ProcessIdentity
+from rota.rules.lanes import NO_POOLS
+from rota.rules.order import POSITION_GAP
 from rota.store.queries import load_queries
-from rota.store.runs import POSITION_GAP
 from rota.store.sqlite import connect
 
 ME = ProcessIdentity("bench", 1, 1)
 FILL = """
-WITH RECURSIVE counted (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM counted WHERE number < :count)
-INSERT INTO run (id, job_id, number, version, trigger, status, position, created_at)
-SELECT printf('01980000-0000-7000-8000-%012x', number), :job_id, number, 1, 'manual', 'QUEUED', number, number
+WITH RECURSIVE counted (number) AS (SELECT :first UNION ALL SELECT number + 1 FROM counted WHERE number < :last)
+INSERT INTO run (id, job_id, number, version, trigger, status, lane_id, position, created_at)
+SELECT printf('01980000-0000-7000-8000-%012x', number), :job_id, number, 1, 'manual', 'QUEUED',
+    json_extract(:lanes, '$[' || (number % json_array_length(:lanes)) || ']'), number * 1048576, number
 FROM counted
 """
+INSTANTS = ("scheduled_for", "covers_to", "not_before", "expires_at", "started_at", "finished_at")
+OTHERS = ("predecessor_id", "retry_of", "chain_id", "group_id", "place")
+NOTHING = ("slot_key", "count", "reason", "waiting_for", "error", *INSTANTS, *OTHERS)
 
 
 class RawRows:
@@ -45,7 +50,6 @@ class RawRows:
         now, self._number = CLOCK.now(), self._number + 1
         run_id = new_id(now)
         self._run("job_count_run", id=self.job.id)
-        nothing = ("slot_key", "scheduled_for", "covers_to", "count", "reason", "waiting_for", "expires_at")
         self._run(
             "run_insert",
             id=run_id,
@@ -54,13 +58,17 @@ class RawRows:
             version=1,
             trigger="manual",
             status="QUEUED",
+            lane_id=NO_POOLS,
             priority=0,
+            rank=0,
             position=created_ms(run_id) * POSITION_GAP,
             params="{}",
+            attempt=1,
+            always=0,
             forced=0,
             created_at=to_ms(now),
             decisions="{}",
-            **dict.fromkeys((*nothing, "predecessor_id", "finished_at", "error")),
+            **dict.fromkeys(NOTHING),
         )
         return run_id
 
@@ -70,10 +78,22 @@ class RawRows:
             for _ in range(count):
                 self.insert()
 
-    def fill(self, count: int) -> None:
-        """Queue very many runs by one statement."""
+    def fill(self, count: int, *, lanes: Sequence[int] = (NO_POOLS,), first: int = 1) -> None:
+        """Queue very many runs by one statement, in turn in each of the lanes."""
+        span = {"first": first, "last": first + count - 1}
+        self._number = span["last"]
         with self._transaction():
-            self.connection.execute(FILL, {"job_id": self.job.id, "count": count}).fetchall()
+            self.connection.execute(FILL, {"job_id": self.job.id, "lanes": json.dumps(list(lanes)), **span}).fetchall()
+
+    def place(self, number: int) -> None:
+        """Give one queued run another position and commit."""
+        with self._transaction():
+            found = self._run("run_by_number", job_id=self.job.id, number=number + 1)
+            self._run("runs_place", runs=json.dumps([[found[0][0], number]]))
+
+    def page(self, size: int) -> list[tuple]:
+        """Read the first runs of the queue."""
+        return self._run("run_candidates", lane_id=NO_POOLS, free=size)
 
     def enqueue_one(self) -> None:
         """Insert one queued run and commit it."""
@@ -86,17 +106,22 @@ class RawRows:
         while True:
             with self._transaction():
                 self._finish(running)
-                running = [row[0] for row in self._run("run_candidates", free=size)]
+                running = [row[0] for row in self._run("run_candidates", lane_id=NO_POOLS, free=size)]
                 self._start(running)
             if not running:
                 return
 
-    def start(self, size: int) -> list[str]:
-        """Claim the first runs of the queue and commit."""
+    def start(self, size: int, *, lane_id: int = NO_POOLS) -> list[str]:
+        """Claim the first runs of a lane and commit."""
         with self._transaction():
-            found = [row[0] for row in self._run("run_candidates", free=size)]
+            found = [row[0] for row in self._run("run_candidates", lane_id=lane_id, free=size)]
             self._start(found)
         return found
+
+    def end(self, run_ids: Sequence[str]) -> None:
+        """End running runs and commit."""
+        with self._transaction():
+            self._finish(run_ids)
 
     def _start(self, run_ids: Sequence[str]) -> None:
         now = to_ms(CLOCK.now())

@@ -10,6 +10,7 @@ from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.scheduling import CLOCK, store_in
 from rota.model.spec import JobSpec, Kind, Schedule, Work
 from rota.operations.jobs import create
+from rota.rules.cron import check_cron
 from rota.store import jobs
 from rota.store.driver import Database
 
@@ -49,7 +50,7 @@ def _at_size(folder: Path, size: int) -> list[Row]:
 
 
 def _spec(number: int) -> JobSpec:
-    schedule = Schedule(cron=(f"{number % 60} {number // 60 % 24} * * *",))
+    schedule = Schedule(cron=(check_cron(f"{number % 60} {number // 60 % 24} * * *"),))
     return replace(JobSpec("job", Work(Kind.COMMAND, command=("true",)), schedule=schedule), name=f"job-{number}")
 
 

@@ -1,15 +1,12 @@
 """rota as a contender: its real store, engine and function runner, as `rota serve` puts them together."""
 
 import asyncio
-import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import structlog
 
 from rota.engine.clock import SystemClock, make_alarm
 from rota.engine.engine import Engine
@@ -30,7 +27,6 @@ from rota.store.sqlite import SqliteStore
 
 CLOCK = SystemClock()
 Functions = dict[str, Callable[..., Any]]
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 
 def store_in(folder: Path) -> SqliteStore:
@@ -38,9 +34,11 @@ def store_in(folder: Path) -> SqliteStore:
     return open_store(folder / "rota.db", now=CLOCK.now())
 
 
-def add_job(store: SqliteStore, name: str, *, schedule: Schedule | None = None) -> Job:
+def add_job(
+    store: SqliteStore, name: str, *, schedule: Schedule | None = None, params: Mapping[str, Any] | None = None
+) -> Job:
     """Store a function job that may overlap."""
-    work = Work(Kind.FUNCTION, function=name)
+    work = Work(Kind.FUNCTION, function=name, params=params or {})
     spec = JobSpec(name, work, overlap=Overlap(OverlapPolicy.ALLOW), schedule=schedule or Schedule())
     store.write(partial(create, spec=spec, source="bench", tzdata="bench", now=CLOCK.now()))
     return store.read(partial(find_job, name=name))

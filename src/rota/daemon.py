@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import structlog
-
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
@@ -28,6 +26,7 @@ from rota.engine.recover import recover
 from rota.engine.session import Session, close_session, open_session, sweep_locks
 from rota.engine.stopping import Stop, StopMode, Stopping
 from rota.engine.wake import WakeSocket
+from rota.log import log
 from rota.model.clock import Clock, iso
 from rota.model.errors import RotaError, StateError, StorageFull
 from rota.model.records import Run
@@ -37,11 +36,9 @@ from rota.operations.served_file import ServedFile
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
-from rota.store import runs
+from rota.store import groups, runs
 from rota.store.copying import quick_check
 from rota.store.driver import Store
-
-log = structlog.get_logger("rota")
 
 Ending = Literal["clean", "detached"]
 
@@ -310,7 +307,7 @@ class Daemon:
             return self.status()
         if asked == "stop":
             self._stopping.ask(self._wanted_stop(question["mode"], question.get("within")))
-            return {"running": len(self._engine.executor.carried)}
+            return self._carries()
         if asked == "pauses":
             self._observe_pauses()
             return {}
@@ -318,6 +315,11 @@ class Daemon:
             self._look_again()
             return {}
         raise KeyError(f"unknown question {asked!r}")
+
+    def _carries(self) -> Mapping[str, int]:
+        carried = self._engine.executor.carried.values()
+        calls = sum(one.direct for one in carried)
+        return {"running": len(carried) - calls, "direct": calls}
 
     def _wanted_stop(self, mode: StopMode, within: float | None) -> Stop:
         """Return the stop that a command asked for; grace and detach use the server's own `shutdown_grace`."""
@@ -335,6 +337,7 @@ class Daemon:
             "enabled": self._settings.scheduler.enabled,
             "concurrency": self._settings.scheduler.concurrency,
             "slots_taken": self._engine.slots.taken,
+            "carries": self._carries(),
             "file_problem": self._file.problem,
             "storage_problem": self._engine.storage_problem,
             "damage": self._damage,
@@ -362,6 +365,18 @@ class Daemon:
             run = self._store.read(partial(runs.run_by_id, run_id=run_id))
             if run is not None:
                 self._observer.finished(run)
+                self._observe_group(run)
+
+    def _observe_group(self, run: Run) -> None:
+        """Tell of a group that ended with this member."""
+        if self._observer is None or run.group_id is None:
+            return
+        group = self._store.read(partial(groups.group_by_id, group_id=run.group_id))
+        if group is None or group.run_id is None or group.finished_at != run.finished_at:
+            return
+        whole = self._store.read(partial(runs.run_by_id, run_id=group.run_id))
+        if whole is not None and whole.status.final:
+            self._observer.finished(whole)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:

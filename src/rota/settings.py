@@ -1,5 +1,6 @@
 """Where a project is and how its scheduler behaves: defaults < file < environment < flags, merged once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -8,6 +9,8 @@ from rota.model.spec import Retention
 
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
+BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
+"""Pools that are there unless the file sets them (R-04)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class Scheduler:
     shutdown_grace: timedelta = timedelta(seconds=30)
     enabled: bool = True
     crash_guard: bool = True
+    aging: timedelta | None = None
+    """How much time a step of priority is worth; None: priority alone counts (R-03)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class Settings:
     output_total: int | None = 5_000_000_000
     imports: tuple[str, ...] = ()
     python: str | None = None
+    pools: Mapping[str, int] = field(default_factory=lambda: dict(BUILT_IN_POOLS))
 
     @property
     def file(self) -> Path:

@@ -111,6 +111,7 @@ class ScriptedProcesses:
         self.scripts: dict[str, Script] = {}
         self.conditions: dict[str, str] = {}
         self.living: dict[str, ScriptedProcess] = {}
+        self.callers: dict[ProcessIdentity, asyncio.Event] = {}
         self.begun: list[str] = []
         self.refused: dict[str, Exception] = {}
         self._clock = clock
@@ -155,8 +156,25 @@ class ScriptedProcesses:
             if process.identity == identity and process.stops:
                 process.end(Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped" if not at_once else "killed"))
 
+    def caller(self) -> ProcessIdentity:
+        """Make a process that may call directly; it lives until `leave`."""
+        self._pid += 1
+        identity = ProcessIdentity(BOOT, self._pid, self._pid)
+        self.callers[identity] = asyncio.Event()
+        return identity
+
+    def leave(self, identity: ProcessIdentity) -> None:
+        """End a caller."""
+        self.callers[identity].set()
+
+    async def gone(self, identity: ProcessIdentity) -> None:
+        """Wait until a caller has ended."""
+        await self.callers[identity].wait()
+
     def alive(self, identity: ProcessIdentity) -> bool:
         """Tell whether it runs."""
+        if identity in self.callers:
+            return not self.callers[identity].is_set()
         return any(process.identity == identity and not process.ended.is_set() for process in self.living.values())
 
     def outcome_left(self, run_id: str) -> bool:
@@ -276,6 +294,7 @@ class Scene:
             if carried.task is not None:
                 carried.task.cancel()
         self.engine.executor.carried.clear()
+        self.engine.callers.close()
         self.engine.claims = False
         await self.quiet()
         self.functions.close()
@@ -301,7 +320,8 @@ class Scene:
         while True:
             self.processes.end_due()
             before = self._changes()
-            for loop in (self.engine.fire_loop, self.engine.release_loop, self.engine.cancel_loop):
+            engine = self.engine
+            for loop in (engine.fire_loop, engine.release_loop, engine.cancel_loop, engine.direct_loop):
                 await loop.turn()
                 assert loop.pulse.error is None, f"the {loop.name} loop failed: {loop.pulse.error}"
                 await self.quiet()

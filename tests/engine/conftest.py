@@ -11,10 +11,11 @@ import pytest
 
 from rota.model.durations import parse_duration
 from rota.model.ids import begin_again
-from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule, Work
+from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Retry, Schedule, Work
 from rota.operations.auditing.report import Report
 from rota.operations.verify import verify
 from rota.testing import Scene
+from tests.template import lay_database
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -33,6 +34,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def unaudited(tmp_path: Path) -> AsyncIterator[Scene]:
     """A scheduler that has just started, at noon; for tests that break its database on purpose."""
+    lay_database(tmp_path)
     made = Scene(tmp_path, NOON)
     await made.start()
     yield made
@@ -52,13 +54,13 @@ def audit(scene: Scene, **changes: Any) -> Report:
 
 
 def command(name: str, **changes: Any) -> JobSpec:
-    """Return a command job; `schedule`, `misfire`, `overlap` and other parts of the spec may be given."""
-    return replace(JobSpec(name, Work(Kind.COMMAND, command=("true",))), **changes)
+    """Return a command job without retries; `schedule`, `misfire`, `overlap` and other parts may be given."""
+    return replace(JobSpec(name, Work(Kind.COMMAND, command=("true",)), retry=NO_RETRY), **changes)
 
 
 def function(name: str, *, called: str = "", **changes: Any) -> JobSpec:
-    """Return a job of a Python function inside the process."""
-    return replace(JobSpec(name, Work(Kind.FUNCTION, function=called or name)), **changes)
+    """Return a job of a Python function inside the process, without retries."""
+    return replace(JobSpec(name, Work(Kind.FUNCTION, function=called or name), retry=NO_RETRY), **changes)
 
 
 def every(interval: str, **changes: Any) -> Schedule:
@@ -71,6 +73,7 @@ def cron(text: str, **changes: Any) -> Schedule:
     return Schedule(cron=(text,), **changes)
 
 
+NO_RETRY = Retry(max_attempts=1)
 ONCE = Misfire(MisfirePolicy.ONCE)
 QUEUE = Overlap(OverlapPolicy.QUEUE)
 REPLACE = Overlap(OverlapPolicy.REPLACE)

@@ -52,6 +52,19 @@ async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scen
     assert len(scene.history("sync")) == 5
 
 
+async def test_a_step_forward_is_remembered_so_that_its_undoing_is_seen_after_a_restart(scene: Scene) -> None:
+    """R-26: the clock was wrong for a while, and was set right again while no scheduler ran."""
+    scene.declare(command("sync", schedule=every("10m")))
+    scene.clock.step(timedelta(hours=5))
+    await scene.advance("35m")
+    before = len(scene.history("sync"))
+    await scene.crash()
+    scene.clock.step(-timedelta(hours=5))
+    await scene.start()
+    await scene.advance("10m")
+    assert len(scene.history("sync")) == before + 1
+
+
 async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
     scene.processes.conditions["./look"] = "false"
     gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, recheck=minutes(10))

@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.clock import iso
+from rota.model.clock import iso, to_ms
 from rota.model.records import Outcome
 from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy
 from rota.model.states import Reason, Status, Trigger
+from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.conftest import ALLOW, NOON, ONCE, QUEUE, REPLACE, command, cron, every
 
@@ -239,39 +240,24 @@ async def test_slots_bound_what_runs_and_the_rest_waits_in_the_queue(tmp_path) -
 async def test_a_job_that_cannot_be_fired_costs_no_other(unaudited: Scene) -> None:
     scene = unaudited
     scene.declare(command("good", schedule=cron("0 13 * * *")), command("bad", schedule=cron("0 13 * * *")))
-    broken = scene.job("bad").id
-    scene.store.write(lambda db: db.execute("run_insert", **_taken(scene, broken)))
+    taken = _taken(scene)
+    scene.store.write(lambda db: runs.insert_run(db, taken, number=99))
     await scene.advance("1h")
     assert scene.told("good") == [("COMPLETED", None)]
     assert len(scene.history("bad")) == 1
 
 
-def _taken(scene: Scene, job_id: str) -> dict:
+def _taken(scene: Scene) -> runs.Newborn:
     """A row that already has the slot key of 13:00, as no code of ours could leave it."""
-    from rota.model.clock import to_ms
-
-    at = to_ms(NOON + timedelta(hours=1))
-    return {
-        "id": "0" * 36,
-        "job_id": job_id,
-        "number": 99,
-        "version": 1,
-        "trigger": "schedule",
-        "slot_key": str(at),
-        "scheduled_for": at,
-        "covers_to": None,
-        "count": 1,
-        "status": "SKIPPED",
-        "reason": "missed",
-        "waiting_for": None,
-        "expires_at": None,
-        "predecessor_id": None,
-        "priority": 0,
-        "position": 0,
-        "params": "{}",
-        "forced": 0,
-        "created_at": at,
-        "finished_at": at,
-        "error": None,
-        "decisions": "{}",
-    }
+    at = NOON + timedelta(hours=1)
+    return runs.Newborn(
+        id="0" * 36,
+        job=scene.job("bad"),
+        trigger=Trigger.SCHEDULE,
+        created_at=at,
+        slot_key=str(to_ms(at)),
+        scheduled_for=at,
+        count=1,
+        reason=Reason.MISSED,
+        position=0,
+    )

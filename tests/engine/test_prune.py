@@ -8,10 +8,14 @@ import pytest
 
 from rota.engine.prune import Folder, Kept, choose_output, output_folders
 from rota.model.ids import new_id
-from rota.model.spec import Retention
+from rota.model.records import Outcome
+from rota.model.spec import JobSpec, Kind, Member, Retention, Retry, Work
+from rota.model.states import Reason, Status
+from rota.operations.retrying import retry_run
 from rota.runners.output import folder_of, make_folder
-from rota.store import events
+from rota.store import events, groups
 from rota.testing import Scene, Script
+from tests.engine.calling import call, told
 from tests.engine.conftest import NOON, command, cron
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +130,55 @@ def test_output_without_a_run_goes_once_it_is_no_longer_young() -> None:
 def test_what_is_no_run_in_the_folder_is_left_alone(tmp_path) -> None:
     (tmp_path / "runs" / "20261115" / "not-a-run").mkdir(parents=True)
     assert output_folders(tmp_path) == []
+
+
+async def test_a_run_that_another_one_repeats_by_hand_stays_as_long_as_that_one(scene: Scene) -> None:
+    """DEC-001: a chain goes as one, and never before a run that points at it."""
+    fails = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1)
+    scene.processes.scripts["flaky"] = Script(ending=fails)
+    scene.declare(command("flaky", retry=Retry(max_attempts=2), retention=Retention(runs=2 * DAY)))
+    scene.trigger("flaky")
+    await scene.advance(1.5 * DAY)
+    retry_run(scene.store, "flaky:1", now=scene.clock.now())
+    await scene.advance(DAY)
+    await scene.engine.prune_loop.turn()
+    assert [run.number for run in scene.history("flaky")] == [1, 2, 3, 4]
+    await scene.advance(2 * DAY)
+    await scene.engine.prune_loop.turn()
+    assert scene.history("flaky") == []
+
+
+async def test_a_group_goes_after_its_members_and_its_run_after_the_group(scene: Scene) -> None:
+    """R-15: rows that others point at go last."""
+    members = (Member("extract"), Member("load"))
+    nightly = JobSpec("nightly", Work(Kind.GROUP, members=members), retention=Retention(runs=DAY))
+    scene.declare(command("extract", retention=Retention(runs=DAY)), command("load", retention=Retention(runs=5 * DAY)))
+    scene.declare(nightly)
+    scene.trigger("nightly")
+    await scene.advance(2 * DAY)
+    await prune(scene)
+    assert (len(scene.history("extract")), len(scene.history("load")), len(scene.history("nightly"))) == (0, 1, 1)
+    await scene.advance(4 * DAY)
+    await prune(scene)
+    assert (len(scene.history("load")), len(scene.history("nightly"))) == (0, 0)
+    assert scene.store.read(groups.group_names) == []
+
+
+async def prune(scene: Scene) -> None:
+    """Prune until nothing more goes: what others pointed at goes in the next round."""
+    for _ in range(3):
+        await scene.engine.prune_loop.turn()
+
+
+async def test_old_direct_calls_go_with_their_output(scene: Scene) -> None:
+    """R-13: by the retention of the job's runs."""
+    scene.declare(command("extract", retention=Retention(runs=2 * DAY)))
+    old = call(scene, "extract")
+    await scene.advance(1.5 * DAY)
+    new = call(scene, "extract")
+    await scene.advance(DAY)
+    for one in (old, new):
+        make_folder(folder_of(scene.settings.state, one))
+    await scene.engine.prune_loop.turn()
+    assert [told(scene, one) for one in (old, new)] == [None, ("COMPLETED", None)]
+    assert [folder_of(scene.settings.state, one).exists() for one in (old, new)] == [False, True]

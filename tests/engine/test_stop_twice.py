@@ -7,6 +7,7 @@ import pytest
 from rota.model.spec import Condition, Gates
 from rota.testing import Scene
 from tests.engine.conftest import command
+from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ async def test_a_shutdown_without_grace_hands_a_run_at_its_gates_back_and_ends(s
     scene.engine.quiesce()
     await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
     scene.engine.executor.stop(run_id)
-    await asyncio.wait_for(scene.engine.until_empty(), 5)
+    await asyncio.wait_for(scene.engine.until_empty(), LONGEST_WAIT)
     assert scene.told("gated") == [("QUEUED", None)]
 
 
@@ -40,7 +41,7 @@ async def test_a_second_order_to_stop_a_run_at_its_gates_changes_nothing(scene: 
     scene.engine.executor.stop(run_id)
     await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
     scene.engine.executor.stop(run_id, at_once=True)
-    await asyncio.wait_for(scene.engine.until_empty(), 5)
+    await asyncio.wait_for(scene.engine.until_empty(), LONGEST_WAIT)
     assert scene.told("gated") == [("CANCELLED", "requested")]
 
 
@@ -56,5 +57,5 @@ async def test_a_run_claimed_during_the_shutdown_goes_back_although_the_grace_en
     while not carried.entered:
         await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
     scene.engine.executor.stop(carried.run_id)
-    await asyncio.wait_for(scene.engine.until_empty(), 5)
+    await asyncio.wait_for(scene.engine.until_empty(), LONGEST_WAIT)
     assert scene.told("backup") == [("QUEUED", None)]

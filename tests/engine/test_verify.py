@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rota
@@ -102,7 +102,7 @@ CHANGES = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60)
 @given(fields=st.tuples(*map(st.sampled_from, FIELDS)), zone=st.sampled_from(ZONES), start=st.sampled_from(CHANGES))
 def test_auditor_and_planner_enumerate_cron_alike_around_changes_of_clocks(
     fields: tuple[str, ...], zone: str, start: datetime
@@ -262,9 +262,7 @@ SCHEDULES = st.one_of(
 )
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=25)
 @given(
     schedule=SCHEDULES,
     policy=st.sampled_from(MisfirePolicy),

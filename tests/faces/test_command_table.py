@@ -16,8 +16,25 @@ from rota.model.errors import RotaError
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "commands.md"
-HEAVY = ("pydantic", "apsw", "rich", "ruamel", "structlog", "psutil", "asyncio")
-CHANGING = ("apply", "run", "trigger", "cancel", "stop", "init", "pause", "resume", "restore")
+HEAVY = ("pydantic", "apsw", "rich", "ruamel", "psutil", "asyncio")
+CHANGING = (
+    "add",
+    "apply",
+    "run",
+    "trigger",
+    "direct",
+    "retry",
+    "cancel",
+    "stop",
+    "init",
+    "pause",
+    "resume",
+    "restore",
+    "move",
+    "edit",
+    "backfill",
+    "service",
+)
 
 
 def commands() -> dict[str, click.Command]:

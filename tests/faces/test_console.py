@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli.console import LINES_AT_ONCE, Console
-from rota.engine.enqueue import Born
+from rota.engine.birth import Born
 from rota.engine.fire import Fired
 from rota.engine.stopping import Stop
 from rota.model.states import Reason

@@ -20,7 +20,7 @@ from tests.faces.conftest import Project
 FILE = """
 jobs:
   tick: {cron: "*/10 * * * *", command: [echo, hi], misfire: once}
-  by-hand: {command: [echo, hi]}
+  by-hand: {command: [echo, hi], retry: false}
 """
 
 

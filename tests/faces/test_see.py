@@ -13,6 +13,7 @@ from tests.faces.conftest import NOON, Project
 DONE = Outcome(Status.COMPLETED, exit_code=0)
 BROKEN = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3, error="exit 3: \x1b[31mrepository locked\x1b[0m")
 JOBS = """timezone: Europe/Berlin
+defaults: {retry: false}
 jobs:
   backup: {cron: "15 2 * * *", command: [echo, hi], labels: [night], misfire: once}
   disk: {command: [echo, disk]}

@@ -7,15 +7,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-PATIENCE = 20
+from rota.cli.invocation import Invocation
+from rota.cli.root import cli
+from tests.waiting import LONGEST_WAIT, until
+
 JOBS = """timezone: Europe/Madrid
 scheduler: {shutdown_grace: 2s}
+defaults: {retry: false}
 jobs:
   hello: {command: [echo, "hello {{ params.who }}"], params: {who: you}}
   bad: {shell: "echo oh no; exit 3"}
+  twice: {shell: "exit 3", retry: {max_attempts: 2, backoff: 1h}}
   shut: {command: [echo, hi], conditions: [{command: [sh, -c, "exit 10"]}]}
   long: {command: [sleep, "300"], term_grace: 1s}
   often: {interval: 1s, command: [echo, often]}
@@ -54,20 +61,34 @@ class Server:
 
     def rota(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         process = self.command(*arguments)
-        stdout, stderr = process.communicate(timeout=PATIENCE)
+        stdout, stderr = process.communicate(timeout=LONGEST_WAIT)
         return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+    def json(self, *arguments: str) -> Any:
+        """Return the JSON answer of a command, asked in this process."""
+        invocation = Invocation({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, self.folder)
+        return json.loads(CliRunner().invoke(cli, [*arguments, "--json"], obj=invocation).stdout)
+
+    def status(self) -> dict[str, Any]:
+        """Wait until the loop tells how it is; a busy one may take more than its second."""
+        told: dict[str, Any] = until(self._status, what="the scheduler to tell how it is")
+        return told
+
+    def _status(self) -> dict[str, Any] | None:
+        told: dict[str, Any] = self.json("status")
+        return told if told["state"] == "running" else None
 
     def start_long(self) -> None:
         """Start the long job and wait until its process runs."""
+        self.until("  next ")
         self.rota("trigger", "long")
-        while json.loads(self.rota("show", "long:1", "--json").stdout)["execution"] is None:
-            assert self.process.poll() is None
+        until(lambda: self.json("show", "long:1")["execution"], what="the long job to start")
 
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE)
+        self.process.communicate(timeout=LONGEST_WAIT)
 
 
 @pytest.fixture
@@ -87,10 +108,11 @@ def test_the_console_shows_what_was_applied_what_fires_and_how_it_ends(server: S
     assert "COMPLETED" in server.until("often:1")
     server.process.send_signal(signal.SIGINT)
     server.until("stopped")
-    assert server.process.wait(PATIENCE) == 0
+    assert server.process.wait(LONGEST_WAIT) == 0
 
 
 def test_run_follows_a_command_to_its_end(server: Server) -> None:
+    server.until("next")
     done = server.rota("run", "hello", "--param", "who=me")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[1] == "│ hello me"
@@ -106,27 +128,39 @@ def test_run_follows_a_command_to_its_end(server: Server) -> None:
     assert server.rota("logs", "hello").stdout == "hello me\n"
 
 
+def test_run_says_that_a_failure_is_tried_again_and_retry_follows_a_run(server: Server) -> None:
+    server.until("next")
+    failed = server.rota("run", "twice")
+    assert failed.returncode == 1
+    assert "twice:2  retrying, attempt 2 of 2 at " in failed.stdout
+    assert failed.stdout.endswith("give that up with: rota cancel twice:2\n")
+    server.rota("cancel", "twice:2")
+    again = server.rota("retry", "twice:1", "--follow")
+    assert (again.returncode, "twice:3  FAILED exit_code" in again.stdout) == (1, True)
+
+
 def test_status_is_told_by_the_loop_itself_r_22(server: Server) -> None:
     """R-22."""
     server.until("next")
-    told = json.loads(server.rota("status", "--json").stdout)
-    assert (told["state"], told["pid"]) == ("running", server.process.pid)
-    shown = server.rota("status", "--loops")
-    assert shown.returncode == 0
+    assert server.status()["pid"] == server.process.pid
+    shown = until(lambda: not (ran := server.rota("status", "--loops")).returncode and ran, what="status to be well")
     assert f"scheduler running (pid {server.process.pid}, up " in shown.stdout
     assert "fire" in shown.stdout
     server.rota("run", "bad")
-    assert server.rota("status").returncode == 0
+    assert server.status()["attention"]
     assert server.rota("status", "--strict").returncode == 1
 
 
 def test_cancel_stops_a_running_command(server: Server) -> None:
-    assert server.rota("trigger", "long").returncode == 0
+    server.start_long()
     blocked = server.rota("run", "long")
     assert blocked.returncode == 6
     assert "long:1 is not finished" in blocked.stderr
-    stopped = server.rota("cancel", "long")
-    assert stopped.stdout == "long:1  CANCELLED requested\n"
+    told = server.rota("cancel", "long").stdout
+    assert told.startswith(("long:1  CANCELLED requested\n", "long:1  is being stopped: TERM was sent"))
+    until(lambda: server.json("show", "long:1")["status"] != "RUNNING", what="the end")
+    run = server.json("show", "long:1")
+    assert (run["status"], run["reason"]) == ("CANCELLED", "requested")
 
 
 def test_a_second_serve_names_the_first_one_s_pid(server: Server) -> None:
@@ -138,17 +172,16 @@ def test_a_second_serve_names_the_first_one_s_pid(server: Server) -> None:
 
 
 def test_stop_waits_until_the_scheduler_is_gone(server: Server) -> None:
-    server.until("next")
+    server.start_long()
     dry = server.rota("stop", "--dry-run")
     assert f"would stop pid {server.process.pid}" in dry.stdout
     assert server.process.poll() is None
-    server.start_long()
     stopped = server.rota("stop", "--now")
     assert stopped.returncode == 0, stopped
     assert stopped.stdout.splitlines()[-1] == f"stopped pid {server.process.pid}"
     server.until("stopped")
-    assert server.process.wait(PATIENCE) == 0
-    run = json.loads(server.rota("show", "long:1", "--json").stdout)
+    assert server.process.wait(LONGEST_WAIT) == 0
+    run = server.json("show", "long:1")
     assert (run["status"], run["reason"]) == ("FAILED", "shutdown")
 
 
@@ -156,7 +189,7 @@ def test_a_detached_command_goes_on_and_can_be_cancelled_without_a_scheduler_r_2
     """R-23."""
     server.start_long()
     assert server.rota("stop", "--detach").returncode == 0
-    assert json.loads(server.rota("show", "long:1", "--json").stdout)["status"] == "RUNNING"
+    assert server.json("show", "long:1")["status"] == "RUNNING"
     told = server.rota("cancel", "long").stdout
     assert "no scheduler is running here, the next start records its end" in told
 
@@ -164,7 +197,7 @@ def test_a_detached_command_goes_on_and_can_be_cancelled_without_a_scheduler_r_2
 def test_a_broken_file_is_refused_at_the_first_start_with_65(tmp_path: Path) -> None:
     (tmp_path / "rota.yaml").write_text("jobs:\n  a: {every: 5m, command: [x]}\n")
     server = Server(tmp_path)
-    _, stderr = server.process.communicate(timeout=PATIENCE)
+    _, stderr = server.process.communicate(timeout=LONGEST_WAIT)
     assert server.process.returncode == 65
     assert stderr.splitlines()[0].startswith("rota.yaml:2:7: jobs.a.every: unknown key")
 
@@ -173,8 +206,7 @@ def test_a_file_that_breaks_later_leaves_the_last_good_set_and_shows_in_status(s
     server.until("next")
     (server.folder / "rota.yaml").write_text("jobs:\n  a: {every: 5m, command: [x]}\n")
     server.process.send_signal(signal.SIGHUP)
-    while not (told := json.loads(server.rota("status", "--json").stdout))["file_problem"]:
-        pass
+    told = until(lambda: (told := server.status())["file_problem"] and told, what="the problem in status")
     assert told["attention"][0]["command"] == "rota check"
     assert server.rota("run", "hello").returncode == 0
 

@@ -26,35 +26,41 @@ from rota.operations.verify import verify
 from rota.runners.processes import TAG
 from rota.store.driver import Store
 from tests.faults.ledger import account
-from tests.service.serving import Project, until
+from tests.service.serving import Project, ended
+from tests.waiting import until
 
 SOURCE = Path(__file__).parents[2] / "src"
 POINT = re.compile(r'faults\.point\("([a-z_.]+)"\)')
 SECOND = 1000
 OLD = timedelta(days=2)
-PATIENCE = 90.0
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "SKIPPED")
 NEVER_RAN = ("absent", "QUEUED", "SKIPPED")
 WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND id <= ?"
 
 FILE = """
-scheduler: {crash_guard: false, tick: 2s, shutdown_grace: "0", concurrency: 12}
-defaults: {overlap: allow, term_grace: "0"}
+scheduler: {crash_guard: false, tick: 2s, shutdown_grace: "0", concurrency: 40}
+pools: {wide: 500}
+defaults: {overlap: allow, term_grace: "0", retry: false}
 jobs:
   tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
   call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call"}
   after: {interval: 1s, command: [sh, effect], overlap: forbid}
-  hand: {command: [sh, effect]}
-  gated: {command: [sh, effect], conditions: [{command: ["true"]}]}
-  long: {command: [sh, effect, "60"]}
-  doomed: {command: [sh, effect, "60"], on_restart: kill}
+  hand: {command: [sh, effect], pools: [wide]}
+  daily: {cron: "0 3 * * *", timezone: UTC, command: [sh, effect]}
+  again: {command: [sh, -c, "sh effect; exit 3"], retry: {max_attempts: 3, backoff: 0}}
+  gated: {command: [sh, effect], conditions: [{command: ["true"]}], pools: {wide: 2}}
+  long: {command: [sh, effect, "60"], pools: [wide]}
+  doomed: {command: [sh, effect, "60"], on_restart: kill, pools: {wide: 3}}
   late: {command: [sh, effect, "60"], timeout: 1s}
-  late-call: {run: "{chores}:late_call", timeout: 1s}
+  late-call: {run: "{chores}:late_call", timeout: 1s, pools: [wide]}
   brief: {command: [sh, effect, "1"]}
   brief-doomed: {command: [sh, effect, "1"], on_restart: kill}
   nap: {run: "{chores}:nap"}
   stay: {run: "{chores}:stay"}
   old: {command: [sh, effect], retention: {runs: 1d}}
+  quick: {run: "{chores}:call"}
+groups:
+  pair: {interval: 1s, overlap: forbid, members: [quick, quick]}
 """
 EFFECT = 'echo "$ROTA_RUN_ID $ROTA_ATTEMPT" >> effects\n[ -z "$1" ] || exec sleep "$1"\n'
 CHORES = """
@@ -123,12 +129,14 @@ class Drill(Project):
         passes = self.folder / "passes"
         shutil.rmtree(passes, ignore_errors=True)
         passes.mkdir()
+        self.apart = True
         self.faults = self.folder / "faults.json"
         self.faults.write_text(json.dumps({"crash": crash, "passes": str(passes), **more}))
         self.faults.chmod(0o600)
 
     def disarm(self) -> None:
         """Let nothing go wrong from here on."""
+        self.apart = False
         self.faults = None
 
     def passed(self, point: str) -> int:
@@ -180,7 +188,7 @@ class Drill(Project):
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read from the database."""
         connection = apsw.Connection(str(self.state / "rota.db"), flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(5000)
+        connection.set_busy_timeout(60_000)
         try:
             return connection.execute(sql, values).fetchall()
         finally:
@@ -193,7 +201,7 @@ class Drill(Project):
 
     def until_status(self, run_id: str, *statuses: str) -> None:
         """Wait until a run is in one of these statuses."""
-        until(lambda: self.status(run_id) in statuses, what=f"{run_id} to be {statuses}", timeout=PATIENCE)
+        until(lambda: self.status(run_id) in statuses, what=f"{run_id} to be {statuses}")
 
     def until_effect(self, run_id: str) -> None:
         """Wait until a run has done what it does."""
@@ -236,17 +244,18 @@ class Drill(Project):
         until(lambda: self.rows("SELECT 1 FROM job WHERE name = 'hand'"), what="the file to be applied")
         last = self.trigger("hand")
         self.until_status(last[0], *FINAL)
-        until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty", timeout=PATIENCE)
+        until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty")
         self.stop()
 
     def stop(self) -> None:
         """End the scheduler in order."""
         self.servers[-1].send_signal(signal.SIGTERM)
-        assert self.servers[-1].wait(30) == 0, self.log()
+        assert ended(self.servers[-1]) == 0, self.log()
 
     def damage(self) -> Damage:
         """Look at what is left once nothing serves any more."""
-        stored: dict[str, str] = dict(self.rows("SELECT id, status FROM run"))
+        # Lane 0 holds the runs of groups: they do nothing themselves, and go on when the next scheduler starts.
+        stored: dict[str, str] = dict(self.rows("SELECT id, status FROM run WHERE lane_id <> 0"))
         left = [f"{run_id} is {status}" for run_id, status in stored.items() if status in ("DISPATCHED", "RUNNING")]
         left += [f"process {pid}" for pid in self.tagged()]
         return Damage(

@@ -11,8 +11,9 @@ from rota.engine.clock import SystemClock
 from rota.operations.project import open_state
 from rota.operations.runs import show_run, trigger
 from tests.service.keeping import PRELUDE
-from tests.service.serving import Project, kill, until
+from tests.service.serving import Project, ended, kill
 from tests.service.test_process_trees import SHAPES
+from tests.waiting import until
 
 SETTINGS = {"crash_guard": False, "shutdown_grace": "0", "concurrency": 64}
 
@@ -77,14 +78,14 @@ class Forest(Project):
             store.close()
         self.rota("status", check=False)  # any word wakes it
         for name, mark in self.marks.items():
-            until(mark.ready, what=f"the tree {self.shapes[name]!r} to grow", timeout=60)
+            until(mark.ready, what=f"the tree {self.shapes[name]!r} to grow")
 
     def until_ended(self) -> None:
         """Wait until every run is final."""
         store = open_state(self.state, SystemClock(), create=False)
         try:
             for run_id in self.runs.values():
-                until(lambda run_id=run_id: show_run(store, run_id).run.status.final, what="the end", timeout=60)
+                until(lambda run_id=run_id: show_run(store, run_id).run.status.final, what="the end")
         finally:
             store.close()
 
@@ -107,7 +108,7 @@ def cancel(forest: Forest) -> None:
 def shut_down(forest: Forest) -> None:
     """End the scheduler by a signal."""
     forest.servers[-1].send_signal(signal.SIGTERM)
-    assert forest.servers[-1].wait(60) == 0
+    assert ended(forest.servers[-1]) == 0
 
 
 def die(forest: Forest) -> None:

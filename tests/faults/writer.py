@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rota.engine.birth import Born
 from rota.engine.claim import Claimed, Holder, claim, start
-from rota.engine.enqueue import Born
 from rota.engine.fire import fire
 from rota.engine.record import finish
 from rota.model.errors import RotaError

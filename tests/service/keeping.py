@@ -13,6 +13,7 @@ from typing import Any
 from rota.model.ids import new_id
 from rota.runners.command import Launch
 from rota.runners.spawning import Spawned, Spawner, wait_keeper
+from tests.waiting import LONGEST_WAIT
 
 RUN_ID = new_id(datetime(2026, 11, 15, tzinfo=UTC))
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -26,9 +27,13 @@ def rest():
 """
 
 
+TIMEOUTS = (0.4, 2.0, 10.0, 50.0)
+"""For commands that must have begun before their timeout: a slow machine needs one of the later ones."""
+
+
 def launch_of(*argv: str, **options: Any) -> Launch:
     env = {"PATH": os.environ["PATH"], "ROTA_RUN_ID": RUN_ID} | options.pop("env", {})
-    return Launch(**{"argv": argv, "env": env, "cwd": "/", "timeout": 30.0, "term_grace": 5.0} | options)
+    return Launch(**{"argv": argv, "env": env, "cwd": "/", "timeout": 600.0, "term_grace": 600.0} | options)
 
 
 class Marker:
@@ -49,10 +54,17 @@ class Marker:
             seen = loop.create_future()
             loop.add_reader(self.file, lambda seen=seen: seen.done() or seen.set_result(None))
             try:
-                await asyncio.wait_for(seen, 20)
+                await asyncio.wait_for(seen, LONGEST_WAIT)
             finally:
                 loop.remove_reader(self.file)
             assert os.read(self.file, 1) == b"r"
+
+    def was_ready(self) -> bool:
+        """Tell whether the script came as far as being ready."""
+        try:
+            return os.read(self.file, 1) == b"r"
+        except BlockingIOError:
+            return False
 
     def held(self) -> bool:
         """Tell whether any process still has the marker open."""
@@ -83,7 +95,7 @@ async def keep(launch: Launch, folder: Path, act: Act | None = None) -> dict[str
         spawned.gate.open()
         if act is not None:
             await act(spawned)
-        await asyncio.wait_for(wait_keeper(spawned.identity), 60)
+        await asyncio.wait_for(wait_keeper(spawned.identity), LONGEST_WAIT)
     return read(folder)
 
 

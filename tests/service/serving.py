@@ -3,32 +3,20 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+from click.testing import CliRunner
 
-from rota.engine.clock import SystemClock
+from rota.cli.invocation import Invocation
+from rota.cli.root import cli
 from rota.engine.wake import ask
-
-LONGEST_WAIT = 30.0
-
-
-def until(condition: Callable[[], Any], *, what: str, timeout: float = LONGEST_WAIT) -> Any:
-    """Return the first true value of `condition`, which another process brings about."""
-    pause, clock = threading.Event(), SystemClock()
-    deadline = clock.monotonic() + timeout
-    while clock.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        pause.wait(0.02)
-    raise AssertionError(f"waited {timeout} s for {what}")
+from tests.waiting import LONGEST_WAIT, until
 
 
 class Project:
@@ -37,6 +25,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = folder / ".rota"
+        self.apart = False  # True: every command needs a process of its own
         self.servers: list[subprocess.Popen[bytes]] = []
 
     def write(self, text: str) -> None:
@@ -45,33 +34,60 @@ class Project:
         fresh.write_text(text)
         fresh.rename(self.folder / "rota.yaml")
 
-    def rota(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end."""
-        command = [sys.executable, "-m", "rota", "--dir", str(self.folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=self.environment())
+    def rota(self, *arguments: str, check: bool = True, apart: bool = False) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end: here, or in a process of its own where the test is about that process."""
+        run = self._apart if apart or self.apart or arguments[0] == "serve" else self._here
+        done = run(*arguments)
         assert not check or done.returncode == 0, (
             f"rota {arguments} ended {done.returncode}: {done.stdout}{done.stderr}"
         )
         return done
+
+    def _apart(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "rota", "--dir", str(self.folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_WAIT,
+            check=False,
+            env=self.environment(),
+        )
+
+    def _here(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        done = CliRunner().invoke(cli, list(arguments), obj=Invocation(self.environment(), self.folder))
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
     def json(self, *arguments: str) -> Any:
         """Run a command with --json and return what it printed."""
         return json.loads(self.rota(*arguments, "--json").stdout)
 
     def serve(self, *, ready: bool = True) -> "subprocess.Popen[bytes]":
-        """Start a scheduler and wait until its loop answers."""
+        """Start a scheduler and wait until it has recovered, applied its file and begun its rounds."""
         command = [sys.executable, "-m", "rota", "--dir", str(self.folder), "serve"]
         with open(self.folder / f"serve.{len(self.servers)}.log", "wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment())
         self.servers.append(server)
         if ready:
-            until(lambda: self._answers(server), what="the scheduler to answer")
+            until(lambda: self._answers(server), what="the scheduler to serve")
         return server
 
     def _answers(self, server: "subprocess.Popen[bytes]") -> bool:
         assert server.poll() is None, f"serve ended {server.returncode}: {self.log()}"
         answer = ask(self.state, {"ask": "status"})
-        return answer is not None and answer.get("pid") == server.pid
+        if answer is None or answer.get("pid") != server.pid:
+            return False
+        return any(loop["name"] == "watch" and loop["rounds"] for loop in answer["loops"])
+
+    def scheduler(self) -> dict[str, Any]:
+        """Return what `rota status` tells of a scheduler that lives; a busy one may take more than its second."""
+        told: dict[str, Any] = until(self._told_by_its_loop, what="the scheduler to tell how it is")
+        return told
+
+    def _told_by_its_loop(self) -> dict[str, Any] | None:
+        told: dict[str, Any] = json.loads(self.rota("status", "--json", check=False).stdout)
+        return told if told["state"] == "running" else None
 
     def log(self) -> str:
         """Return what the newest scheduler printed."""
@@ -93,7 +109,13 @@ class Project:
 
     def until_told(self, job: str, expected: list[tuple[str, str | None]]) -> None:
         """Wait until a job's runs are as expected."""
-        until(lambda: self.told(job) == expected, what=f"{job} to be {expected}, it is {self.told(job)}")
+        until(lambda: self.told(job) == expected, what=lambda: f"{job} to be {expected}, it is {self.told(job)}")
+
+    def vanish(self) -> None:
+        """Take the state folder away, in one step: a scheduler may be writing into it."""
+        gone = self.folder / "gone"
+        self.state.rename(gone)
+        shutil.rmtree(gone)
 
     def end(self) -> None:
         """Kill what still serves, and the commands that outlived it: a keeper without one leaves by itself."""
@@ -105,6 +127,11 @@ class Project:
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("ROTA_PROJECT_DIR") == str(self.folder):
                     process.kill()
+
+
+def ended(server: "subprocess.Popen[bytes]") -> int:
+    """Wait until a scheduler has ended; return its exit code."""
+    return server.wait(LONGEST_WAIT)
 
 
 def kill(server: "subprocess.Popen[bytes]") -> None:

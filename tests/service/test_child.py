@@ -120,7 +120,7 @@ class Project:
             environ=os.environ,
             imports=("chores",),
         )
-        self.work = Work(kind=Kind.FUNCTION, isolate=Isolate.PROCESS, python=python, term_grace=timedelta(seconds=5))
+        self.work = Work(kind=Kind.FUNCTION, isolate=Isolate.PROCESS, python=python, term_grace=timedelta(hours=1))
 
     async def outcome(self, name, *, stop_when=None):
         launch = prepare(replace(self.work, function=name), self.facts, self.around)

@@ -3,12 +3,12 @@
 import asyncio
 import signal
 import sys
-import time
 
 import pytest
 
+from rota.runners.output import read_output
 from rota.runners.processes import send_signal
-from tests.service.keeping import Marker, keep
+from tests.service.keeping import TIMEOUTS, Marker, keep
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="macOS has no subreaper; its weaker sweep is documented"
@@ -72,11 +72,22 @@ signal.signal(signal.SIGTERM, more); ready(); rest()
 def test_r28_a_timeout_leaves_no_process_of_any_tree(shape, tmp_path):
     marker = Marker(tmp_path)
 
-    ended = asyncio.run(keep(marker.script(SHAPES[shape], timeout=0.4, term_grace=0.2), tmp_path))
+    ended = timed_out_once_ready(marker, SHAPES[shape], term_grace=0.2)
 
     assert ended["why"] == "timed_out"
     assert ended["left"] == []
     assert not marker.held()
+
+
+def timed_out_once_ready(marker, script, **options):
+    """Let a script run into its timeout, into a longer one if it was not ready by then; return its outcome."""
+    for timeout in TIMEOUTS:
+        folder = marker.path.with_name(f"within {timeout}")
+        folder.mkdir()
+        ended = asyncio.run(keep(marker.script(script, timeout=timeout, **options), folder))
+        if marker.was_ready():
+            return ended | {"output": b"".join(read_output(folder))}
+    raise AssertionError(f"the script was not ready within {timeout} s")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -111,13 +122,10 @@ if os.fork() == 0:
 os.read(got, 1)
 os._exit(7)
 """
-    begun = time.monotonic()  # noqa: TID251
-
-    ended = asyncio.run(keep(marker.script(script, term_grace=30.0), tmp_path))
+    ended = asyncio.run(keep(marker.script(script, term_grace=3600.0), tmp_path))  # with a grace it would not end
 
     assert (ended["why"], ended["exit_code"]) == ("exited", 7)
     assert not marker.held()
-    assert time.monotonic() - begun < 10, "nobody asked it to stop, so there is no grace"  # noqa: TID251
 
 
 def test_a_child_that_cleans_up_keeps_the_grace_although_the_command_ended_at_once(tmp_path):
@@ -142,21 +150,26 @@ os.read(got, 1); ready(); rest()
     assert (tmp_path / "output.0").read_bytes() == b"tidied"
 
 
-@pytest.mark.parametrize("how", ["stop", "timeout"])
-def test_a_stopped_process_wakes_up_to_hear_that_it_should_end(how, tmp_path):
-    marker = Marker(tmp_path)
-    script = """
+STOPS_ITSELF = """
 signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"tidied"), os._exit(0)))
 ready(); os.kill(os.getpid(), signal.SIGSTOP); rest()
 """
 
+
+def test_a_stopped_process_wakes_up_to_hear_a_stop(tmp_path):
+    marker = Marker(tmp_path)
+
     async def stop(spawned):
         await marker.ready()
-        if how == "stop":
-            send_signal(spawned.identity, signal.SIGTERM)
+        send_signal(spawned.identity, signal.SIGTERM)
 
-    timeout = 30.0 if how == "stop" else 1.0
-    ended = asyncio.run(keep(marker.script(script, timeout=timeout, term_grace=2.0), tmp_path, stop))
+    ended = asyncio.run(keep(marker.script(STOPS_ITSELF), tmp_path, stop))
 
     assert ended["exit_code"] == 0
     assert (tmp_path / "output.0").read_bytes() == b"tidied"
+
+
+def test_a_stopped_process_wakes_up_to_hear_its_timeout(tmp_path):
+    ended = timed_out_once_ready(Marker(tmp_path), STOPS_ITSELF)
+
+    assert (ended["why"], ended["exit_code"], ended["output"]) == ("timed_out", 0, b"tidied")

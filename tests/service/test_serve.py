@@ -1,19 +1,20 @@
 """A real scheduler: it serves, is killed, comes back, and every run is accounted for."""
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
 from rota.engine.wake import ask
-from tests.service.serving import Project, gone, kill, until
+from tests.service.serving import Project, ended, gone, kill
+from tests.waiting import LONGEST_WAIT, until
 
 pytestmark = pytest.mark.xdist_group("service")
 
 WAITING = """
 scheduler: {{shutdown_grace: {grace}}}
+defaults: {{retry: false}}
 jobs:
   long:
     command: [sh, -c, "echo $$ > pid; read line < gate; echo done; exit 7"]
@@ -40,7 +41,7 @@ def test_a_trigger_from_another_process_wakes_the_scheduler(project: Project) ->
     """R-22: nothing is polled; the tick alone would take a minute."""
     project.write("jobs:\n  hello: {command: [echo, hi there]}\n")
     project.serve()
-    done = project.rota("run", "hello")
+    done = project.rota("run", "hello", apart=True)
     assert "COMPLETED" in done.stdout
     assert "hi there" in done.stdout
     assert project.told("hello") == [("COMPLETED", None)]
@@ -50,7 +51,7 @@ def test_sigterm_ends_an_idle_scheduler_with_exit_0(project: Project) -> None:
     project.write("jobs:\n  hello: {command: [echo, hi]}\n")
     server = project.serve()
     server.send_signal(signal.SIGTERM)
-    assert server.wait(20) == 0
+    assert ended(server) == 0
     assert not (project.state / "wake.sock").exists()
 
 
@@ -68,7 +69,7 @@ def test_a_killed_scheduler_never_blocks_the_next_one(project: Project) -> None:
     kill(project.serve())
     assert project.rota("status", check=False).returncode == 1
     project.serve()
-    assert project.rota("status").returncode == 0
+    assert project.scheduler()["pid"] == project.servers[-1].pid
 
 
 def test_a_command_that_outlives_its_scheduler_is_adopted(project: Project) -> None:
@@ -110,7 +111,7 @@ def test_shutdown_waits_its_grace_then_ends_the_tree_and_says_so(project: Projec
     """R-08: FAILED/shutdown; CANCELLED is only what somebody asked for."""
     pid = started(project, grace="1s")
     project.servers[0].send_signal(signal.SIGTERM)
-    assert project.servers[0].wait(30) == 0
+    assert ended(project.servers[0]) == 0
     assert project.told("long") == [("FAILED", "shutdown")]
     assert gone(pid)
 
@@ -120,7 +121,7 @@ def test_a_second_signal_ends_everything_now(project: Project) -> None:
     project.servers[0].send_signal(signal.SIGTERM)
     until(lambda: "stopping" in project.log(), what="the first signal to be seen")
     project.servers[0].send_signal(signal.SIGTERM)
-    assert project.servers[0].wait(30) == 0
+    assert ended(project.servers[0]) == 0
     assert project.told("long") == [("FAILED", "shutdown")]
     assert gone(pid)
 
@@ -128,17 +129,17 @@ def test_a_second_signal_ends_everything_now(project: Project) -> None:
 def test_stop_now_does_not_wait(project: Project) -> None:
     pid = started(project, grace="10m")
     project.rota("stop", "--now")
-    assert project.servers[0].wait(30) == 0
+    assert ended(project.servers[0]) == 0
     assert gone(pid)
 
 
 def test_stop_when_idle_waits_for_the_run_and_starts_nothing_new(project: Project) -> None:
     started(project)
-    answer = ask(project.state, {"ask": "stop", "mode": "idle", "within": None})
-    assert answer == {"running": 1}
+    answer = ask(project.state, {"ask": "stop", "mode": "idle", "within": None}, timeout=LONGEST_WAIT)
+    assert answer == {"running": 1, "direct": 0}
     project.rota("trigger", "long", "--force")
     open_gate(project)
-    assert project.servers[0].wait(30) == 0
+    assert ended(project.servers[0]) == 0
     assert project.told("long") == [("FAILED", "exit_code"), ("QUEUED", None)]
 
 
@@ -146,7 +147,7 @@ def test_stop_detach_leaves_the_command_to_its_keeper_for_the_next_scheduler(pro
     """R-23: an upgrade interrupts nothing."""
     pid = started(project)
     project.rota("stop", "--detach")
-    assert project.servers[0].wait(30) == 0
+    assert ended(project.servers[0]) == 0
     assert not gone(pid)
     project.serve()
     open_gate(project)
@@ -175,11 +176,11 @@ def test_a_changed_file_is_applied_and_a_broken_one_leaves_the_last_good_set(pro
     project.write("jobs:\n  one: {command: [echo, hi]}\n  two: {command: [echo, hi]}\n")
     until(lambda: len(project.json("list")) == 2, what="the second job")
     project.write("jobs:\n  one: {comand: [echo, hi]}\n")
-    until(lambda: "comand" in project.rota("status").stdout, what="the problem in status")
+    until(lambda: "comand" in str(project.scheduler()["file_problem"]), what="the problem in status")
     assert "COMPLETED" in project.rota("run", "two").stdout
     project.write("jobs:\n  one: {command: [echo, hi]}\n")
     until(lambda: len(project.json("list")) == 1, what="the second job to be retired")
-    assert "comand" not in project.rota("status").stdout
+    assert not project.scheduler()["file_problem"]
 
 
 def test_a_broken_file_at_the_first_start_is_refused_with_every_problem(project: Project) -> None:
@@ -193,8 +194,8 @@ def test_a_broken_file_at_the_first_start_is_refused_with_every_problem(project:
 def test_a_state_folder_that_vanishes_stops_the_scheduler(project: Project) -> None:
     project.write("jobs:\n  one: {command: [echo, hi]}\n")
     server = project.serve()
-    shutil.rmtree(project.state)
-    assert server.wait(20) != 0
+    project.vanish()
+    assert ended(server) != 0
     assert str(project.state) in project.log()
     assert not (project.state / "rota.db").exists()
 
@@ -204,16 +205,23 @@ def test_an_idle_scheduler_writes_nothing(project: Project) -> None:
     project.write("jobs:\n  later: {cron: '0 0 1 1 *', command: [echo, hi]}\n")
     project.serve()
 
-    def rounds() -> int:
-        answer = ask(project.state, {"ask": "status"})
-        return {loop["name"]: loop["rounds"] for loop in answer["loops"]}["watch"] if answer else 0
+    log = project.state / "rota.db-wal"
+    until(lambda: all(_rounds(project).values()), what="a first round of every loop")
+    before = _idle_round(project, log)
+    assert _idle_round(project, log) == before
 
-    seen = rounds()
-    until(lambda: rounds() > seen, what="a round of the watch loop")
-    before = (project.state / "rota.db-wal").stat().st_mtime_ns
-    seen = rounds()
-    until(lambda: rounds() > seen, what="another round of the watch loop")
-    assert (project.state / "rota.db-wal").stat().st_mtime_ns == before
+
+def _rounds(project: Project) -> dict[str, int]:
+    answer = ask(project.state, {"ask": "status"}, timeout=LONGEST_WAIT)
+    assert answer is not None
+    return {loop["name"]: loop["rounds"] for loop in answer["loops"]}
+
+
+def _idle_round(project: Project, log: Path) -> int:
+    """Wait for a round of the watch loop; return when the log was written last."""
+    seen = _rounds(project)["watch"]
+    until(lambda: _rounds(project)["watch"] > seen, what="a round of the watch loop")
+    return log.stat().st_mtime_ns
 
 
 def test_the_lock_and_the_socket_work_under_a_long_path(tmp_path: Path) -> None:
@@ -232,7 +240,7 @@ def test_the_lock_and_the_socket_work_under_a_long_path(tmp_path: Path) -> None:
 def test_a_scheduler_switched_off_by_its_file_starts_nothing(project: Project) -> None:
     project.write("scheduler: {enabled: false}\njobs:\n  hello: {interval: 1s, command: [echo, hi]}\n")
     project.serve()
-    assert project.json("status")["enabled"] is False
+    assert project.scheduler()["enabled"] is False
     assert project.told("hello") == []
 
 
@@ -243,6 +251,4 @@ def test_a_scheduled_run_replaces_the_one_before_it(project: Project) -> None:
     )
     project.serve()
     until(lambda: project.told("again")[:1] == [("CANCELLED", "replaced")], what="the first run to be replaced")
-    until(
-        lambda: len(project.told("again")) > 1 and project.history("again")[1]["started_at"], what="the second to start"
-    )
+    until(lambda: any(run["started_at"] for run in project.history("again")[1:]), what="a second to start")

@@ -2,22 +2,25 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.service.serving import Project, kill, until
+from tests.service.serving import Project, ended, kill
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("service")
 
 WAITING = """
 state: {state}
 scheduler: {{shutdown_grace: 1s}}
+defaults: {{retry: false}}
 jobs:
   long:
     command: [sh, -c, "echo $$ > pid; read line < gate; exit 7"]
@@ -81,7 +84,7 @@ def waiting(project: Project, state: Path) -> None:
     project.serve()
     project.rota("trigger", "long")
     until((project.folder / "pid").exists, what="the command to start")
-    until(lambda: project.told("long") == [("RUNNING", None)], what="the start to be stored")
+    until(lambda: project.history("long")[0]["started_at"], what="the start to be stored")
 
 
 def let_go(project: Project) -> None:
@@ -90,8 +93,7 @@ def let_go(project: Project) -> None:
 
 
 def attention(project: Project) -> str:
-    answer = json.loads(project.rota("status", "--json", check=False).stdout)
-    return " ".join(f"{one['name']}: {one['what']}" for one in answer["attention"])
+    return " ".join(f"{one['name']}: {one['what']}" for one in project.scheduler()["attention"])
 
 
 def test_on_a_full_disk_new_work_is_refused_and_a_running_command_is_recorded_once_there_is_room(
@@ -99,14 +101,14 @@ def test_on_a_full_disk_new_work_is_refused_and_a_running_command_is_recorded_on
 ) -> None:
     waiting(project, disk.folder / "state")
     disk.fill()
-    refused = project.rota("trigger", "short", "--json", check=False)
+    refused = project.rota("trigger", "short", "--json", check=False, apart=True)
     assert refused.returncode == 74
     error = json.loads(refused.stderr)["error"]
     assert error["code"] == "storage_full"
     assert str(disk.folder) in error["message"]
     assert "space" in error["hint"]
     let_go(project)
-    assert project.rota("status", check=False).returncode == 0
+    assert project.scheduler()["pid"] == project.servers[-1].pid
     disk.empty()
     project.until_told("long", [("FAILED", "exit_code")])
     assert project.history("long")[0]["exit_code"] == 7
@@ -123,12 +125,12 @@ def test_fires_missed_on_a_full_disk_are_accounted_for_when_there_is_room(projec
     until(lambda: "is full" in attention(project), what="status to show the full disk")
     full_at = datetime.fromisoformat(project.history("tick")[-1]["scheduled_for"])
     disk.empty()
-    until(lambda: _last_covered(project) > full_at + timedelta(seconds=3), what="fires to go on", timeout=60)
+    until(lambda: _last_covered(project) > full_at + timedelta(seconds=3), what="fires to go on")
     covered = [at for run in project.history("tick") for at in _covered(run)]
     assert covered == [covered[0] + timedelta(seconds=number) for number in range(len(covered))]
     until(lambda: "is full" not in attention(project), what="status to be well again")
     project.servers[-1].terminate()
-    project.servers[-1].wait(30)
+    ended(project.servers[-1])
     project.rota("verify")
 
 
@@ -149,8 +151,8 @@ def test_a_full_output_folder_holds_runs_back_until_there_is_room(project: Proje
         disk.fill()
         project.serve()
         project.rota("trigger", "short")
-        until(lambda: "storage" in attention(project), what="status to show the full output folder")
-        assert str(project.state / "runs") in attention(project)
+        told = until(lambda: "storage" in (told := attention(project)) and told, what="status to show the full folder")
+        assert str(project.state / "runs") in told
         assert project.told("short")[0][0] in ("QUEUED", "RUNNING")
         disk.empty()
         project.until_told("short", [("COMPLETED", None)])
@@ -167,7 +169,7 @@ def test_a_stop_on_a_full_disk_ends_and_the_next_start_records_what_commands_lef
         ballast.truncate(os.path.getsize(disk.folder / "ballast") - 4096)
     server = project.servers[-1]
     server.terminate()
-    assert server.wait(timeout=30) in (0, 74)
+    assert ended(server) in (0, 74)
     disk.empty()
     project.serve()
     until(lambda: project.told("long")[0][0] == "FAILED", what="the outcome")
@@ -179,27 +181,42 @@ def test_a_read_only_disk_is_refused_at_the_start_with_path_and_remedy(project: 
     project.rota("apply")
     subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
     for command in (["serve"], ["trigger", "short"]):
-        refused = project.rota(*command, check=False)
+        refused = project.rota(*command, check=False, apart=True)
         assert refused.returncode == 77, refused.stderr
         assert str(disk.folder / "state") in refused.stderr
         assert "owner and mode" in refused.stderr
         assert "Traceback" not in refused.stderr
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of writers in a process of its own: locks of one process do not meet."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=600)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_lock_held_for_long_delays_writes_and_loses_none(project: Project) -> None:
     waiting(project, project.state)
-    holder = sqlite3.connect(project.state / "rota.db", isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    try:
+    with locked(project.state / "rota.db"):
         let_go(project)
         refused = project.rota("trigger", "short", check=False)
         assert refused.returncode == 75
         assert str(project.state / "rota.db") in refused.stderr
-        assert project.rota("status", check=False).returncode == 0
         until(lambda: "held by another process" in attention(project), what="status to show the lock")
-    finally:
-        holder.execute("ROLLBACK")
-        holder.close()
     project.until_told("long", [("FAILED", "exit_code")])
     project.rota("run", "short")
 
@@ -207,9 +224,9 @@ def test_a_lock_held_for_long_delays_writes_and_loses_none(project: Project) -> 
 def test_a_state_folder_that_was_replaced_is_not_served_any_longer(project: Project) -> None:
     waiting(project, project.state)
     server = project.servers[-1]
-    shutil.rmtree(project.state)
+    project.vanish()
     project.rota("apply")
-    assert server.wait(timeout=15) == 74
+    assert ended(server) == 74
     assert f"the state folder {project.state} vanished or was replaced" in project.log()
     assert project.told("long") == []
 

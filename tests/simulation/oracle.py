@@ -16,7 +16,7 @@ from tests.unit.rules import cron_oracle
 WINDOW = timedelta(days=4)
 COLUMNS = (
     "id, number, version, trigger, slot_key, scheduled_for, covers_to, count, status, reason, waiting_for, not_before,"
-    " predecessor_id, created_at, epoch"
+    " predecessor_id, created_at, epoch, attempt, retry_of, chain_id, started_at, finished_at, cancel_requested_at"
 )
 FINAL = ("COMPLETED", "FAILED", "SKIPPED", "CANCELLED")
 
@@ -40,6 +40,12 @@ class Row:
     predecessor_id: str | None
     created_at: int
     epoch: int | None
+    attempt: int
+    retry_of: str | None
+    chain_id: str | None
+    started_at: int | None
+    finished_at: int | None
+    cancel_requested_at: int | None
 
     @property
     def first(self) -> int:
@@ -50,11 +56,6 @@ class Row:
     def last(self) -> int:
         """The last instant it covers."""
         return self.covers_to or self.first
-
-    @property
-    def ran(self) -> bool:
-        """Whether it is a run that was not skipped."""
-        return self.status != "SKIPPED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,15 @@ class _Job:
         rows = played.query(f"SELECT {COLUMNS} FROM run WHERE job_id = ? ORDER BY number", self.job.id)
         self.rows = [Row(*row) for row in rows]
         self.scheduled = [row for row in self.rows if row.trigger == "schedule"]
+        self.last_of = {row.chain_id or row.id: row for row in sorted(self.rows, key=lambda row: row.attempt)}
         self.around = played.day.around
 
+    def ran(self, row: Row) -> bool:
+        """Tell whether the chain of a scheduled run was not skipped in the end."""
+        return self.last_of[row.id].status != "SKIPPED"
+
     def wrongs(self) -> Iterator[tuple[str, str]]:
+        yield from self._chains()
         yield from self._spans()
         yield from self._times()
         for stretch in self._stretches():
@@ -158,6 +165,31 @@ class _Job:
         yield from self._cursor()
         yield from self._numbers()
         yield from self._once()
+
+    def _chains(self) -> Iterator[tuple[str, str]]:
+        """Every failure has its retry, and no other run has one (DEC-001, DEC-007)."""
+        retries: dict[str | None, list[Row]] = {}
+        for row in self.rows:
+            if row.trigger == "retry":
+                retries.setdefault(row.retry_of, []).append(row)
+        for row in self.rows:
+            found, most = retries.pop(row.id, []), self.book.spec.retry.max_attempts
+            wanted = row.status == "FAILED" and row.attempt < most and row.cancel_requested_at is None
+            if len(found) != wanted:
+                yield "lost" if wanted else "doubled", f"{row.number} is {row.status} and has {len(found)} retries"
+            for retry in found:
+                yield from self._retry(row, retry)
+        yield from (("other", f"{row.number} retries nothing") for found in retries.values() for row in found)
+
+    def _retry(self, failed: Row, retry: Row) -> Iterator[tuple[str, str]]:
+        policy = self.book.spec.retry
+        same = (failed.version, failed.scheduled_for, failed.chain_id or failed.id, failed.attempt + 1)
+        if (retry.version, retry.scheduled_for, retry.chain_id, retry.attempt) != same:
+            yield "other", f"{retry.number} is not {failed.number} once more"
+        waits = min(to_ms_of(policy.backoff) * policy.factor ** (failed.attempt - 1), to_ms_of(policy.max))
+        waited = None if retry.started_at is None else retry.started_at - (failed.finished_at or 0)
+        if waited is not None and waited < int(waits) and not self.played.went_back:
+            yield "other", f"{retry.number} began {waited} ms after {failed.number}, not {waits}"
 
     def _stretches(self) -> list["Stretch"]:
         """Join the spans over which the cursor goes on unmoved: neighbours with instants of one schedule."""
@@ -268,7 +300,7 @@ class _Job:
             return end
         if self._done_before(stretch):
             return 0
-        ran = [row for row in rows if row.ran] if stretch.schedule.run_once else []
+        ran = [row for row in rows if self.ran(row)] if stretch.schedule.run_once else []
         return min(end, ran[0].first + 1) if ran else end
 
     def _last(self) -> int:
@@ -280,7 +312,7 @@ class _Job:
             if self.book.spans[version - 1].schedule != stretch.schedule:
                 return False
             rows = [row for row in self.scheduled if row.version == version]
-            if any(row.ran for row in rows) or (rows and stretch.schedule.at is not None):
+            if any(self.ran(row) for row in rows) or (rows and stretch.schedule.at is not None):
                 return True
         return False
 
@@ -298,7 +330,7 @@ class _Job:
             yield from self._stalled(span)
 
     def _stalled(self, span: Span) -> Iterator[tuple[str, str]]:
-        if any(row.status not in FINAL for row in self.scheduled):
+        if any(self.last_of[row.id].status not in FINAL for row in self.scheduled):
             return
         if span.schedule.manual or span.schedule.end_at is not None:
             return
@@ -324,7 +356,7 @@ class _Job:
             if number > 1 and span.schedule != self.book.spans[number - 2].schedule:
                 ran = 0
             if span.schedule.run_once:
-                ran += sum(row.ran and row.version == number for row in self.scheduled)
+                ran += sum(self.ran(row) and row.version == number for row in self.scheduled)
             if ran > 1:
                 yield "doubled", f"it runs once, and ran {ran} times"
                 return
@@ -381,6 +413,11 @@ def _audit(played: Played) -> Iterator[str]:
     """Ask `rota verify` too; by name of the jobs it leaves the processes of this machine alone."""
     report = verify(played.world.disk, played.world.folder, now=played.now, jobs=tuple(played.books))
     return (f"other: verify: {one.job or one.run}: {one.text}" for one in report.violations)
+
+
+def to_ms_of(duration: timedelta) -> int:
+    """Return a duration in milliseconds."""
+    return duration // MILLISECOND
 
 
 def _at(ms: int | None) -> str:

@@ -20,6 +20,8 @@ from rota.model.spec import (
     OnRestart,
     Overlap,
     OverlapPolicy,
+    RepeatedFailure,
+    Retry,
     Schedule,
     WhenFalse,
     Work,
@@ -102,7 +104,8 @@ def draw(seed: int) -> Day:
     around = datetime.fromisoformat(transition).replace(tzinfo=UTC)
     begins = around - random.randrange(0, 20 * 3600) * SECOND
     place = Place(zone, begins)
-    jobs = _jobs(random, place)
+    failing = Random(f"{seed}/failing")
+    jobs = tuple(_failing(failing, job) for job in _jobs(random, place))
     happenings = sorted((_happening(random, jobs, place) for _ in range(random.randint(4, 36))), key=lambda one: one.at)
     return Day(seed, begins, around, zone, random.choice((1, 2, 4, 16)), jobs, _bounded(happenings))
 
@@ -122,7 +125,7 @@ def _bounded(happenings: list[Happening]) -> tuple[Happening, ...]:
 
 def _jobs(random: Random, place: Place) -> tuple[JobSpec, ...]:
     room, jobs = FIRES, []
-    for number in range(random.randint(2, 8)):
+    for number in range(random.randint(2, 5)):
         schedule, fires = _schedule(random, place, room // 2)
         room -= fires
         jobs.append(_job(random, f"job{number}", schedule))
@@ -189,6 +192,19 @@ def _job(random: Random, name: str, schedule: Schedule) -> JobSpec:
         gates=_gates(random),
         priority=random.choice((0, 0, 5)),
     )
+
+
+def _failing(random: Random, job: JobSpec) -> JobSpec:
+    """Return the job with what it does about failures, drawn apart so that the rest of the day stays as it was."""
+    retry = Retry(
+        max_attempts=random.choice((1, 2, 3, 5)),
+        backoff=random.choice((0, 10, 300, 2400)) * SECOND,
+        factor=random.choice((1.0, 2.0)),
+        max=timedelta(hours=1),
+        jitter=random.choice((None, None, Jitter(percent=50), Jitter(up_to=MINUTE))),
+    )
+    often = RepeatedFailure(random.choice((1, 2)), random.choice((20 * MINUTE, timedelta(hours=6))))
+    return replace(job, retry=retry, on_repeated_failure=random.choice((None, often)))
 
 
 def _misfire(random: Random) -> Misfire:

@@ -11,8 +11,6 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import structlog
-
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import RotaError
 from rota.model.ids import begin_again
@@ -181,6 +179,11 @@ class Played:
         self.tally.steps += 1
         self.world.clock.step(timedelta(seconds=happening.value))
 
+    @property
+    def went_back(self) -> bool:
+        """Whether the wall clock was ever set back."""
+        return any(one.kind == "step" and one.value < 0 for one in self.day.happenings)
+
     def _do_suspend(self, happening: Happening) -> None:
         self.world.clock.suspend(timedelta(seconds=happening.value))
 
@@ -327,12 +330,13 @@ class Played:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Let the scheduler log nothing."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logger = logging.getLogger("rota")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        structlog.configure(**before)
+        logger.setLevel(before)
 
 
 def play(day: Day, world_type: type[World] = World) -> tuple[list[str], Tally]:

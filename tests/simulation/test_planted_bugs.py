@@ -24,6 +24,7 @@ from rota.engine.fire import fire
 from rota.store.driver import Database, Operation
 from tests.simulation.failing import failing
 from tests.simulation.world import DyingStore, World
+from tests.waiting import LONGEST_WAIT
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "rota"
@@ -45,10 +46,10 @@ NODES = {
 """Bugs that a test of the suite finds."""
 
 SEEDS = {
-    "gate_opened_before_commit": (22, 20),
-    "count_off_by_one": (2, 10),
-    "condition_error_opens": (1, 10),
-    "refire_on_step_back": (20, 20),
+    "gate_opened_before_commit": (46, 4),
+    "count_off_by_one": (2, 2),
+    "condition_error_opens": (1, 2),
+    "refire_on_step_back": (11, 3),
 }
 """Bugs that the simulation finds, and among which seeds."""
 
@@ -66,7 +67,9 @@ def run(tmp_path: Path, *arguments: str, bug: str | None = None) -> subprocess.C
         environment[faults.VARIABLE] = str(armed)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT
+    )
 
 
 @contextmanager

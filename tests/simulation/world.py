@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,7 +29,10 @@ from rota.store.driver import Database, Operation
 from rota.store.migrate import open_store
 from rota.store.sqlite import SqliteStore, _Submitted, connect
 from rota.testing import FakeClock
+from tests.template import lay_database
 
+BROKEN = 0.15
+"""How many jobs never succeed."""
 SHARED_MEMORY = Path("/dev/shm")
 GONE = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="gone")
 STOPPED = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
@@ -220,7 +222,8 @@ class Machine:
         random = Random(f"{self._seed}/{handle}")
         takes = random.choice((0, 0, 0.2, 3, 40, 300, 900, 5400))
         ending = random.choice((Outcome(Status.COMPLETED, exit_code=0),) * 4 + (_failed(1), _timed_out()))
-        return takes, ending
+        broken = Random(f"{self._seed}/{handle.rpartition(':')[0]}/broken").random() < BROKEN
+        return takes, _failed(1) if broken else ending
 
     def refuses(self, handle: str) -> bool:
         return Random(f"{self._seed}/{handle}/spawn").random() < 0.02
@@ -356,20 +359,6 @@ class Inside:
         return None
 
 
-@lru_cache(maxsize=1)
-def _empty_database() -> bytes:
-    """Return a database as the migrations make it; they run once."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "rota.db")
-        store = open_store(path, now=datetime.fromisoformat("2026-01-01T00:00:00Z"))
-        store.write(lambda db: None)
-        store.close()
-        connection = connect(path)
-        connection.wal_checkpoint(mode=3)
-        connection.close()
-        return path.read_bytes()
-
-
 class World:
     """The machine, its disk and the scheduler's lives on it."""
 
@@ -378,8 +367,7 @@ class World:
     def __init__(self, now: datetime, *, seed: int, slots: int) -> None:
         where = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="rota-simulation-", dir=where))
-        (self.folder / "rota.db").write_bytes(_empty_database())
-        (self.folder / "rota.db").chmod(0o600)
+        lay_database(self.folder)
         self.clock = FakeClock(now)
         self.machine = Machine(self.clock, seed)
         self.settings = Settings(self.folder, self.folder, scheduler=Scheduler(concurrency=slots))

@@ -11,6 +11,7 @@ from rota.store.driver import Store
 from rota.store.migrate import open_store
 from rota.store.sqlite import connect
 from tests.store.making import NOW
+from tests.template import lay_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Backend:
 
 
 def sqlite(folder: Path) -> Backend:
-    path = folder / "rota.db"
+    path = lay_database(folder)
     store = open_store(path, now=NOW)
     beside = connect(path)
 

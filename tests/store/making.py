@@ -8,7 +8,7 @@ from rota.engine.claim import Holder
 from rota.engine.record import finish
 from rota.model.ids import new_id
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
-from rota.model.spec import JobSpec, Kind, Schedule, Work
+from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger
 from rota.store import jobs, processes, runs
 from rota.store.driver import Database, Store
@@ -22,11 +22,12 @@ PROCESS = ProcessIdentity("boot", 4321, 99)
 DONE = Outcome(Status.COMPLETED)
 FAILED = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3, error="it left with 3")
 CANCELLED = Outcome(Status.CANCELLED, Reason.REQUESTED)
+NO_RETRY = Retry(max_attempts=1)
 
 
 def spec_of(name: str = "backup", **changes: Any) -> JobSpec:
     work = Work(Kind.COMMAND, command=("restic", "backup"), params={"full": True, "name": "é"})
-    return replace(JobSpec(name, work, Schedule(cron=("0 * * * *",))), **changes)
+    return replace(JobSpec(name, work, Schedule(cron=("0 * * * *",)), retry=NO_RETRY), **changes)
 
 
 def insert_job(db: Database, spec: JobSpec, *, next_at: datetime | None = NOW + HOUR) -> Job:

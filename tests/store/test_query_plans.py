@@ -17,8 +17,29 @@ HOT = {
     "run_next_expiry": "run_expiring",
     "runs_cancelling": "run_cancelling",
     "runs_unfinished": "run_unfinished",
-    "runs_waiting_for_others": "run_waiting",
+    "job_standing": "run_waiting",
+    "runs_replacing": "run_waiting",
+    "runs_following": "run_following",
+    "runs_relink_followers": "run_following",
+    "run_retried_as": "run_retried",
+    "chain_begun": "run_chain",
+    "runs_of_chain": "run_chain",
+    "chain_scheduled_unfinished": "run_unfinished",
     "run_unfinished_before": "run_unfinished",
+    "order_ahead": "run_ready",
+    "order_behind": "run_ready",
+    "order_lane_ahead": "run_ready",
+    "order_lane_behind": "run_ready",
+    "order_waiting_ahead": "run_held",
+    "order_waiting_behind": "run_held",
+    "order_waiting": "run_held",
+    "order_next_rank": "run_ready",
+    "runs_matching": "run_unfinished",
+    "runs_matching_count": "run_unfinished",
+    "runs_backfilled": "run_backfill",
+    "runs_fired": "run_fire",
+    "run_last_backfill": "run_unfinished",
+    "runs_running": "run_slot",
     "executions_within": "execution_job",
     "executions_before": "execution_job",
     "runs_history_of_job": "run_number",
@@ -30,8 +51,8 @@ HOT = {
     "prune_candidates": "run_pruning",
     "prune_surplus": "run_pruning",
 }
-SMALL = ("lane", "json_each")
-"""What may be read whole: one row a set of pools, one row a value of a filter."""
+SMALL = ("lane", "json_each", "direct_hold", "direct_wait")
+"""What may be read whole: one row a set of pools, one row a value of a filter, one row a direct call under way."""
 
 
 @pytest.fixture(scope="module")
@@ -62,21 +83,27 @@ def test_a_hot_query_uses_its_index_and_scans_no_table(connection, name, index):
     assert scans(plan) == []
 
 
-@pytest.mark.parametrize("name", ["jobs_due", "run_unfinished_before", "runs_waiting_for_others", "runs_newest"])
+@pytest.mark.parametrize("name", ["jobs_due", "run_unfinished_before", "runs_replacing", "runs_newest"])
 def test_the_order_comes_from_the_index_and_needs_no_sorting(connection, name):
     assert not any("TEMP B-TREE" in step for step in plan_of(connection, name))
 
 
-def test_the_heads_of_a_lane_are_found_without_sorting_the_queue_r_03(connection):
-    plan = plan_of(connection, "run_candidates")
-    inner = plan[plan.index(next(step for step in plan if "LIST SUBQUERY" in step)) + 1]
-    assert "INDEX run_ready (lane_id=?)" in inner
+@pytest.mark.parametrize("name", ["run_candidates", "lane_heads"])
+def test_the_heads_of_a_lane_are_found_without_sorting_the_queue_r_03(connection, name):
+    plan = plan_of(connection, name)
+    assert any("INDEX run_ready (lane_id=?)" in step for step in plan), plan
+    assert not any("TEMP B-TREE" in step for step in plan), plan
 
 
 @pytest.mark.parametrize("name", ["job_by_name", "run_by_id", "run_by_number", "run_ending", "execution_by_run"])
 def test_a_single_row_is_found_by_its_key(connection, name):
     plan = plan_of(connection, name)
     assert all(step.startswith("SEARCH") for step in plan), plan
+
+
+@pytest.mark.parametrize("name", ["order_place", "order_count_above", "order_count_ready"])
+def test_a_count_steps_into_the_index_of_each_lane_r_03(connection, name):
+    assert any(step.startswith("SEARCH q USING INDEX run_ready (lane_id=?") for step in plan_of(connection, name))
 
 
 def test_a_plan_without_its_index_would_be_noticed(connection):

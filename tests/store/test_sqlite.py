@@ -14,6 +14,7 @@ from rota.store import jobs, runs
 from rota.store.migrate import open_store
 from rota.store.sqlite import connect
 from tests.store.making import NOW, add_job, insert_run
+from tests.waiting import LONGEST_WAIT
 
 LARGE = {"text": "x" * 20_000}
 
@@ -70,11 +71,11 @@ class Batch:
 
     def hold(self, db):
         self.held.set()
-        return self.go.wait(30)
+        return self.go.wait(LONGEST_WAIT)
 
     async def of(self, operations, *, abandoned=()):
         first = self.store.submit(self.hold)
-        await asyncio.to_thread(self.held.wait, 30)
+        await asyncio.to_thread(self.held.wait, LONGEST_WAIT)
         for operation in abandoned:
             self.store.submit(operation).cancel()
         futures = [self.store.submit(operation) for operation in operations]
@@ -90,12 +91,12 @@ def test_submitted_operations_share_a_commit_and_none_is_acknowledged_before_it(
     def insert_last(db):
         insert_run(db, job)
         reached.set()
-        return release.wait(30)
+        return release.wait(LONGEST_WAIT)
 
     async def play():
         inserts = [partial(insert_run, job=job) for _ in range(20)]
         futures = await Batch(store).of([*inserts, insert_last])
-        await asyncio.to_thread(reached.wait, 30)
+        await asyncio.to_thread(reached.wait, LONGEST_WAIT)
         assert not any(future.done() for future in futures)
         assert run_count(beside) == 0
         visible = []
@@ -179,7 +180,7 @@ def test_a_store_serves_one_event_loop_after_another(store):
     job = add_job(store)
 
     async def insert():
-        return await asyncio.wait_for(store.submit(partial(insert_run, job=job)), 10)
+        return await asyncio.wait_for(store.submit(partial(insert_run, job=job)), LONGEST_WAIT)
 
     assert [asyncio.run(insert()).number for _ in range(3)] == [1, 2, 3]
 
@@ -189,7 +190,7 @@ def test_a_writer_that_cannot_open_the_database_says_so_to_every_caller(store, p
 
     async def submit():
         futures = [store.submit(lambda db: None) for _ in range(3)]
-        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 10)
+        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
 
     errors = asyncio.run(submit())
     assert [type(error) for error in errors] == [StateError] * 3
@@ -200,7 +201,7 @@ def test_a_writer_goes_on_when_the_database_is_back(store, path):
     path.rename(path.with_name("elsewhere.db"))
 
     async def submit():
-        return await asyncio.wait_for(store.submit(jobs.job_names), 10)
+        return await asyncio.wait_for(store.submit(jobs.job_names), LONGEST_WAIT)
 
     with pytest.raises(StateError):
         asyncio.run(submit())
@@ -295,7 +296,7 @@ def test_a_write_that_the_kernel_refuses_is_a_full_disk_and_what_was_stored_stay
         [sys.executable, "-c", FILE_SIZE_LIMIT, str(path), str(request.path.parent)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONGEST_WAIT,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -325,7 +326,7 @@ def test_two_processes_that_write_at_once_both_get_through(store, path, request)
     for writer in writers:
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    counted = [number for writer in writers for number in writer.communicate(timeout=60)[0].split()]
+    counted = [number for writer in writers for number in writer.communicate(timeout=LONGEST_WAIT)[0].split()]
     assert [writer.returncode for writer in writers] == [0, 0]
     assert sorted(map(int, counted)) == list(range(1, 301))
     assert store.read(lambda db: jobs.job_by_id(db, job.id)).run_number == 300
@@ -342,10 +343,10 @@ def test_a_write_waits_for_another_process_to_let_go(store, beside):
 
     writer = threading.Thread(target=write)
     writer.start()
-    waited.wait(30)
+    waited.wait(LONGEST_WAIT)
     assert run_count(beside) == 0
     beside.execute("COMMIT")
-    writer.join(30)
+    writer.join(LONGEST_WAIT)
     assert run_count(beside) == 1
 
 

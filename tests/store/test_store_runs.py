@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.clock import to_ms
@@ -102,9 +102,7 @@ def test_runs_without_a_slot_key_are_never_the_same_fire_r_05(store):
 order = st.tuples(st.integers(-1, 0), st.integers(0, 2), st.integers(0, 2), st.sampled_from([False, False, True]))
 
 
-@settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100)
 @given(st.lists(order, min_size=3, max_size=12), st.integers(1, 3))
 def test_candidates_come_by_priority_position_creation_and_id_inv_004(store, backend, made, free):
     backend.sql("DELETE FROM run")
@@ -116,7 +114,7 @@ def test_candidates_come_by_priority_position_creation_and_id_inv_004(store, bac
     rows = []
     for run, (priority, position, _, waits) in zip(store.write(insert), made, strict=True):
         backend.sql(
-            "UPDATE run SET priority = :priority, position = :position, waiting_for = :waiting_for WHERE id = :id",
+            "UPDATE run SET rank = :priority, position = :position, waiting_for = :waiting_for WHERE id = :id",
             id=run.id,
             priority=priority,
             position=position,

@@ -37,8 +37,9 @@ def queue_after(store, job, *predecessors):
 
 
 def waiting(store, job):
-    found = store.read(lambda db: runs.waiting_for_others(db, job.id))
-    return {run.id: run.predecessor_id for run in found}
+    found = store.read(lambda db: runs.unfinished_runs(db, job.id))
+    others = (WaitingFor.PREDECESSOR, WaitingFor.REPLACED_RUN)
+    return {run.id: run.predecessor_id for run in found if run.waiting_for in others}
 
 
 def ready(store):

@@ -56,6 +56,8 @@ def show_plan(plan: "Plan") -> None:
         click.echo(click.style(f"{mark} {change.name}", fg=colour) + f"  {words}{_reading(change)}")
         for difference in change.differences if change.kind is not ChangeKind.CREATE else ():
             click.echo(f"    {difference.replace(' -> ', ' → ')}")
+    for difference in plan.settings:
+        click.echo(click.style(f"~ {difference.replace(' -> ', ' → ')}", fg="yellow"))
     same = len(plan.changes) - len(plan.changing)
     if same or not plan.changes:
         click.echo(f"= {counted(same, 'job')} unchanged" if plan.changes else "= no jobs")
@@ -83,6 +85,7 @@ def plan_json(plan: "Plan", *, dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "changed": len(plan.changing),
+        "settings": list(plan.settings),
         "changes": [
             {"kind": change.kind.value, "name": change.name, "differences": list(change.differences)}
             for change in plan.changes

@@ -27,21 +27,31 @@ def command(invocation: Invocation) -> None:
 
 
 def _show(declared: "Declared", now: datetime) -> None:
-    from rota.cli.words import counted
     from rota.rules.instants import explain_schedule
 
-    click.echo(f"{declared.settings.file.name}: {counted(len(declared.jobs), 'job')}: {click.style('ok', fg='green')}")
+    click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
     names = max((len(spec.name) for spec in declared.jobs), default=0)
     schedules = {spec.name: explain_schedule(spec.schedule) for spec in declared.jobs}
     width = max((len(text) for text in schedules.values()), default=0)
     for spec in declared.jobs:
-        line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {_next(spec, now)}"
+        line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {coming_words(spec, now)}"
         click.echo(line.rstrip())
     for note in declared.notes:
         click.echo(f"note: {note}")
 
 
-def _next(spec: "JobSpec", now: datetime) -> str:
+def _counts(declared: "Declared") -> str:
+    """Return how much the file declares: `2 groups, 6 jobs`."""
+    from rota.cli.words import counted
+    from rota.model.spec import Kind
+
+    groups = sum(spec.work.kind is Kind.GROUP for spec in declared.jobs)
+    jobs = counted(len(declared.jobs) - groups, "job")
+    return f"{counted(groups, 'group')}, {jobs}" if groups else jobs
+
+
+def coming_words(spec: "JobSpec", now: datetime) -> str:
+    """Return when a job that is new now would first fire, or why it would not."""
     from rota.rules.times import from_now, full_time
 
     if not spec.enabled:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -21,7 +22,7 @@ from rota.model.durations import say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
-from rota.operations.jobs import coming_fires, list_jobs, show_job
+from rota.operations.jobs import coming_fires, find_job, list_jobs
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
 from rota.operations.views import run_json
@@ -177,7 +178,7 @@ class Console:
             return f"looked at again {clock_time(run.not_before, self._zone)}"
         if self._store is None:
             return ""
-        fires = coming_fires(show_job(self._store, run.job).job, n=1)
+        fires = coming_fires(self._store.read(partial(find_job, name=run.job)), n=1)
         return f"next {day_time(fires[0].at, self._zone, now=self._clock.now(), seconds=True)}" if fires else ""
 
     def _tell_next(self) -> None:

@@ -23,6 +23,7 @@ ROWS_A_LINE = 40
 @click.option("--label", "labels", metavar="L", multiple=True, help="Only runs of jobs that carry this label.")
 @click.option("--since", metavar="TIME", help="From then on: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.")
 @click.option("--until", metavar="TIME", help="Before then; the same words.")
+@click.option("--grep", "text", metavar="TEXT", help="Only runs whose summary or error holds this text, in any case.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines.")
 @click.option("--all", "each", is_flag=True, help="Show each run on a line of its own.")
 @click.pass_obj
@@ -35,12 +36,13 @@ def command(
     labels: tuple[str, ...],
     since: str | None,
     until: str | None,
+    text: str | None,
     limit: int,
     each: bool,
 ) -> None:
     """Show runs, newest first. Equal neighbours of one job are one line, `disk-check ×288`; --json never collapses."""
     from rota.operations.jobs import project_timezone
-    from rota.operations.runs import history
+    from rota.operations.searching import history_with
     from rota.operations.views import run_json
     from rota.rules.times import read_instant
 
@@ -48,8 +50,9 @@ def command(
     whole = each or invocation.as_json
     with invocation.store() as (_, store):
         zone = project_timezone(store)
-        runs = history(
+        runs = history_with(
             store,
+            text,
             job=job,
             statuses=statuses,
             reasons=reasons,
@@ -96,7 +99,7 @@ def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
 
 def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
     from rota.cli.tables import Cell
-    from rota.cli.words import COLOURS, plain, took
+    from rota.cli.words import COLOURS, plain, shown_status, took
 
     newest = runs[0]
     counts = [run.count or 1 for run in runs]
@@ -105,7 +108,7 @@ def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
     status = newest.status.shown
     return [
         f"{name}{times}",
-        Cell(status.value, COLOURS.get(status)),
+        Cell(shown_status(newest), COLOURS.get(status)),
         newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
         _started(runs, zone, now=now),
         took(newest, now=now),
@@ -125,9 +128,10 @@ def _started(runs: "list[Run]", zone: str, *, now: datetime) -> str:
 def _why(run: "Run") -> str:
     from rota.model.durations import say_duration
 
+    attempt = f"attempt {run.attempt}" if run.attempt > 1 else ""
     if run.error:
-        return run.error
-    parts = [run.result_summary or ""]
+        return f"{attempt}: {run.error}" if attempt else run.error
+    parts = [attempt, run.result_summary or ""]
     if "made_up" in run.decisions:
         parts.append(f"{say_duration(timedelta(milliseconds=run.decisions.get('late_ms', 0)))} late")
     return " · ".join(part for part in parts if part)

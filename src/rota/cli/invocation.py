@@ -80,15 +80,16 @@ class Invocation:
 
 
 def _declares(folder: Path, name: str) -> bool:
-    """Tell whether the file names a job, without checking the rest of it."""
+    """Tell whether the file names a job or group, without checking the rest of it."""
     from rota.declare.files import load
     from rota.model.errors import RotaError
 
     try:
-        jobs = load(folder / "rota.yaml").data.get("jobs")
+        data = load(folder / "rota.yaml").data
     except RotaError:
         return False
-    return isinstance(jobs, dict) and name in jobs
+    sections = (data.get("jobs"), data.get("groups"))
+    return any(isinstance(section, dict) and name in section for section in sections)
 
 
 class RotaCommand(click.Command):

@@ -1,11 +1,12 @@
 """The scheduler's log: structured lines on stderr, human on a terminal, JSON otherwise."""
 
+import json
+import logging
 import sys
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from datetime import UTC, datetime
 
-import structlog
+from rota.log import Told
 
 TOLD_BY_CONSOLE = frozenset(
     {
@@ -16,7 +17,7 @@ TOLD_BY_CONSOLE = frozenset(
         "the file cannot be applied; the last good set goes on",
     }
 )
-_DEBUG, _INFO = 10, 20
+_COLOURS = {logging.DEBUG: "2", logging.INFO: "32", logging.WARNING: "33", logging.ERROR: "31"}
 
 
 def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str]) -> None:
@@ -24,34 +25,45 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
 
     `stamp` gives the time for people; the JSON lines carry UTC.
     """
-    human = sys.stderr.isatty()
-    renderer: Any = structlog.dev.ConsoleRenderer(colors=human, pad_event_to=0) if human else _json_renderer()
-    processors: list[Any] = [
-        structlog.processors.add_log_level,
-        partial(_stamp, stamp=stamp) if human else structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_ForPeople(stamp) if sys.stderr.isatty() else _AsJson())
     if console and not verbose:
-        processors.insert(0, _leave_to_console)
-    if not human:
-        processors.append(structlog.processors.format_exc_info)
-    structlog.configure(
-        processors=[*processors, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(_DEBUG if verbose else _INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
+        handler.addFilter(_left_to_the_log)
+    logger = logging.getLogger("rota")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
 
 
-def _json_renderer() -> Any:
-    return structlog.processors.JSONRenderer(ensure_ascii=False)
+class _AsJson(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = _told(record)
+        at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        line = {**told.fields, "event": told.event, "level": record.levelname.lower(), "timestamp": at}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def _stamp(_logger: Any, _method: str, event: Any, *, stamp: Callable[[], str]) -> Any:
-    event["timestamp"] = stamp()
-    return event
+class _ForPeople(logging.Formatter):
+    """The time, the level, the event and its fields."""
+
+    def __init__(self, stamp: Callable[[], str]) -> None:
+        super().__init__()
+        self._stamp = stamp
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{record.levelname.lower():7}\x1b[0m"
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return f"{self._stamp()}  {level} {_told(record)}{trace}"
 
 
-def _leave_to_console(_logger: Any, _method: str, event: Any) -> Any:
-    if event.get("event") in TOLD_BY_CONSOLE:
-        raise structlog.DropEvent
-    return event
+def _told(record: logging.LogRecord) -> Told:
+    """Return what a line says; one of the standard library's own has no fields."""
+    return record.msg if isinstance(record.msg, Told) else Told(record.getMessage(), {})
+
+
+def _left_to_the_log(record: logging.LogRecord) -> bool:
+    return _told(record).event not in TOLD_BY_CONSOLE

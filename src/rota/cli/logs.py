@@ -1,69 +1,126 @@
-"""`rota logs`: the output of a run."""
+"""`rota logs`: the output of a run or of a direct call."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.search import show_matches
 
 if TYPE_CHECKING:
-    from rota.model.records import Run
     from rota.operations.output import Follower
     from rota.operations.project import Place
-    from rota.operations.runs import RunView
     from rota.store.driver import Store
 
 LOOK_AGAIN = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose output is read, how it stands, and why there is nothing to read, if so."""
+
+    id: str
+    name: str
+    status: str
+    final: bool
+    note: str | None
+
+
+Look = Callable[[], Source]
+
+
 @click.command("logs", cls=RotaCommand)
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="[RUN]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run is finished.")
 @click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Only the last N lines.")
 @click.option("--raw", is_flag=True, help="As it was written, with control characters.")
+@click.option(
+    "--grep", "text", metavar="TEXT", help="Lines that hold this text, in any case: of all runs, or of a JOB."
+)
+@click.option("--since", metavar="TIME", help="With --grep: only runs from then on (30d, 2h, yesterday, 2026-11-15).")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=200, show_default=True, help="With --grep: how many.")
 @click.pass_obj
-def command(invocation: Invocation, *, run: str, follow: bool, lines: int | None, raw: bool) -> None:
-    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest run)."""
-    from rota.operations.output import why_no_output
-    from rota.operations.runs import show_run
-
+def command(
+    invocation: Invocation,
+    *,
+    run: str | None,
+    follow: bool,
+    lines: int | None,
+    raw: bool,
+    text: str | None,
+    since: str | None,
+    limit: int,
+) -> None:
+    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest run; a direct call by its identifier)."""
+    if text is not None:
+        if follow or raw or lines is not None:
+            raise click.UsageError("--grep goes with none of --follow, --tail and --raw")
+        show_matches(invocation, text, name=run, since=since, limit=limit)
+        return
+    if run is None or since:
+        raise click.UsageError("--since belongs to --grep" if since else "name a RUN, or look for a text with --grep")
     if follow and invocation.as_json:
         raise click.UsageError("--follow and --json do not go together")
     with invocation.store() as (place, store):
-        view = show_run(store, run)
+        look = _look_at(invocation, place, store, run)
+        source = look()
         if invocation.as_json:
-            note = why_no_output(place.state, view, now=invocation.now())
-            print_json({"run": view.run.handle, "output": _text(place, view, lines, raw=raw), "note": note})
-        elif follow and not view.run.status.final:
-            _follow(invocation, place, store, view.run, lines, raw=raw)
+            print_json({"run": source.name, "output": _text(place, source, lines, raw=raw), "note": source.note})
+        elif follow and not source.final:
+            _follow(invocation, place, look, lines, raw=raw)
         else:
-            _print(invocation, place, view, lines, raw=raw)
+            _print(place, source, lines, raw=raw)
 
 
-def _text(place: "Place", view: "RunView", lines: int | None, *, raw: bool) -> str:
+def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) -> Look:
+    """Return a look at a run, or at a direct call."""
+    from rota.model.ids import is_id
+    from rota.operations.direct import direct_view
+    from rota.operations.output import why_no_output, why_no_output_of_call
+    from rota.operations.runs import show_run
+
+    called = direct_view(store, name) if is_id(name) else None
+    first = show_run(store, name) if called is None else None
+    run_id = first.run.id if first is not None else name
+
+    def look() -> Source:
+        now = invocation.now()
+        call = direct_view(store, run_id) if called is not None else None
+        if call is not None:
+            note = why_no_output_of_call(place.state, call)
+            return Source(call.id, call.name, call.status.shown, call.status.final, note)
+        view = show_run(store, run_id)
+        note = why_no_output(place.state, view, now=now)
+        return Source(run_id, view.run.handle, view.run.status.shown, view.run.status.final, note)
+
+    return look
+
+
+def _text(place: "Place", source: Source, lines: int | None, *, raw: bool) -> str:
     from rota.operations.output import output_of
     from rota.runners.output import clean_for_terminal
 
-    text = b"".join(output_of(place.state, view.run.id, lines=lines)).decode("utf-8", "replace")
+    text = b"".join(output_of(place.state, source.id, lines=lines)).decode("utf-8", "replace")
     return text if raw else clean_for_terminal(text)
 
 
-def _print(invocation: Invocation, place: "Place", view: "RunView", lines: int | None, *, raw: bool) -> None:
-    from rota.operations.output import follow, output_of, why_no_output
+def _print(place: "Place", source: Source, lines: int | None, *, raw: bool) -> None:
+    from rota.operations.output import follow, output_of
 
-    note = why_no_output(place.state, view, now=invocation.now())
-    if note is not None:
-        click.echo(f"rota: {note}", err=True)
+    if source.note is not None:
+        click.echo(f"rota: {source.note}", err=True)
     elif raw:
         sys.stdout.flush()
-        for chunk in output_of(place.state, view.run.id, lines=lines):
+        for chunk in output_of(place.state, source.id, lines=lines):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     elif lines is not None:
-        click.echo(_text(place, view, lines, raw=False), nl=False)
+        click.echo(_text(place, source, lines, raw=False), nl=False)
     else:
-        _print_lines(follow(place.state, view.run.id).rest())
+        _print_lines(follow(place.state, source.id).rest())
 
 
 def _print_lines(lines: list[str]) -> None:
@@ -71,22 +128,20 @@ def _print_lines(lines: list[str]) -> None:
         click.echo(line, color=True)
 
 
-def _follow(
-    invocation: Invocation, place: "Place", store: "Store", run: "Run", lines: int | None, *, raw: bool
-) -> None:
+def _follow(invocation: Invocation, place: "Place", look: Look, lines: int | None, *, raw: bool) -> None:
     from rota.operations.output import follow
-    from rota.operations.runs import show_run
     from rota.operations.system import serves
 
-    reader = follow(place.state, run.id, raw=raw)
+    source = look()
+    reader = follow(place.state, source.id, raw=raw)
     _catch_up(reader, lines)
-    while not run.status.final:
+    while not source.final:
         if not serves(place.state):
             _print_lines(reader.rest())
-            click.echo(f"rota: {run.handle} is {run.status.shown}, and no scheduler is running here", err=True)
+            click.echo(f"rota: {source.name} is {source.status}, and no scheduler is running here", err=True)
             return
         invocation.pause(LOOK_AGAIN)
-        run = show_run(store, run.id).run
+        source = look()
         _print_lines(reader.lines())
     _print_lines(reader.rest())
 

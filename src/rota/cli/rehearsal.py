@@ -42,12 +42,7 @@ def _show(found: "Rehearsal", *, force: bool) -> None:
     spec = found.spec
     note = "" if found.applied else " (as the file says; it is not applied yet)"
     pairs = [("would run", f"{spec.name}, in {found.cwd}{note}")]
-    what = (
-        f"python function {spec.work.function}, inside the scheduler"
-        if spec.work.in_process
-        else shlex.join(found.argv)
-    )
-    pairs.append(("command", plain(what)))
+    pairs.append(("members" if spec.work.members else "command", plain(_work(found))))
     if found.params:
         pairs.append(("params", plain(json.dumps(dict(found.params), ensure_ascii=False))))
     pairs += [("conditions", text) for text in _conditions(found, force=force)]
@@ -59,6 +54,15 @@ def _show(found: "Rehearsal", *, force: bool) -> None:
         click.echo(f"{label:12} {text}")
     asked = any(condition.command for condition in spec.gates.conditions) and not force
     click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+
+
+def _work(found: "Rehearsal") -> str:
+    from rota.cli.show import work_words
+
+    work = found.spec.work
+    if work.members:
+        return work_words(found.spec)
+    return f"python function {work.function}, inside the scheduler" if work.in_process else shlex.join(found.argv)
 
 
 def _names(environment: tuple[str, ...]) -> str:

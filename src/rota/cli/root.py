@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
 from rota.cli.invocation import Invocation
 
-GROUPS = ("Start", "Define", "See", "Act", "Keep")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+GROUPS = ("Start", "Define", "See", "Act", "Queue and groups", "Keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +31,40 @@ COMMANDS: dict[str, Entry] = {
     "init": Entry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
     "serve": Entry("Start", "run the scheduler in the foreground"),
     "stop": Entry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
+    "service": Entry(
+        "Start", "install, remove, restart, status, logs of the system service", "[--user | --system] [--print]"
+    ),
+    "completion": Entry("Start", "print a shell's completion script", "bash|zsh|fish"),
     "help": Entry("Start", "show this, or one command", "[COMMAND | --all]"),
     "check": Entry("Define", "check the file: every problem with line and column"),
     "apply": Entry("Define", "make the stored jobs equal to the file", "[--dry-run shows the plan]"),
+    "add": Entry("Define", "add a job to rota.yaml from flags, comments kept", "[--cron E | --interval D | --at T]"),
     "next": Entry("Define", "the coming fires of all jobs, of one job, or of --cron / --interval / --at"),
+    "import": Entry("Define", "turn a crontab or a document-000 file into rota.yaml", "crontab|jobs [FILE|-]"),
+    "export": Entry("Define", "print stored jobs as rota.yaml, also those that no file declares", "[JOB…]"),
     "schema": Entry("Define", "print the JSON Schema of rota.yaml, for editors"),
     "status": Entry("See", "is it alive, what needs me, what runs, what is next"),
     "list": Entry("See", "jobs with schedule, last outcomes and next fire"),
     "show": Entry("See", "one job or run in full"),
-    "history": Entry("See", "past runs, newest first; equal ones collapsed", "[--status --reason --since --all]"),
-    "logs": Entry("See", "output of a run", "[-f] [--tail N]"),
+    "history": Entry(
+        "See", "past runs, newest first; equal ones collapsed", "[--status --reason --since --grep --all]"
+    ),
+    "logs": Entry("See", "output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
     "explain": Entry("See", "why did it, did it not, or will it run"),
-    "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run]"),
-    "trigger": Entry("Act", "start a job now and do not wait: run --detach"),
-    "cancel": Entry("Act", "stop runs, or take them out of the queue"),
+    "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run] [--next-slot]"),
+    "trigger": Entry("Act", "start a job now and do not wait: run --detach", "[--each FILE]"),
+    "direct": Entry("Act", "execute a job in the next free slot, before the queue: run --next-slot", "[--param k=v]"),
+    "retry": Entry("Act", "run a finished run again, as a new run", "RUN… [--again] [--param k=v] [--follow]"),
+    "cancel": Entry("Act", "stop runs, or queued runs by filter", "[--job J] [--label L] [--queued] [--older-than D]"),
+    "backfill": Entry("Act", "create the runs of a past range", "--from T --to T [--dry-run] [--parallel]"),
     "pause": Entry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
     "resume": Entry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
+    "queue": Entry("Queue and groups", "what waits, in order, and why the first does not run", "[--limit N]"),
+    "move": Entry("Queue and groups", "change a queued run's place", "(--first | --last | --before RUN | --to N)"),
+    "edit": Entry("Queue and groups", "change a queued run's params or priority", "[--param k=v] [--priority N]"),
+    "groups": Entry(
+        "Queue and groups", "groups of runs; show, cancel, retry or make one", "[show | cancel | retry | run]"
+    ),
     "verify": Entry("Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"),
     "doctor": Entry("Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"),
     "backup": Entry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
@@ -58,12 +79,24 @@ class Root(click.Group):
         """Return the names of all commands."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"rota.cli.{cmd_name}").command
+        if ctx.resilient_parsing:
+            from rota.cli.completing import offer_names
+
+            offer_names(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Offer the commands from the table, so that none is imported for it, and the options."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        offered = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        return [*offered, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

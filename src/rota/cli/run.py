@@ -32,6 +32,7 @@ force_option = click.option("--force", is_flag=True, help="Pass overlap and cond
 @param_option
 @force_option
 @click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if it is not finished.")
+@click.option("--next-slot", is_flag=True, help="Before the whole queue and without a run: `rota direct`.")
 @dry_run_option
 @click.pass_obj
 def command(
@@ -42,6 +43,7 @@ def command(
     params: tuple[str, ...],
     force: bool,
     limit: str | None,
+    next_slot: bool,
     dry_run: bool,
 ) -> int:
     """Start JOB now and follow it to its end. Ctrl-C leaves it running.
@@ -49,10 +51,22 @@ def command(
     Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
     """
     given = read_params(params)
+    bound = read_duration(limit) if limit else None
+    if next_slot:
+        if detach or force:
+            raise click.UsageError(
+                "--next-slot goes with neither --detach nor --force: its caller waits, no gate is asked"
+            )
+        return _call(invocation, job, given, bound=bound, dry_run=dry_run)
     if dry_run:
         return rehearse_run(invocation, job, given, force=force)
-    bound = read_duration(limit) if limit else None
     return start(invocation, job, given, force=force, detach=detach, bound=bound)
+
+
+def _call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: timedelta | None, dry_run: bool) -> int:
+    from rota.cli.direct import call, rehearse_call
+
+    return rehearse_call(invocation, job, params) if dry_run else call(invocation, job, params, bound=bound)
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
@@ -93,17 +107,24 @@ def start(
         born = trigger(store, job, now=invocation.now(), params=params, force=force)
         wake(place.state)
         faults.point("trigger.woken")
-        _tell_pause(invocation, store)
+        tell_pause(invocation, store, "the run")
         served = serves(place.state)
         run = show_run(store, born.id).run
         if detach or not served:
             _tell_queued(invocation, run, served=served)
             return 0 if detach else NO_SCHEDULER
-        return _Following(invocation, place, store, run, bound=bound).to_the_end()
+        return follow_run(invocation, place, store, run=run, bound=bound)
 
 
-def _tell_pause(invocation: Invocation, store: "Store") -> None:
-    """Say that the run waits where everything is paused."""
+def follow_run(
+    invocation: Invocation, place: "Place", store: "Store", *, run: "Run", bound: timedelta | None = None
+) -> int:
+    """Show a run to its end, or until the limit is reached or the person leaves; return the exit code."""
+    return _Following(invocation, place, store, run, bound=bound).to_the_end()
+
+
+def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
+    """Say that a run or a call waits where everything is paused."""
     from rota.cli.words import pause_words
     from rota.operations.jobs import project_timezone
     from rota.operations.pausing import pauses
@@ -111,7 +132,7 @@ def _tell_pause(invocation: Invocation, store: "Store") -> None:
     everything, now = pauses(store).everything, invocation.now()
     if everything is not None and (everything.until is None or everything.until > now):
         told = pause_words(everything.until, everything.reason, zone=project_timezone(store), now=now)
-        click.echo(f"the run waits in the queue: everything is paused{told}; `rota resume --all` goes on", err=True)
+        click.echo(f"{what} waits: everything is paused{told}; `rota resume --all` goes on", err=True)
 
 
 def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
@@ -133,6 +154,7 @@ class _Following:
     def __init__(
         self, invocation: Invocation, place: "Place", store: "Store", run: "Run", *, bound: timedelta | None
     ) -> None:
+        from rota.operations.groups import follow_members
         from rota.operations.output import follow
 
         self._invocation = invocation
@@ -141,7 +163,7 @@ class _Following:
         self._run = run
         self._bound = bound
         self._quiet = invocation.as_json
-        self._reader = follow(place.state, run.id)
+        self._reader = follow_members(store, run) or follow(place.state, run.id)
         self._open = False
 
     def to_the_end(self) -> int:
@@ -209,16 +231,29 @@ class _Following:
         else:
             self._say("", end_line=True)
             click.echo(self._final_line())
+            self._tell_retry()
         return EXIT_CODES[self._run.status.value]
 
+    def _tell_retry(self) -> None:
+        """Say that a failure is tried again: whoever started it by hand would not expect that."""
+        from rota.operations.runs import show_run
+        from rota.rules.retry_words import say_retrying
+
+        view = show_run(self._store, self._run.id)
+        retry = next((one for one in view.chain if one.retry_of == self._run.id), None)
+        if retry is not None:
+            click.echo(
+                f"{retry.handle}  {say_retrying(retry, view.spec)}; give that up with: rota cancel {retry.handle}"
+            )
+
     def _final_line(self) -> str:
-        from rota.cli.words import coloured, plain, took
+        from rota.cli.words import coloured, plain, shown_status, took
 
         run = self._run
         reason = f" {run.reason}" if run.reason else ""
         told = [took(run, now=self._invocation.now()), plain(run.error), plain(run.result_summary)]
         words = " · ".join(part for part in told if part)
-        return f"{run.handle}  {coloured(run.status)}{reason}  {words}   rota show {run.handle}"
+        return f"{run.handle}  {coloured(run.status, shown_status(run))}{reason}  {words}   rota show {run.handle}"
 
     def _leave_at_limit(self) -> int:
         from rota.operations.views import run_json

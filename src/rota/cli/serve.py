@@ -20,6 +20,9 @@ def command(invocation: Invocation, *, quiet: bool, verbose: bool) -> int:
     """
     import asyncio
 
+    from rota.runners.first import leave_first_place
+
+    leave_first_place()
     from rota.cli.console import Console
     from rota.cli.logging import configure_logging
     from rota.daemon import Daemon

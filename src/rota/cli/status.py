@@ -11,6 +11,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
+    from rota.operations.direct import DirectCalls
     from rota.operations.system import SystemView
 
 SHOWN = 5
@@ -66,7 +67,11 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
             yield f"  and {len(view.attention) - SHOWN} more   rota list"
     yield from _pauses(view, zone, now=now)
     yield f"running   {_running(view, now=now)}"
+    if view.direct.waiting or view.direct.running:
+        yield f"direct    {direct_words(view.direct)}"
     yield f"queue     {_queue(view)}"
+    if view.pools:
+        yield f"pools     {_pools(view)}"
     yield f"next      {_next(view, zone, now=now)}"
 
 
@@ -111,12 +116,30 @@ def _running(view: "SystemView", *, now: datetime) -> str:
     return " · ".join(told) + more
 
 
+def direct_words(calls: "DirectCalls") -> str:
+    """Return who waits for the next slot and who has one: `2 waiting, 1 running (extract, pid 4121)`."""
+    parts = [f"{len(calls.waiting)} waiting"] if calls.waiting else []
+    if calls.running:
+        named = ", ".join(f"{view.name}, pid {(view.process or view.caller).pid}" for view in calls.running[:SHOWN])
+        more = ", …" if len(calls.running) > SHOWN else ""
+        parts.append(f"{len(calls.running)} running ({named}{more})")
+    return ", ".join(parts)
+
+
 def _queue(view: "SystemView") -> str:
     if not view.queued:
         return "empty"
     told = [f"{run.handle}{f' (waits for {run.waiting_for})' if run.waiting_for else ''}" for run in view.queued[:3]]
     more = ", …" if len(view.queued) > 3 else ""
     return f"{len(view.queued)} waiting: {', '.join(told)}{more}"
+
+
+def _pools(view: "SystemView") -> str:
+    told = []
+    for one in view.pools:
+        holders = f" ({', '.join(one.holders)})" if one.holders else ""
+        told.append(f"{one.pool.name} {one.pool.used:,} of {one.pool.capacity:,}{holders}")
+    return " · ".join(told)
 
 
 def _next(view: "SystemView", zone: str, *, now: datetime) -> str:

@@ -1,10 +1,14 @@
 """`rota stop`: stop the scheduler, and wait until it is gone."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+
+if TYPE_CHECKING:
+    from rota.operations.system import Carries
 
 LOOK_AGAIN = 0.05
 
@@ -19,7 +23,10 @@ LOOK_AGAIN = 0.05
 def command(
     invocation: Invocation, *, when_idle: bool, within: str | None, at_once: bool, detach: bool, dry_run: bool
 ) -> None:
-    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), unless said otherwise."""
+    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), unless said otherwise.
+
+    What is queued stays queued for the next start; who waits for a direct call is told and sent away.
+    """
     chosen = {"idle": when_idle, "within": bool(within), "now": at_once, "detach": detach}
     modes = [mode for mode, given in chosen.items() if given]
     if len(modes) > 1:
@@ -36,25 +43,26 @@ def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
 def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
     from rota.engine.lock import serving_pid
     from rota.model.errors import NoScheduler
-    from rota.operations.system import ask_to_stop, heartbeat, serves
+    from rota.operations.system import Carries, ask_to_stop, heartbeat, serves
 
     state = invocation.place().state
     pid = serving_pid(state)
     if dry_run:
         if not serves(state):
             raise NoScheduler(str(state))
-        _answer(invocation, pid, running=heartbeat(state).answer.get("slots_taken", 0), mode=mode, stopped=False)
+        carries = Carries(**heartbeat(state).answer.get("carries", {"running": 0}))
+        _answer(invocation, pid, carries, mode=mode, stopped=False)
         return
-    running = ask_to_stop(state, mode=mode, within=within)
-    if running and not invocation.as_json:
-        click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(running))}")
+    carries = ask_to_stop(state, mode=mode, within=within)
+    if (carries.running or carries.direct) and not invocation.as_json:
+        click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
     try:
         while serves(state):
             invocation.pause(LOOK_AGAIN)
     except KeyboardInterrupt:
         click.echo(f"not waiting any more; pid {pid} goes on stopping", err=True)
         raise
-    _answer(invocation, pid, running=running, mode=mode, stopped=True)
+    _answer(invocation, pid, carries, mode=mode, stopped=True)
 
 
 _WAITING = {
@@ -66,17 +74,20 @@ _WAITING = {
 }
 
 
-def _runs(count: int) -> str:
+def _runs(carries: "Carries") -> str:
     from rota.cli.words import counted
 
-    return counted(count, "run")
+    calls = counted(carries.direct, "direct call") if carries.direct else ""
+    runs = counted(carries.running, "run") if carries.running or not calls else ""
+    return " and ".join(part for part in (runs, calls) if part)
 
 
-def _answer(invocation: Invocation, pid: int | None, *, running: int, mode: str, stopped: bool) -> None:
+def _answer(invocation: Invocation, pid: int | None, carries: "Carries", *, mode: str, stopped: bool) -> None:
     if invocation.as_json:
-        print_json({"pid": pid, "running": running, "mode": mode, "stopped": stopped})
+        told = {"pid": pid, "running": carries.running, "direct": carries.direct, "mode": mode, "stopped": stopped}
+        print_json(told)
     elif stopped:
         click.echo(f"stopped pid {pid}")
     else:
-        click.echo(f"would stop pid {pid}: {_WAITING[mode].format(runs=_runs(running))}")
+        click.echo(f"would stop pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
         click.echo("nothing was changed (--dry-run)")

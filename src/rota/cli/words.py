@@ -8,7 +8,7 @@ import click
 from rota.engine.pause import Pause
 from rota.model.durations import say_duration
 from rota.model.records import Run
-from rota.model.states import Reason, Status
+from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.jobs import JobView
 from rota.rules.guard import REASON
 from rota.rules.instants import explain_schedule
@@ -25,6 +25,7 @@ COLOURS = {
 }
 TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
 MISSED = "○"
+PARTIAL = "PARTIAL"
 NAMED = 5
 LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
 
@@ -39,6 +40,11 @@ def coloured(status: Status, text: str | None = None) -> str:
     return click.style(text or status.shown.value, fg=COLOURS.get(status.shown))
 
 
+def shown_status(run: Run) -> str:
+    """Return a run's status as people read it: a group of which members failed is PARTIAL (R-15)."""
+    return PARTIAL if run.reason is Reason.MEMBERS_FAILED else run.status.shown.value
+
+
 def took(run: Run, *, now: datetime) -> str:
     """Return how long a run took, or runs so far; empty when it never started."""
     if run.started_at is None:
@@ -51,8 +57,12 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     status = run.status.shown.value
     if run.status is Status.FAILED and run.reason is Reason.EXIT_CODE and run.exit_code is not None:
         return f"{status} exit {run.exit_code}"
+    if run.reason is Reason.MEMBERS_FAILED:
+        return f"{PARTIAL} {took(run, now=now)}"
     if run.reason is not None:
         return f"{status} {run.reason}"
+    if run.waiting_for is WaitingFor.BACKOFF and run.not_before is not None:
+        return f"{status}, attempt {run.attempt} in {roughly(max(run.not_before - now, timedelta()))}"
     if run.waiting_for is not None:
         return f"{status}, waits for {run.waiting_for}"
     late = run.decisions.get("late_ms", 0)

@@ -7,7 +7,7 @@ from typing import Any
 from rota.model.clock import iso
 from rota.model.durations import write_duration
 from rota.model.records import cut
-from rota.model.spec import Condition, Jitter, JobSpec, Retention
+from rota.model.spec import Condition, Jitter, JobSpec, Member, RepeatedFailure, Retention, Retry
 
 SHOWN = 120
 
@@ -46,6 +46,9 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "shell": work.shell,
         "shell_with": list(work.shell_with),
         "run": work.function,
+        "members": [_member(member) for member in work.members],
+        "mode": work.mode,
+        "on_failure": work.on_failure,
         "python": work.python,
         "params": dict(work.params),
         "env_pass": list(work.env_pass),
@@ -60,12 +63,20 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "when_false": gates.when_false,
         "recheck": gates.recheck,
         "expires_after": gates.expires_after,
+        "retry": spec.retry,
+        "on_repeated_failure": spec.on_repeated_failure,
+        "pools": {draw.pool: draw.cost for draw in spec.pools},
         "labels": list(spec.labels),
         "priority": spec.priority,
         "enabled": spec.enabled,
         "description": spec.description,
         "retention": spec.retention,
     }
+
+
+def _member(member: Member) -> Any:
+    told = {"job": member.job, "params": dict(member.params), "always": member.always}
+    return {key: value for key, value in told.items() if value} if member.params or member.always else member.job
 
 
 def _env_differences(before: JobSpec, after: JobSpec) -> list[str]:
@@ -91,6 +102,10 @@ def _text(value: Any) -> str:
         return iso(value)
     if isinstance(value, Jitter):
         return f"{value.percent:g}%" if value.percent is not None else _text(value.up_to)
+    if isinstance(value, Retry):
+        return _retry(value)
+    if isinstance(value, RepeatedFailure):
+        return f"after {value.after}, backoff_max {_text(value.backoff_max)}"
     if isinstance(value, Retention):
         kept = {key: getattr(value, key) for key in ("runs", "skipped", "skipped_count", "output")}
         return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())
@@ -98,6 +113,14 @@ def _text(value: Any) -> str:
         value = [_condition(item) if isinstance(item, Condition) else item for item in value]
         value = value[0] if len(value) == 1 else value
     return json.dumps(value, ensure_ascii=False)
+
+
+def _retry(retry: Retry) -> str:
+    if retry.max_attempts == 1:
+        return "false"
+    waits = f"backoff {_text(retry.backoff)}, factor {retry.factor:g}, max {_text(retry.max)}"
+    jitter = f", jitter {_text(retry.jitter)}" if retry.jitter else ""
+    return f"max_attempts {retry.max_attempts}, {waits}{jitter}"
 
 
 def _condition(condition: Condition) -> str:

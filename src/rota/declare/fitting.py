@@ -8,7 +8,12 @@ from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFal
 
 SCHEDULES = ("cron", "interval", "at")
 WORKS = {"command": Kind.COMMAND, "shell": Kind.SHELL, "run": Kind.FUNCTION}
-SPELLINGS = {"overlap_policy": "overlap", "timeout_seconds": "timeout", "working_directory": "cwd"}
+SPELLINGS = {
+    "overlap_policy": "overlap",
+    "retry_policy": "retry",
+    "timeout_seconds": "timeout",
+    "working_directory": "cwd",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "misfire_limit": (_SCHEDULED, _ALL),
     "misfire_max_age": (_SCHEDULED, _MAKES_UP),
     "queue_depth": (_QUEUE,),
+    "on_repeated_failure": (_REPEATING,),
     "shell_with": (_SHELL,),
     "isolate": (_FUNCTION,),
     "python": (_FUNCTION,),

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 _LATER = "not in this version"
+_GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {members: [extract, load]}}`"
 
 JOB_WORDS = {
     "every": "intervals are written `interval: 30m`",
@@ -26,16 +27,20 @@ JOB_WORDS = {
     "disabled": "write `enabled: false`",
     "user": "a job runs as the user of the scheduler",
     "name": "a job's name is its key under `jobs:`",
-    "retries": f"automatic retries are {_LATER}",
-    "retry": f"automatic retries are {_LATER}",
-    "depends_on": f"groups of jobs are {_LATER}",
-    "needs": f"groups of jobs are {_LATER}",
-    "group": f"groups and the poll are {_LATER}; leave it out",
+    "retries": "write `retry: {max_attempts: 4}` for three retries; it counts the first attempt",
+    "max_retries": "write `retry: {max_attempts: 4}` for three retries; it counts the first attempt",
+    "max_attempts": "write `retry: {max_attempts: 3}`",
+    "backoff": "write `retry: {backoff: 30s}`",
+    "retry_delay": "write `retry: {backoff: 30s}`",
+    "depends_on": _GROUPS,
+    "needs": _GROUPS,
+    "after": _GROUPS,
+    "group": f"{_GROUPS}; the poll of older files (`local`, `remote`) is {_LATER}",
     "on_failure": f"notifications are {_LATER}",
     "notify": f"notifications are {_LATER}",
-    "resources": f"pools are {_LATER}",
-    "pools": f"pools are {_LATER}",
-    "queue": f"pools are {_LATER}; one job's own queue is `overlap: queue`",
+    "resources": "capacities are drawn on by `pools: [ollama]`, or with a cost `pools: {gpu: 2}`",
+    "pool": "write `pools: [ollama]`",
+    "queue": "how many run at once is bounded by `pools: [name]`; one job's own queue is `overlap: queue`",
     "prompt": f"agent jobs are {_LATER}",
     "prompt_file": f"agent jobs are {_LATER}",
     "task": f"agent jobs are {_LATER}",
@@ -46,13 +51,28 @@ JOB_WORDS = {
 }
 """Fixed hints for words people type in a job; none of them is ever accepted."""
 
+GROUP_WORDS = {
+    **{word: hint for word, hint in JOB_WORDS.items() if word not in ("group", "on_failure")},
+    "jobs": "write `members: [extract, load]`",
+    "steps": "write `members: [extract, load]`",
+    "tasks": "write `members: [extract, load]`",
+    "runs": "write `members: [extract, load]`",
+    "parallel": "write `mode: parallel`",
+    "sequential": "write `mode: sequential`",
+    "always": "it belongs to a member: `{job: report, always: true}`",
+    "name": "a group's name is its key under `groups:`",
+    "depends_on": "members of a sequence run in the order in which they are written",
+    "needs": "members of a sequence run in the order in which they are written",
+}
+"""Fixed hints for words people type in a group."""
+
 TOP_WORDS = {
+    "group": _GROUPS,
     "tz": "write `timezone: Europe/Paris`",
     "import": "write `imports: [module]`",
     "modules": "write `imports: [module]`",
     "agents": f"agents are {_LATER}",
-    "groups": f"groups of jobs are {_LATER}",
-    "pools": f"pools are {_LATER}",
+    "resources": "write `pools: {ollama: 1}`",
     "notify": f"notifications are {_LATER}",
     "budgets": f"budgets are {_LATER}",
     "quiet_hours": f"quiet hours are {_LATER}",
@@ -62,6 +82,7 @@ TOP_WORDS = {
     "http": f"the HTTP API is {_LATER}",
     "concurrency": "it belongs into `scheduler:`",
     "tick": "it belongs into `scheduler:`",
+    "aging": "it belongs into `scheduler:`",
     "timeout": "it belongs into `scheduler:`, `defaults:` or a job",
     "env": "it belongs into `defaults:` or a job",
 }

@@ -1,13 +1,14 @@
 """A complete JobSpec from the keys a user wrote: defaults merged, kinds told apart, contradictions refused."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from rota.declare.fields import shown, to_datetime
 from rota.declare.fitting import SCHEDULES, SPELLINGS, WORKS, Shape, misfit, shape_of
+from rota.declare.pools import drawn, wrong_draws
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.spec import RetentionEntry
 from rota.declare.values import WorkType
@@ -26,6 +27,7 @@ from rota.model.spec import (
     OutputPolicy,
     Overlap,
     Retention,
+    Retry,
     Schedule,
     Work,
 )
@@ -71,6 +73,8 @@ class Surroundings:
     timeout: timedelta | None
     python: str | None
     retention: Retention
+    pools: Mapping[str, int] | None = None
+    """The capacities of the pools; None: not known, as they cannot be read."""
     defaults: Keys = field(default_factory=dict)
 
 
@@ -79,10 +83,11 @@ def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | Non
     own, troubles = one_spelling(own)
     troubles += _wrong_kind(own)
     shape = shape_of(own, around.defaults, python=around.python is not None)
-    troubles += _misfits(own, shape)
-    keys = _merged(own, around.defaults, shape)
-    troubles += _resolve_times(keys, around)
-    spec = _spec(name, keys, around=around, shape=shape)
+    troubles += misfits(own, shape)
+    troubles += draw_troubles(own, around.pools)
+    keys = merged(own, around.defaults, shape)
+    troubles += resolve_times(keys, around)
+    spec = spec_of(name, keys, around=around, shape=shape)
     troubles += _wrong_placeholders(spec.work, spec, keys)
     return (None, troubles) if troubles else (spec, [])
 
@@ -103,12 +108,7 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
 
 def _wrong_kind(own: Keys) -> list[Trouble]:
     works = [key for key in own if key in WORKS]
-    schedules = [key for key in own if key in SCHEDULES]
-    troubles = [
-        Trouble((key,), f"a job has one {what}, and this one has `{found[0]}` already", hint="keep one of them")
-        for what, found in (("kind of work", works), ("schedule", schedules))
-        for key in found[1:]
-    ]
+    troubles = surplus(works, "a job has one kind of work") + two_schedules(own, "a job")
     if not works:
         troubles.append(NO_WORK)
     elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
@@ -117,7 +117,19 @@ def _wrong_kind(own: Keys) -> list[Trouble]:
     return troubles
 
 
-def _misfits(own: Keys, shape: Shape) -> list[Trouble]:
+def two_schedules(own: Keys, owner: str) -> list[Trouble]:
+    """Return the schedules beyond the first."""
+    return surplus([key for key in own if key in SCHEDULES], f"{owner} has one schedule")
+
+
+def surplus(found: Sequence[str], rule: str) -> list[Trouble]:
+    """Return the keys beyond the first of those that exclude each other."""
+    message = f"{rule}, and this one has `{found[0]}` already" if found else ""
+    return [Trouble((key,), message, hint="keep one of them") for key in found[1:]]
+
+
+def misfits(own: Keys, shape: Shape) -> list[Trouble]:
+    """Return the keys that have no effect on a job of that shape."""
     troubles = [
         Trouble((key,), need.message, "no_effect", need.hint, need.looks_at)
         for key in own
@@ -129,7 +141,16 @@ def _misfits(own: Keys, shape: Shape) -> list[Trouble]:
     return troubles
 
 
-def _merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
+def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trouble]:
+    """Return what is wrong with the pools that a job or the defaults draw on."""
+    if capacities is None or "pools" not in keys:
+        return []
+    refused = wrong_draws(keys["pools"], capacities)
+    return [Trouble(("pools", *one.at), one.message, one.code, one.hint) for one in refused]
+
+
+def merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
+    """Return a job's keys over the defaults that fit it; `env` and `labels` are merged."""
     if not defaults:
         return dict(own)
     keys = {key: value for key, value in defaults.items() if misfit(key, shape) is None}
@@ -148,7 +169,8 @@ def _merged_labels(labels: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, 
     return tuple(dict.fromkeys((*kept, *own)))
 
 
-def _spec(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSpec:
+def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSpec:
+    """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
     schedule = _schedule(keys)
     return JobSpec(
@@ -163,6 +185,9 @@ def _spec(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSp
         ),
         overlap=Overlap(shape.overlap, get("queue_depth", 1)),
         gates=_gates(keys, schedule, shape),
+        retry=get("retry", Retry()),
+        on_repeated_failure=get("on_repeated_failure"),
+        pools=drawn(get("pools", {})),
         retention=_retention(around.retention, get("retention")),
         labels=get("labels", ()),
         priority=get("priority", 0),
@@ -171,7 +196,7 @@ def _spec(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSp
     )
 
 
-def _resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
+def resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
     """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
     troubles: list[Trouble] = []
     try:

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from rota.declare.differences import differences
+from rota.model.durations import write_duration
 from rota.model.errors import NameTaken
 from rota.model.records import Job
 from rota.model.spec import JobSpec
+from rota.settings import BUILT_IN_POOLS, Settings
 
 
 class ChangeKind(StrEnum):
@@ -38,6 +41,8 @@ class Plan:
 
     changes: tuple[Change, ...]
     empties: bool = False
+    settings: tuple[str, ...] = ()
+    """What differs in the settings that are stored with the jobs: pools and aging."""
 
     @property
     def changing(self) -> tuple[Change, ...]:
@@ -57,6 +62,24 @@ def plan(declared: Sequence[JobSpec], stored: Sequence[Job], *, source: str, ado
     ours = [job for job in stored if job.source == source and job.retired_at is None]
     gone = [Change(ChangeKind.RETIRE, job.name, job=job) for job in ours if job.name.casefold() not in wanted]
     return Plan((*changes, *gone), empties=bool(ours) and not declared)
+
+
+def settings_differences(settings: Settings, *, pools: Mapping[str, int], aging: timedelta | None) -> tuple[str, ...]:
+    """Return how the declared pools and aging differ from the stored ones; a built-in pool is there from the start."""
+    before = {**BUILT_IN_POOLS, **pools}
+    found = [f"pool {name} {capacity:,}" for name, capacity in settings.pools.items() if name not in before]
+    for name, capacity in before.items():
+        if name not in settings.pools:
+            found.append(f"pool {name} removed")
+        elif settings.pools[name] != capacity:
+            found.append(f"pool {name} {capacity:,} -> {settings.pools[name]:,}")
+    if settings.scheduler.aging != aging:
+        found.append(f"aging {_aging(aging)} -> {_aging(settings.scheduler.aging)}")
+    return tuple(found)
+
+
+def _aging(value: timedelta | None) -> str:
+    return "off" if value is None else write_duration(value)
 
 
 def _refuse_taken(

@@ -7,13 +7,14 @@ from pydantic import BaseModel, ValidationError
 
 from rota import faults
 from rota.declare.fields import Refused, shown, wrong_type
-from rota.declare.hints import JOB_WORDS, TOP_WORDS, unknown_key
+from rota.declare.hints import GROUP_WORDS, JOB_WORDS, TOP_WORDS, unknown_key
 from rota.declare.jobs import KeyPath, Trouble
-from rota.declare.spec import DefaultsSection, JobEntry, ProjectFile
+from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile
 
 _WORDS: Mapping[type[BaseModel], dict[str, str]] = {
     JobEntry: JOB_WORDS,
     DefaultsSection: JOB_WORDS,
+    GroupEntry: GROUP_WORDS,
     ProjectFile: TOP_WORDS,
 }
 
@@ -61,6 +62,8 @@ def _unknown(model: type[BaseModel], path: KeyPath) -> Trouble:
     key = str(path[-1])
     if model is DefaultsSection and len(path) == 1 and key in JobEntry.model_fields:
         return Trouble(path, "cannot be a default", "unknown_key", "write it in the job itself")
+    if model is GroupEntry and len(path) == 1 and key in JobEntry.model_fields:
+        return Trouble(path, "has no effect on a group", "no_effect", "write it in the jobs of its members")
     inner = _inner(model, path)
     return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(inner.model_fields), _WORDS.get(inner)))
 

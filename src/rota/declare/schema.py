@@ -5,8 +5,12 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from rota.declare.fields import JOB_NAME
-from rota.declare.spec import JobEntry, ProjectFile
+from rota.declare.groups import MEMBERS
+from rota.declare.spec import GroupEntry, JobEntry, ProjectFile
 
+_TWO_SCHEDULES: dict[str, Any] = {
+    "anyOf": [{"required": list(pair)} for pair in (("cron", "interval"), ("cron", "at"), ("interval", "at"))]
+}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -21,28 +25,47 @@ def json_schema() -> dict[str, Any]:
     """Return the schema of the file, draft 2020-12; every key has a description."""
     schema = ProjectFile.model_json_schema(schema_generator=_WithoutDefaults)
     job = JobEntry.model_json_schema(schema_generator=_WithoutDefaults)
-    definitions: dict[str, Any] = {**schema.pop("$defs", {}), **job.pop("$defs", {}), "JobEntry": _with_work(job)}
+    group = GroupEntry.model_json_schema(schema_generator=_WithoutDefaults)
+    definitions: dict[str, Any] = {
+        **schema.pop("$defs", {}),
+        **job.pop("$defs", {}),
+        **group.pop("$defs", {}),
+        "JobEntry": _with_work(job),
+        "GroupEntry": _with_members(group),
+    }
     for section in definitions.values():
         _without_inner_titles(section)
     _without_inner_titles(schema)
-    schema["properties"]["jobs"] = {
-        "description": schema["properties"]["jobs"]["description"],
-        "type": ["object", "null"],
-        "propertyNames": {"pattern": f"^{JOB_NAME.pattern}$"},
-        "additionalProperties": {"$ref": "#/$defs/JobEntry"},
-    }
+    for section, entry in (("jobs", "JobEntry"), ("groups", "GroupEntry")):
+        schema["properties"][section] = {
+            "description": schema["properties"][section]["description"],
+            "type": ["object", "null"],
+            "propertyNames": {"pattern": f"^{JOB_NAME.pattern}$"},
+            "additionalProperties": {"$ref": f"#/$defs/{entry}"},
+        }
     return {"$schema": DIALECT, **schema, "title": "rota.yaml", "$defs": definitions}
 
 
 def _with_work(job: dict[str, Any]) -> dict[str, Any]:
     works = ("command", "shell", "run")
-    schedules = ("cron", "interval", "at")
-    pairs = [("cron", "interval"), ("cron", "at"), ("interval", "at")]
     return {
         **job,
         "oneOf": [{"required": [work]} for work in works],
-        "not": {"anyOf": [{"required": list(pair)} for pair in pairs]},
-        "description": f"One job: exactly one of {', '.join(works)} and at most one of {', '.join(schedules)}.",
+        "not": _TWO_SCHEDULES,
+        "description": f"One job: exactly one of {', '.join(works)} and at most one of cron, interval, at.",
+    }
+
+
+def _with_members(group: dict[str, Any]) -> dict[str, Any]:
+    bounds = {"minItems": 1, "maxItems": MEMBERS}
+    properties = {**group["properties"], "members": {**group["properties"]["members"], **bounds}}
+    description = "One group: its members, and at most one of cron, interval, at."
+    return {
+        **group,
+        "properties": properties,
+        "required": ["members"],
+        "not": _TWO_SCHEDULES,
+        "description": description,
     }
 
 

@@ -7,10 +7,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rota.declare.values import (
+    Aging,
     AnchorWord,
     Argv,
+    Capacities,
     Count,
     Cron,
+    Draws,
     Duration,
     Env,
     EnvName,
@@ -19,6 +22,7 @@ from rota.declare.values import (
     FunctionName,
     Gate,
     Grace,
+    GroupModeWord,
     Instant,
     Interval,
     IsolateWord,
@@ -27,15 +31,19 @@ from rota.declare.values import (
     KeptCount,
     KeptSize,
     Labels,
+    MemberEntry,
     MisfireWord,
     Module,
     Note,
+    OnFailureWord,
     OnRestartWord,
     OptionalDuration,
     OutputWord,
     OverlapWord,
     Params,
     Priority,
+    RepeatedFailurePolicy,
+    RetryPolicy,
     Seconds,
     Switch,
     Text,
@@ -49,12 +57,15 @@ from rota.declare.values import (
 from rota.model.spec import (
     Anchor,
     FirstRun,
+    GroupMode,
     Isolate,
     Jitter,
     MisfirePolicy,
+    OnFailure,
     OnRestart,
     OutputPolicy,
     OverlapPolicy,
+    Retry,
     WhenFalse,
 )
 
@@ -91,10 +102,13 @@ class SchedulerSection(Strict):
     shutdown_grace: Grace = Field(timedelta(seconds=30), description="How long running work may go on at shutdown.")
     enabled: Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
     crash_guard: Switch = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
+    aging: Aging = Field(
+        None, description="How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts."
+    )
 
 
-class SharedKeys(Strict):
-    """Keys that a job and `defaults:` have in common."""
+class PolicyKeys(Strict):
+    """Keys that a job, a group and `defaults:` have in common."""
 
     timezone: Zone = Field("UTC", description="The IANA time zone of the job's times; the file's own when absent.")
     anchor: AnchorWord = Field(
@@ -124,6 +138,32 @@ class SharedKeys(Strict):
     )
     overlap_policy: OverlapWord = Field(OverlapPolicy.FORBID, description="Accepted spelling of `overlap`.")
     queue_depth: Count = Field(1, description="How many runs may wait behind the running one under `overlap: queue`.")
+    on_repeated_failure: RepeatedFailurePolicy = Field(
+        None,
+        description="When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
+    )
+    labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
+    enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
+    description: Note = Field("", description="A text for people, at most 1,000 characters.")
+    retention: RetentionEntry = Field(
+        RetentionEntry.model_construct(), description="How long this job's rows and output are kept."
+    )
+
+
+class ScheduleKeys(Strict):
+    """When a job or a group is due."""
+
+    cron: Cron = Field((), description="When: five cron fields in quotes, or a list of such texts.")
+    interval: Interval = Field(None, description="When: a duration between runs, counted from `anchor`.")
+    at: Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
+    start_at: Instant = Field("", description="No instant before this one.")
+    end_at: Instant = Field("", description="No instant at or after this one.")
+    run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
+
+
+class SharedKeys(PolicyKeys):
+    """Keys that a job and `defaults:` have in common."""
+
     shell_with: Argv = Field(
         ("/bin/sh", "-e", "-c"), description="The program and arguments that get a shell job's text as their last one."
     )
@@ -173,33 +213,47 @@ class SharedKeys(Strict):
     expires_after: OptionalDuration = Field(
         None, description="How long a run may wait in the queue before it is skipped as expired."
     )
-    labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
-    priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
-    enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
-    description: Note = Field("", description="A text for people, at most 1,000 characters.")
-    retention: RetentionEntry = Field(
-        RetentionEntry.model_construct(), description="How long this job's rows and output are kept."
+    retry: RetryPolicy = Field(
+        Retry(),
+        description="How often a failed run is tried again, and after how long: "
+        "{max_attempts: 3, backoff: 10s, factor: 2, max: 10m, jitter: 20%}, or false.",
     )
+    retry_policy: RetryPolicy = Field(Retry(), description="Accepted spelling of `retry`.")
+    pools: Draws = Field(
+        default_factory=dict,
+        description="What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing.",
+    )
+    priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
 
 
 class DefaultsSection(SharedKeys):
     """Keys for all jobs; a job's own key wins, `env` and `labels` are merged."""
 
 
-class JobEntry(SharedKeys):
+class JobEntry(SharedKeys, ScheduleKeys):
     """One job: one kind of work, at most one schedule, and its policies."""
 
-    cron: Cron = Field((), description="When: five cron fields in quotes, or a list of such texts.")
-    interval: Interval = Field(None, description="When: a duration between runs, counted from `anchor`.")
-    at: Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
-    start_at: Instant = Field("", description="No instant before this one.")
-    end_at: Instant = Field("", description="No instant at or after this one.")
-    run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
     command: Argv = Field((), description="Work: a program and its arguments, as a list or a plain text without shell.")
     shell: Text = Field("", description="Work: a text for the shell.")
     run: FunctionName = Field("", description="Work: a registered Python function, or module:function.")
     type: TypeWord = Field(
         WorkType.COMMAND, description="Accepted from older files; must agree with the work: `script` is `run`."
+    )
+
+
+class GroupEntry(PolicyKeys, ScheduleKeys):
+    """One group: runs of jobs that belong together, at most one schedule, and its policies."""
+
+    mode: GroupModeWord = Field(
+        GroupMode.SEQUENTIAL, description="Whether the members run one after another, or side by side."
+    )
+    on_failure: OnFailureWord = Field(
+        OnFailure.STOP,
+        description="What a member that failed or was cancelled does: stop those that have not started, or nothing.",
+    )
+    members: list[MemberEntry] = Field(
+        default_factory=list,
+        description="The jobs that run, in order: names, or {job, params, always}; 1 to 1,000 of them.",
     )
 
 
@@ -219,8 +273,14 @@ class ProjectFile(Strict):
         default_factory=list, description="Python modules whose @rota.job and @rota.condition are known."
     )
     python: Text = Field("", description="The Python interpreter for `imports` and functions, relative to the project.")
+    pools: Capacities = Field(
+        default_factory=dict, description="Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."
+    )
     state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
     jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
+    groups: Mapping[str, Any] = Field(
+        default_factory=dict, description="Groups of jobs by name: runs that belong together."
+    )
     retention: RetentionSection = Field(
         RetentionSection.model_construct(), description="How long the rows and output of all jobs are kept."
     )

@@ -2,23 +2,24 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, shown
-from rota.declare.files import Document, KeyPath, load, write_path
-from rota.declare.jobs import NO_WORK, Surroundings, Trouble, build_job, one_spelling, place_of
+from rota.declare.files import Document, KeyPath, load, parse, write_path
+from rota.declare.groups import NO_MEMBERS, build_group
+from rota.declare.jobs import NO_WORK, Surroundings, Trouble, build_job, draw_troubles, one_spelling, place_of
 from rota.declare.mentions import FinderOf, Mention, mentions_of, unknown_names
 from rota.declare.notes import notes_on
 from rota.declare.reading import read_map
 from rota.declare.registry import FunctionFinder
-from rota.declare.spec import DefaultsSection, JobEntry, ProjectFile, RetentionSection, SchedulerSection
+from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile, RetentionSection, SchedulerSection
 from rota.declare.zone import local_zone
 from rota.model.errors import FileProblems, Problem, RotaError
-from rota.model.spec import JobSpec, Retention
-from rota.settings import FILE_NAME, STATE_NAME, Scheduler, Settings
+from rota.model.spec import JobSpec, Kind, Retention
+from rota.settings import BUILT_IN_POOLS, FILE_NAME, STATE_NAME, Scheduler, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +41,28 @@ def read_project(
     interpreter: FinderOf | None = None,
     state: Path | None = None,
     now: datetime | None = None,
+    content: bytes | None = None,
 ) -> Declared:
     """Return what the file in `folder` declares; raise FileProblems with every problem, in file order.
 
     `functions` is asked for every name; without it this process imports the modules, and functions of another
-    interpreter are asked of `interpreter`, or not checked where that is None too.
+    interpreter are asked of `interpreter`, or not checked where that is None too. `content` is read in the place of
+    the file, as if it were there already.
     """
     folder = Path(os.path.abspath(folder))
-    reading = _Reading(load(folder / FILE_NAME), folder, environment)
+    document = load(folder / FILE_NAME) if content is None else parse(content)
+    reading = _Reading(document, folder, environment)
     settings, jobs = reading.everything(state)
     reading.tell((), reading.unknown_names(settings, functions, interpreter))
     if reading.problems:
         raise FileProblems(sorted(reading.problems, key=lambda problem: (problem.line, problem.column)))
-    positions = {spec.name: reading.document.position(("jobs", spec.name)) for spec in jobs}
+    positions = {spec.name: reading.document.position((section_of(spec), spec.name)) for spec in jobs}
     return Declared(settings, jobs, notes_on(jobs, now=now), positions, reading.document.digest)
+
+
+def section_of(spec: JobSpec) -> str:
+    """Return the section of the file in which a job or group stands."""
+    return "groups" if spec.work.kind is Kind.GROUP else "jobs"
 
 
 class _Reading:
@@ -71,13 +80,14 @@ class _Reading:
     def everything(self, state: Path | None) -> tuple[Settings, tuple[JobSpec, ...]]:
         """Return settings and jobs as far as they are right."""
         data: dict[str, Any] = dict(self.document.data)
-        raw_jobs, raw_defaults = data.pop("jobs", None), data.pop("defaults", {})
+        raw_jobs, raw_groups, raw_defaults = data.pop("jobs", None), data.pop("groups", None), data.pop("defaults", {})
         top, troubles = read_map(ProjectFile, data)
         self.tell((), troubles)
         settings = self._settings(top, state)
         defaults, troubles = read_map(DefaultsSection, raw_defaults)
         defaults, twice = one_spelling(defaults)
-        self.tell(("defaults",), [*troubles, *twice])
+        pools = None if self._told(("pools",)) else settings.pools
+        self.tell(("defaults",), [*troubles, *twice, *draw_troubles(defaults, pools)])
         around = Surroundings(
             folder=str(self.folder),
             home=self.home,
@@ -86,9 +96,17 @@ class _Reading:
             timeout=settings.scheduler.timeout,
             python=settings.python,
             retention=settings.retention,
+            pools=pools,
             defaults=defaults,
         )
-        return settings, self._jobs(raw_jobs, around)
+        bodies = {"jobs": self._bodies(raw_jobs, "jobs"), "groups": self._bodies(raw_groups, "groups")}
+        self._check_names([(section, name) for section, named in bodies.items() for name in named])
+        return settings, self._jobs(bodies["jobs"], bodies["groups"], around)
+
+    def _told(self, base: KeyPath) -> bool:
+        """Tell whether something is wrong below a key."""
+        key = write_path(base)
+        return any(problem.path == key or problem.path.startswith(f"{key}.") for problem in self.problems)
 
     def unknown_names(
         self, settings: Settings, functions: FunctionFinder | None, interpreter: FinderOf | None
@@ -110,6 +128,7 @@ class _Reading:
             output_total=retention.output_total,
             imports=tuple(top.get("imports", ())),
             python=self._python(top["python"], ("python",)) if "python" in top else None,
+            pools={**BUILT_IN_POOLS, **top.get("pools", {})},
         )
 
     def _state(self, written: str | None, given: Path | None) -> Path:
@@ -137,23 +156,28 @@ class _Reading:
             self.tell(key, [Trouble((), f"there is no program {shown(text)}", "python_missing", hint)])
         return path
 
-    def _jobs(self, raw: Any, around: Surroundings) -> tuple[JobSpec, ...]:
-        if raw is None:
-            raw = {}
-        if not isinstance(raw, dict):
-            hint = "write each job under its name"
-            self.tell(("jobs",), [Trouble((), "is not a map of jobs", "wrong_type", hint)])
-            raw = {}
-        self._check_names(list(raw))
-        built = [self._job(name, body, around) for name, body in raw.items()]
-        return tuple(spec for spec in built if spec is not None)
+    def _bodies(self, raw: Any, section: str) -> dict[str, Any]:
+        """Return the map of a section, an empty one where it is no map."""
+        if raw is not None and not isinstance(raw, dict):
+            hint = f"write each {section[:-1]} under its name"
+            self.tell((section,), [Trouble((), f"is not a map of {section}", "wrong_type", hint)])
+        return raw if isinstance(raw, dict) else {}
 
-    def _check_names(self, names: list[str]) -> None:
-        folded: dict[str, str] = {}
-        for name in names:
-            other = folded.setdefault(name.casefold(), name)
+    def _jobs(self, raw: Mapping[str, Any], groups: Mapping[str, Any], around: Surroundings) -> tuple[JobSpec, ...]:
+        jobs = {name: self._job(name, body, around) for name, body in raw.items()}
+        built = [self._group(name, body, around, jobs=jobs, groups=list(groups)) for name, body in groups.items()]
+        return tuple(spec for spec in [*jobs.values(), *built] if spec is not None)
+
+    def _check_names(self, names: list[tuple[str, str]]) -> None:
+        """Check the names of jobs and groups, which share one list: `rota run` takes both."""
+        folded: dict[str, tuple[str, str]] = {}
+        for section, name in names:
+            taken, other = folded.setdefault(name.casefold(), (section, name))
             if trouble := _wrong_name(name, other):
-                self.tell(("jobs", name), [trouble])
+                self.tell((section, name), [trouble])
+            elif taken != section:
+                message = f"there is a {taken[:-1]} of this name already"
+                self.tell((section, name), [Trouble((), message, "job_name", "choose another name")])
 
     def _job(self, name: str, raw: Any, around: Surroundings) -> JobSpec | None:
         if raw is None or raw == {}:
@@ -168,6 +192,26 @@ class _Reading:
             self._python(own["python"], ("jobs", name, "python"))
         spec, wrong = build_job(name, own, around)
         self.tell(("jobs", name), [trouble for trouble in wrong if not _follows(trouble, troubles)])
+        return spec
+
+    def _group(
+        self,
+        name: str,
+        raw: Any,
+        around: Surroundings,
+        *,
+        jobs: Mapping[str, JobSpec | None],
+        groups: list[str],
+    ) -> JobSpec | None:
+        if raw is None or raw == {}:
+            self.tell(("groups", name), [replace(NO_MEMBERS, path=())])
+            return None
+        own, troubles = read_map(GroupEntry, raw)
+        self.tell(("groups", name), troubles)
+        if not isinstance(raw, dict):
+            return None
+        spec, wrong = build_group(name, own, around, jobs=jobs, groups=groups)
+        self.tell(("groups", name), [trouble for trouble in wrong if not _follows(trouble, troubles)])
         return spec
 
     def tell(self, base: KeyPath, troubles: list[Trouble]) -> None:
@@ -196,6 +240,7 @@ def _scheduler(section: SchedulerSection) -> Scheduler:
         shutdown_grace=section.shutdown_grace,
         enabled=section.enabled,
         crash_guard=section.crash_guard,
+        aging=section.aging,
     )
 
 

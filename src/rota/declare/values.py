@@ -7,18 +7,24 @@ from typing import Annotated, Any
 from pydantic import PlainValidator as Reads
 from pydantic import WithJsonSchema as Schema
 
-from rota.declare import fields, maps, words
+from rota.declare import fields, maps, members, pools, retries, words
 from rota.model.spec import (
     Anchor,
     Condition,
+    Draw,
     EnvValue,
     FirstRun,
+    GroupMode,
     Isolate,
     Jitter,
+    Member,
     MisfirePolicy,
+    OnFailure,
     OnRestart,
     OutputPolicy,
     OverlapPolicy,
+    RepeatedFailure,
+    Retry,
     WhenFalse,
 )
 
@@ -38,6 +44,13 @@ _DURATION: dict[str, Any] = {
     "anyOf": [
         {"type": "string", "pattern": r"^\s*[0-9]+[smhdSMHD]\s*$", "examples": ["30s", "5m", "1h", "1d"]},
         {"type": "integer", "minimum": 1},
+    ]
+}
+_GRACE = {"anyOf": [_DURATION["anyOf"][0], {"type": "integer", "minimum": 0}]}
+_JITTER = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*([0-9]+[smhdSMHD]|[0-9]{1,3}(\.[0-9]{1,3})? ?%)\s*$"},
+        {"type": "integer", "minimum": 0},
     ]
 }
 _ARGV: dict[str, Any] = {
@@ -79,9 +92,7 @@ Switch = Annotated[bool, Reads(fields.read_switch), Schema({"enum": [True, False
 Duration = Annotated[timedelta, Reads(fields.read_duration), Schema(_DURATION)]
 OptionalDuration = Annotated[timedelta | None, Reads(fields.read_duration), Schema(_DURATION)]
 Interval = Annotated[timedelta | None, Reads(fields.read_interval), Schema(_DURATION)]
-Grace = Annotated[
-    timedelta, Reads(fields.read_grace), Schema({"anyOf": [_DURATION["anyOf"][0], {"type": "integer", "minimum": 0}]})
-]
+Grace = Annotated[timedelta, Reads(fields.read_grace), Schema(_GRACE)]
 Timeout = Annotated[
     timedelta | None, Reads(fields.or_word("never", fields.read_duration)), Schema(_or("never", _DURATION))
 ]
@@ -118,18 +129,7 @@ Cron = Annotated[
     Reads(fields.read_cron),
     Schema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
-JitterValue = Annotated[
-    Jitter,
-    Reads(fields.read_jitter),
-    Schema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": r"^\s*([0-9]+[smhdSMHD]|[0-9]{1,3}(\.[0-9]{1,3})? ?%)\s*$"},
-                {"type": "integer", "minimum": 0},
-            ]
-        }
-    ),
-]
+JitterValue = Annotated[Jitter, Reads(fields.read_jitter), Schema(_JITTER)]
 Argv = Annotated[tuple[str, ...], Reads(words.read_command), Schema(_ARGV)]
 Gate = Annotated[
     Condition,
@@ -181,6 +181,57 @@ FunctionName = Annotated[
     Schema({"type": "string"}),
 ]
 
+_COST = {"type": "integer", "minimum": 1, "maximum": pools.CAPACITY}
+_POOL = {"type": "string", "pattern": f"^{fields.JOB_NAME.pattern}$"}
+_DRAWS = {"type": "object", "propertyNames": _POOL, "additionalProperties": _COST}
+Aging = Annotated[
+    timedelta | None,
+    Reads(fields.or_word("off", fields.between(timedelta(seconds=1), timedelta(days=7), said="1s and 7d"))),
+    Schema(_or("off", _DURATION)),
+]
+Capacities = Annotated[
+    dict[str, int],
+    Reads(pools.read_capacities),
+    Schema(
+        {
+            "type": "object",
+            "propertyNames": _POOL,
+            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": pools.CAPACITY},
+        }
+    ),
+]
+Draws = Annotated[
+    dict[pools.KeyPath, Draw],
+    Reads(pools.read_draws),
+    Schema({"anyOf": [{"type": "array", "items": {"anyOf": [_POOL, _DRAWS]}}, _DRAWS]}),
+]
+
+_RETRY = {
+    "type": "object",
+    "properties": {
+        "max_attempts": {"type": "integer", "minimum": 1, "maximum": retries.ATTEMPTS},
+        "backoff": _GRACE,
+        "factor": {"type": "number", "minimum": 1, "maximum": retries.FACTOR},
+        "max": _DURATION,
+        "jitter": _JITTER,
+    },
+    "additionalProperties": False,
+}
+_REPEATED = {
+    "type": "object",
+    "properties": {
+        "after": {"type": "integer", "minimum": 1, "maximum": retries.FAILURES},
+        "backoff_max": _DURATION,
+    },
+    "additionalProperties": False,
+}
+RetryPolicy = Annotated[Retry, Reads(retries.read_retry), Schema({"anyOf": [{"type": "boolean"}, _RETRY]})]
+RepeatedFailurePolicy = Annotated[
+    RepeatedFailure | None,
+    Reads(retries.read_repeated_failure),
+    Schema({"anyOf": [{"type": "boolean"}, _REPEATED]}),
+]
+
 Count = Annotated[int, Reads(fields.whole(1, 1000)), Schema({"type": "integer", "minimum": 1, "maximum": 1000})]
 Seconds = Annotated[int, Reads(fields.whole(1, 316_224_000)), Schema({"type": "integer", "minimum": 1})]
 Priority = Annotated[
@@ -188,6 +239,26 @@ Priority = Annotated[
     Reads(fields.whole(-PRIORITY, PRIORITY)),
     Schema({"type": "integer", "minimum": -PRIORITY, "maximum": PRIORITY}),
 ]
+_PARAMS = {"type": "object", "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}
+MemberEntry = Annotated[
+    Member,
+    Reads(members.read_member),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {"job": {"type": "string"}, "params": _PARAMS, "always": {"type": "boolean"}},
+                    "required": ["job"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+GroupModeWord = Annotated[GroupMode, Reads(fields.choice(GroupMode)), Schema(_words(GroupMode))]
+OnFailureWord = Annotated[OnFailure, Reads(fields.choice(OnFailure)), Schema(_words(OnFailure))]
 AnchorWord = Annotated[Anchor, Reads(fields.choice(Anchor)), Schema(_words(Anchor))]
 FirstRunWord = Annotated[FirstRun, Reads(fields.choice(FirstRun)), Schema(_words(FirstRun))]
 MisfireWord = Annotated[MisfirePolicy, Reads(fields.choice(MisfirePolicy)), Schema(_words(MisfirePolicy))]

@@ -21,6 +21,15 @@ def local_zone(environment: Mapping[str, str], etc: Path = Path("/etc")) -> str:
     )
 
 
+def plain_name(name: str) -> str:
+    """Return a zone's name as a person would write it: the many names of UTC are one.
+
+    >>> plain_name("Etc/UTC"), plain_name("Europe/Paris")
+    ('UTC', 'Europe/Paris')
+    """
+    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu") else name
+
+
 def _below_zoneinfo(name: str) -> str:
     return name.rpartition(_MARK)[2] if _MARK in name else name
 

@@ -1,18 +1,24 @@
 """Claim: take ready runs, in order, into free slots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rota import faults
+from rota.engine.direct import Alive, serve
+from rota.engine.direct import start as start_call
 from rota.engine.pause import claiming_paused
 from rota.engine.record import finish
+from rota.model.clock import to_ms
 from rota.model.ids import new_id
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import JobSpec, OverlapPolicy
+from rota.model.spec import Draw, JobSpec, OverlapPolicy
 from rota.model.states import Status
 from rota.rules.admission import Skip, decide
-from rota.store import jobs, runs
+from rota.rules.lanes import Head, Room, walk
+from rota.runners.processes import alive as process_alive
+from rota.store import jobs, queue, runs
+from rota.store.direct import Call
 from rota.store.driver import Database
 
 
@@ -27,31 +33,76 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A run in a slot, with its frozen definition. `started`: nothing stood before its start (R-01)."""
+    """A run in a slot, with its frozen definition. `started`: nothing stood before its start (R-01).
+
+    `call`: a direct call, which has no row of a run (R-13).
+    """
 
     run: runs.Candidate
     spec: JobSpec
     slot: int
     started: bool
+    call: Call | None = None
 
 
-def claim(db: Database, holder: Holder, free: Sequence[int], *, now: datetime) -> list[Claimed]:
-    """Fill the free slots with the runs that come first."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A run that comes next, and what it draws on its pools."""
+
+    run: runs.Candidate
+    draws: tuple[Draw, ...] = ()
+
+
+def claim(
+    db: Database, holder: Holder, free: Sequence[int], *, now: datetime, alive: Alive = process_alive
+) -> list[Claimed]:
+    """Fill the free slots: with direct calls (R-13), then with the runs that come first."""
     if claiming_paused(db, now):
         return []
+    room = queue.room(db)
+    served = serve(db, holder, free, room=room, alive=alive, now=now)
+    called = [Claimed(one.run, one.spec, one.slot, one.started, one.call) for one in served]
+    return called + _claim_queued(db, holder, free[len(called) :], room=room, now=now)
+
+
+def _claim_queued(db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime) -> list[Claimed]:
     claimed: list[Claimed] = []
     specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
-    for run in runs.candidates(db, free=len(free)):
+    for chosen in _chosen(db, room, free=len(free)):
+        run = chosen.run
         spec = _spec(db, run, specs)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
             finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now)
-            continue
-        claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
+        elif queue.take(db, chosen.draws):
+            claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
     _take(db, claimed, holder, now=now)
     return claimed
+
+
+def _chosen(db: Database, room: Room, *, free: int) -> list[Chosen]:
+    """Return the runs that come first and have room in their pools, in order (R-03)."""
+    if not room.capacity:
+        return [Chosen(run) for run in runs.candidates(db, free=free)]
+    lanes: dict[int, Iterator[runs.Candidate]] = {}
+    taken: dict[str, runs.Candidate] = {}
+
+    def following(head: Head) -> Head | None:
+        if head.lane_id not in lanes:
+            lanes[head.lane_id] = iter(runs.candidates(db, lane_id=head.lane_id, free=free + 1))
+            taken[head.run_id] = next(lanes[head.lane_id])
+        after = next(lanes[head.lane_id], None)
+        if after is None:
+            return None
+        taken[after.id] = after
+        return Head((-after.rank, after.position, to_ms(after.created_at), after.id), head.lane_id, head.draws)
+
+    drawn = queue.lane_draws(db)
+    heads = queue.heads(db, {lane_id: draws for lane_id, draws in drawn.items() if not room.shuts(draws)})
+    going = walk(heads, room, free=free, following=following)
+    return [Chosen(taken[head.run_id], head.draws) for head in going]
 
 
 def _spec(db: Database, run: runs.Candidate, known: dict[tuple[str, int], JobSpec]) -> JobSpec:
@@ -80,6 +131,8 @@ def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
 
 def start(db: Database, claimed: Claimed, holder: Holder, *, process: ProcessIdentity, now: datetime) -> bool:
     """Move a dispatched run to RUNNING with its execution; tell whether it was still ours and wanted."""
+    if claimed.call is not None:
+        return start_call(db, claimed.call, holder, slot=claimed.slot, process=process, now=now)
     row = db.row("run_ending", id=claimed.run.id)
     if row is None or row[1] is not None:
         return False

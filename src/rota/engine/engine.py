@@ -3,24 +3,26 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-import structlog
-
 from rota import faults
+from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder, claim
+from rota.engine.direct import record_calls
 from rota.engine.execute import Executor, handle_of
 from rota.engine.fire import Fired, fire
 from rota.engine.loop import AlarmFactory, Loop
 from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
+from rota.engine.pools import return_kept
 from rota.engine.ports import Functions, Processes
 from rota.engine.prune import Pruner
 from rota.engine.record import Finished, expire, record
 from rota.engine.slots import Slots
 from rota.engine.steps import StepWatch
+from rota.log import log
 from rota.model.clock import Clock, from_ms_or_none
 from rota.model.errors import StateError
 from rota.model.records import Outcome
@@ -28,8 +30,6 @@ from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import jobs, runs
 from rota.store.driver import Database, Store
-
-log = structlog.get_logger("rota")
 
 FIRES_A_ROUND = 200
 EXPIRIES_A_ROUND = 200
@@ -67,11 +67,13 @@ class Engine:
         self._clock = clock
         self._settings = settings
         self._holder = holder
+        self._processes = processes
         self._functions = functions
         self._on_fired = on_fired
         self._on_finished = on_finished
         self._outcomes: list[Finished] = []
         self._flush_planned = False
+        self._kept: set[str] = set()
         self._claiming: asyncio.Future[Claims] | None = None
         self._claim_again = False
         # With many slots one half is stored while the other half runs.
@@ -93,17 +95,28 @@ class Engine:
             refused=partial(self._refused, "start"),
             accepted=partial(self._works, "start"),
         )
+        self.callers = Callers(
+            store,
+            clock,
+            holder=holder,
+            processes=processes,
+            executor=self.executor,
+            changed=self._call_changed,
+            freed=self._left,
+        )
         self._steps = StepWatch(store, clock, epoch=holder.epoch)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
         self.release_loop = Loop("release", self._release_round, clock=clock)
         self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
+        self.direct_loop = Loop("direct", self._direct_round, clock=clock)
         self.prune_loop = Loop("prune", Pruner(store, clock, settings).round, clock=clock)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All duties, in the order of the flow."""
-        return (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop, self.prune_loop)
+        woken = (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop, self.direct_loop)
+        return (*woken, self.prune_loop)
 
     def start(self, make_alarm: AlarmFactory) -> None:
         """Let the loops run."""
@@ -115,6 +128,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        self.callers.close()
 
     def quiesce(self) -> None:
         """Fire and claim nothing more; runs at their gates go back to the queue."""
@@ -124,6 +138,7 @@ class Engine:
                 task.cancel()
         for run_id in list(self.executor.carried):
             self.executor.hand_back(run_id)
+        self.direct_loop.wake()
 
     @property
     def busy(self) -> bool:
@@ -138,8 +153,9 @@ class Engine:
 
     def wake(self) -> None:
         """Look at everything again: another process changed something."""
-        for loop in (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop):
-            loop.wake()
+        for loop in self.loops:
+            if loop is not self.prune_loop:
+                loop.wake()
 
     # fire
 
@@ -150,7 +166,7 @@ class Engine:
         due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self._quarantine)))
         due = [job_id for job_id in due if self._quarantine.get(job_id, now) <= now]
         with self._telling("fire"):
-            fired = await asyncio.gather(*(self._fire_one(job_id, now) for job_id in due))
+            fired = await self._fire_all(due, now)
         if due:
             self._works("fire")
         if any(one is not None and one.runs for one in fired):
@@ -158,10 +174,17 @@ class Engine:
             self.claim_now()
         return self._next_fire(now)
 
-    async def _fire_one(self, job_id: str, now: datetime) -> Fired | None:
-        """Fire one job. One that cannot be fired is told and left alone for a while, so that it costs no other."""
+    async def _fire_all(self, due: Sequence[str], now: datetime) -> list[Fired | None]:
+        """Fire jobs and claim what they enqueue, as a rule in one commit: a run starts one flush after its instant."""
+        firing = [(job_id, self._store.submit(partial(fire, job_id=job_id, now=now))) for job_id in due]
+        if firing:
+            self.claim_now()
+        return await asyncio.gather(*(self._fire_one(job_id, future, now=now) for job_id, future in firing))
+
+    async def _fire_one(self, job_id: str, firing: "asyncio.Future[Fired]", *, now: datetime) -> Fired | None:
+        """See one job fired. One that cannot be is told and left alone for a while, so that it costs no other."""
         try:
-            fired = await self._store.submit(partial(fire, job_id=job_id, now=now))
+            fired = await firing
         except StateError:
             raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
         except Exception as error:
@@ -209,7 +232,7 @@ class Engine:
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
     def _claim(self, db: Database, *, free: Sequence[int], now: datetime) -> Claims:
-        claimed = claim(db, self._holder, free, now=now)
+        claimed = claim(db, self._holder, free, now=now, alive=self._processes.alive)
         return Claims(claimed, more=len(claimed) == len(free))
 
     def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
@@ -244,6 +267,8 @@ class Engine:
             self.executor.begin(claimed)
             if not self.claims:
                 self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
+        if any(claimed.call is not None for claimed in taken):
+            self.direct_loop.wake()  # its caller may have gone on already
 
     def _left(self, run_id: str) -> None:
         """A run left its slot without having run: it waits again, or ended before its start."""
@@ -259,7 +284,23 @@ class Engine:
         slot = self.slots.slot_of(run_id)
         if slot is not None and not self._functions.holds(run_id):
             self.slots.give_back(slot)
+            self._return_kept(run_id)
             self.claim_now()
+
+    def _return_kept(self, run_id: str) -> None:
+        """Give the pools back that a thread kept beyond the end of its run."""
+        if run_id in self._kept:
+            future = self._store.submit(partial(return_kept, run_id=run_id))
+            future.add_done_callback(partial(self._returned, run_id))
+
+    def _returned(self, run_id: str, future: "asyncio.Future[None]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._refused("record", error)
+            asyncio.get_running_loop().call_later(RECORD_AGAIN, self._return_kept, run_id)
+            return
+        self._kept.discard(run_id)
+        self.claim_now()
 
     # record
 
@@ -284,16 +325,31 @@ class Engine:
         if not self._outcomes or self._claiming is not None:
             return
         batch, self._outcomes = self._outcomes, []
+        kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
-            if carried is not None and not self._functions.holds(finished.run_id):
+            if carried is not None and finished.run_id not in kept:
                 self.slots.give_back(carried.slot)
-        future = self._store.submit(partial(self._record, batch=batch, now=self._clock.now()))
+        self._kept |= kept
+        record_all = partial(self._record, batch=batch, calls=self._calls(batch), kept=kept, now=self._clock.now())
+        future = self._store.submit(record_all)
         future.add_done_callback(partial(self._recorded, batch))
         self.claim_now()
 
-    def _record(self, db: Database, *, batch: Sequence[Finished], now: datetime) -> dict[str, Outcome]:
-        return record(db, batch, epoch=self._holder.epoch, now=now)
+    def _calls(self, batch: Sequence[Finished]) -> set[str]:
+        carried = [self.executor.carried.get(finished.run_id) for finished in batch]
+        return {one.run_id for one in carried if one is not None and one.direct}
+
+    def _record(
+        self, db: Database, *, batch: Sequence[Finished], calls: Collection[str], kept: Collection[str], now: datetime
+    ) -> dict[str, Outcome]:
+        epoch = self._holder.epoch
+        if not calls:
+            return record(db, batch, epoch=epoch, now=now, kept=kept)
+        ended = [finished for finished in batch if finished.run_id in calls]
+        stored = record_calls(db, ended, epoch=epoch, now=now, kept=kept)
+        rest = [finished for finished in batch if finished.run_id not in calls]
+        return {**record(db, rest, epoch=epoch, now=now, kept=kept), **stored}
 
     def _recorded(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]") -> None:
         error = None if future.cancelled() else future.exception()
@@ -309,6 +365,10 @@ class Engine:
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
             self._on_finished(finished.run_id)
+            if carried is not None and carried.direct:
+                self.direct_loop.wake()  # nobody need watch its caller any more
+        if any(outcome.status is Status.FAILED for outcome in stored.values()):
+            self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
         self.fire_loop.wake()
         if self._claiming is None:
@@ -382,6 +442,17 @@ class Engine:
                 log.info("run is being stopped", run=handle_of(carried), reason=reason.value)
                 self.executor.stop(run_id)
         return self._clock.now() + self._settings.scheduler.tick
+
+    async def _direct_round(self) -> datetime | None:
+        """Look after the callers of direct calls (R-13); who comes while we stop is sent away."""
+        if not self.claims:
+            await self.callers.dismiss()
+        await self.callers.look()
+        return self._clock.now() + self._settings.scheduler.tick
+
+    def _call_changed(self) -> None:
+        self.direct_loop.wake()
+        self.claim_now()
 
 
 def next_release(db: Database) -> datetime | None:

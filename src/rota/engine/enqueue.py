@@ -1,32 +1,20 @@
 """Enqueue: the single door through which runs are born."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from rota import faults
-from rota.engine.record import finish
+from rota.engine import group
+from rota.engine.birth import Born, bear
+from rota.engine.record import finish, finish_all
 from rota.model.ids import new_id
-from rota.model.records import Job, Outcome
+from rota.model.records import Group, Job, Outcome
+from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import ActiveRun, After, Go, Replace
-from rota.store import jobs, runs
+from rota.store import groups, runs
 from rota.store.driver import Database
-
-
-@dataclass(frozen=True, slots=True)
-class Born:
-    """A run that was just stored."""
-
-    id: str
-    job: str
-    number: int
-
-    @property
-    def handle(self) -> str:
-        """The run as people write it: `backup:112`."""
-        return f"{self.job}:{self.number}"
 
 
 def enqueue(
@@ -40,6 +28,7 @@ def enqueue(
     scheduled_for: datetime | None = None,
     params: Mapping[str, Any] | None = None,
     forced: bool = False,
+    retry_of: str | None = None,
     decisions: Mapping[str, Any] | None = None,
 ) -> Born:
     """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces (R-11, R-12)."""
@@ -54,13 +43,23 @@ def enqueue(
         expires_at=now + expires_after if expires_after else None,
         params=params,
         forced=forced,
+        retry_of=retry_of,
         decisions=decisions,
     )
     if isinstance(verdict, After):
         run = replace(run, waiting_for=WaitingFor.PREDECESSOR, predecessor_id=verdict.predecessor_id)
     if isinstance(verdict, Replace) and _stop_replaced(db, verdict.run_ids, now=now):
         run = replace(run, waiting_for=WaitingFor.REPLACED_RUN)
-    return _insert(db, run)
+    return _bear_group(db, run) if job.spec.work.kind is Kind.GROUP else bear(db, run)
+
+
+def _bear_group(db: Database, run: runs.Newborn) -> Born:
+    """Store the run of a group; unless it waits it begins at once, with all of its members (R-15)."""
+    begins = run.waiting_for is None
+    born = bear(db, replace(run, begins=begins))
+    if begins:
+        finish_all(db, group.begin(db, born.id, now=run.created_at), epoch=None, now=run.created_at)
+    return born
 
 
 def skip(
@@ -77,7 +76,7 @@ def skip(
     decisions: Mapping[str, Any] | None = None,
 ) -> Born:
     """Store the row of one or more instants that do not run."""
-    return _insert(
+    return bear(
         db,
         runs.Newborn(
             id=new_id(now),
@@ -95,13 +94,6 @@ def skip(
     )
 
 
-def _insert(db: Database, run: runs.Newborn) -> Born:
-    number = jobs.next_number(db, run.job.id)
-    runs.insert_run(db, run, number=number)
-    faults.point("enqueue.inserted")
-    return Born(run.id, run.job.name, number)
-
-
 def _stop_replaced(db: Database, run_ids: tuple[str, ...], *, now: datetime) -> bool:
     """Cancel the runs that a new one replaces; tell whether some of them must first be stopped."""
     final = [cancel(db, run_id, reason=Reason.REPLACED, now=now) for run_id in run_ids]
@@ -116,10 +108,29 @@ def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime) -> bool:
     if run.status is Status.QUEUED:
         outcome = Outcome(Status.CANCELLED, reason)
         return finish(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
+    begun = groups.group_of_run(db, run_id)
+    if begun is not None:
+        return cancel_group(db, begun, reason=reason, now=now)
     runs.ask_cancel(db, run_id, reason=reason, now=now)
     return False
 
 
+def cancel_group(db: Database, begun: Group, *, reason: Reason, now: datetime) -> bool:
+    """Cancel a group: its queued members at once, the others when they have stopped. Tell whether it is final now."""
+    finish_all(db, group.cancel(db, begun, reason=reason, now=now), epoch=None, now=now)
+    after = groups.group_by_id(db, begun.id)
+    return after is None or after.finished_at is not None
+
+
+def active_for(db: Database, job: Job) -> tuple[ActiveRun, ...]:
+    """Return what overlap looks at: nothing where any number may run, so that a long queue costs nothing (R-11)."""
+    return () if job.spec.overlap.policy is OverlapPolicy.ALLOW else active_runs(db, job.id)
+
+
 def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
-    """Return the job's unfinished runs as the overlap rule looks at them, oldest first."""
-    return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in runs.unfinished_runs(db, job_id))
+    """Return the job's unfinished runs as the overlap rule looks at them, oldest first: a retry is as old as its chain.
+
+    Who comes last in line waits for the last one, so a retry must not stand behind those that wait for it.
+    """
+    found = sorted(runs.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
+    return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in found)

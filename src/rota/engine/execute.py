@@ -7,34 +7,36 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import structlog
-
 from rota import faults
 from rota.engine.claim import Claimed, Holder, start
+from rota.engine.direct import give_up, put_back
 from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
+from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, StateError
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult, Go, Skip, Wait, decide
 from rota.store import runs
+from rota.store.direct import Direct
 from rota.store.driver import Database, Store
 
-log = structlog.get_logger("rota")
-
 STORAGE_PAUSE = timedelta(seconds=1)
+TAKEN_BACK = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the scheduler stopped while the slot was reserved")
 
 
 @dataclass(slots=True)
 class Carried:
-    """A run in one of our slots."""
+    """A run in one of our slots, or a direct call; of one that is `reserved` the caller's own code has the slot."""
 
     claimed: Claimed | None
     run_id: str
     job_id: str
     slot: int
     in_process: bool
+    direct: bool = False
+    reserved: bool = False
     task: "asyncio.Task[None] | None" = None
     process: ProcessIdentity | None = None
     entered: bool = False
@@ -83,9 +85,11 @@ class Executor:
         """Take a claimed run on."""
         run = claimed.run
         in_process = claimed.spec.work.in_process
-        carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process)
+        carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
         self.carried[run.id] = carried
-        if claimed.started:
+        if claimed.call is not None and claimed.call.reserves:
+            carried.begun = carried.reserved = True
+        elif claimed.started:
             carried.begun = True
             self._functions.begin(claimed)
         else:
@@ -97,13 +101,27 @@ class Executor:
         self.carried[owned.id] = carried
         carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
 
+    def adopt_call(self, found: Direct) -> None:
+        """Take on a direct call that another process gave its slot."""
+        execution = found.execution
+        carried = Carried(None, found.id, execution.job_id or "", execution.slot, in_process=False, direct=True)
+        self.carried[found.id] = carried
+        if found.reserves:
+            carried.begun = carried.reserved = True
+        else:
+            carried.process = found.process
+            carried.task = asyncio.get_running_loop().create_task(self._follow(carried, found.process))
+
     def stop(self, run_id: str, *, at_once: bool = False) -> None:
         """End a run early, wherever it stands. Whoever asked has stored why."""
         carried = self.carried.get(run_id)
         if carried is None or (carried.stopping and not at_once):
             return
-        carried.stopping, carried.at_once = True, at_once
-        if carried.process is not None:
+        first, carried.stopping, carried.at_once = not carried.stopping, True, at_once
+        if carried.reserved:
+            if first:  # the code is the caller's: only its slot can be taken back
+                self._ended(Finished(run_id, carried.job_id, TAKEN_BACK))
+        elif carried.process is not None:
             self._processes.stop(carried.process, at_once=at_once)
             faults.point("stop.sent")
         elif carried.in_process and carried.begun:
@@ -195,6 +213,8 @@ class Executor:
 
     async def _put_back(self, claimed: Claimed, wait: Wait | None = None) -> None:
         def release(db: Database) -> bool:
+            if claimed.call is not None:
+                return put_back(db, claimed.call, epoch=self._holder.epoch)
             asked = _asked(db, claimed.run.id)
             if asked is not None:
                 return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
@@ -230,6 +250,8 @@ class Executor:
 
     def _finish(self, db: Database, claimed: Claimed, outcome: Outcome) -> bool:
         now = self._clock.now()
+        if claimed.call is not None:
+            return give_up(db, claimed.call, self._holder, outcome, slot=claimed.slot, now=now)
         return finish(db, claimed.run.id, outcome, expected=Status.DISPATCHED, epoch=self._holder.epoch, now=now)
 
     async def _work(self, carried: Carried, claimed: Claimed) -> None:

@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from rota import faults
-from rota.engine.enqueue import Born, active_runs, enqueue, skip
-from rota.model.clock import MILLISECOND
+from rota.engine.birth import Born
+from rota.engine.enqueue import active_for, enqueue, skip
+from rota.model.clock import MILLISECOND, iso
 from rota.model.records import Job
+from rota.model.spec import Kind
 from rota.model.states import Reason, Trigger
 from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_handle, planned_id
 from rota.rules.overlap import After, Go, Replace
@@ -67,9 +69,10 @@ def _facts(db: Database, job: Job, now: datetime) -> FireFacts:
     assert job.next_for is not None
     spans: tuple[Span, ...] = ()
     if now - job.next_for > job.spec.misfire.grace:
-        found = runs.executed_spans(db, job.id, since=job.next_for, until=now)
+        grouped = job.spec.work.kind is Kind.GROUP
+        found = runs.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
         spans = tuple(Span(start, end, handle) for start, end, handle in found)
-    return FireFacts(active=active_runs(db, job.id), executed=spans)
+    return FireFacts(active=active_for(db, job), executed=spans)
 
 
 def _move(db: Database, job: Job, plan: FirePlan, now: datetime) -> None:
@@ -116,7 +119,6 @@ def _with_ids(step: PlannedRun, born: Mapping[str, Born]) -> Go | After | Replac
 
 
 def _skip(db: Database, job: Job, step: PlannedSkip, now: datetime) -> Born:
-    error = f"{step.blocking} was not finished" if step.blocking else None
     return skip(
         db,
         job,
@@ -126,9 +128,15 @@ def _skip(db: Database, job: Job, step: PlannedSkip, now: datetime) -> Born:
         scheduled_for=step.scheduled_for,
         covers_to=step.covers_to,
         count=step.count,
-        error=error,
+        error=_why_not(job, step),
         decisions=_decisions(job, step, {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None),
     )
+
+
+def _why_not(job: Job, step: PlannedSkip) -> str | None:
+    if step.reason is Reason.BACKING_OFF and job.backing_off_until is not None:
+        return f"failed {job.failures} times in a row, held back until {iso(job.backing_off_until)}"
+    return f"{step.blocking} was not finished" if step.blocking else None
 
 
 def _decisions(job: Job, step: PlannedRun | PlannedSkip, overlap: dict[str, Any] | None) -> dict[str, Any]:

@@ -5,13 +5,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import structlog
-
 from rota.engine.clock import Alarm
+from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
-
-log = structlog.get_logger("rota")
 
 Round = Callable[[], Awaitable[datetime | None]]
 AlarmFactory = Callable[[asyncio.Event], Alarm]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota import faults
+from rota.engine.birth import Born
 from rota.engine.clock import tzdata_version
-from rota.engine.enqueue import Born, active_runs, enqueue, skip
+from rota.engine.enqueue import active_for, enqueue, skip
 from rota.engine.fire import settle
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
@@ -128,7 +129,7 @@ def _write_skip(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Bo
 
 def _catch_up(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born:
     assert plan.catch_up is not None
-    verdict = judge(job.spec.overlap, active_runs(db, job.id))
+    verdict = judge(job.spec.overlap, active_for(db, job))
     key = slot_key_of(job, plan.catch_up)
     if isinstance(verdict, Refuse):
         error = f"{verdict.blocking.handle} was not finished"

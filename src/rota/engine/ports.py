@@ -55,6 +55,10 @@ class Processes(Protocol):
         """Tell whether this very process still runs."""
         ...
 
+    async def gone(self, identity: ProcessIdentity) -> None:
+        """Wait until this very process has ended; it need not be ours."""
+        ...
+
     def outcome_left(self, run_id: str) -> bool:
         """Tell whether a keeper wrote how the run ended."""
         ...

@@ -23,7 +23,7 @@ from rota.runners.command import (
 )
 from rota.runners.output import folder_of
 from rota.runners.processes import alive, kill_tagged
-from rota.runners.spawning import Spawned, Spawner
+from rota.runners.spawning import Spawned, Spawner, wait_keeper
 from rota.settings import Settings
 
 FALSE_EXIT = 10
@@ -97,6 +97,10 @@ class KeeperProcesses:
     def alive(self, identity: ProcessIdentity) -> bool:
         """Tell whether this very process still runs."""
         return alive(identity)
+
+    async def gone(self, identity: ProcessIdentity) -> None:
+        """Wait until this very process has ended; it need not be ours."""
+        await wait_keeper(identity)
 
     def outcome_left(self, run_id: str) -> bool:
         """Tell whether a keeper wrote how the run ended."""

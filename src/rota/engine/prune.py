@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from rota import faults
+from rota.log import log
 from rota.model.clock import MILLISECOND, Clock, from_ms, to_ms
 from rota.model.ids import created_at, is_id
 from rota.model.records import Job
@@ -21,8 +20,7 @@ from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
 from rota.store import jobs
 from rota.store.driver import Database, Store
-
-log = structlog.get_logger("rota")
+from rota.store.runs import id_at
 
 EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
@@ -31,9 +29,9 @@ YOUNG = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is known of the run that a folder of output belongs to."""
+    """What is known of the run or direct call that a folder of output belongs to."""
 
-    job_id: str
+    job_id: str | None
     finished: bool
 
 
@@ -65,6 +63,10 @@ class Pruner:
         rows = 0
         for job in found:
             rows += await self._prune_job(job, now)
+            rows += await self._prune_direct(job.id, job.spec.retention.runs, now)
+        rows += await self._prune_direct(None, self._settings.retention.runs, now)
+        if rows:
+            await self._prune_groups(now)
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
         await self._prune_events(now)
         if rows or removed:
@@ -90,6 +92,20 @@ class Pruner:
             if not ids:
                 return pruned
 
+    async def _prune_direct(self, job_id: str | None, kept: timedelta | None, now: datetime) -> int:
+        """Let go of old direct calls, which have no run (R-13)."""
+        pruned = 0
+        while kept is not None and self._store.read(partial(_old_direct, job_id=job_id, before=now - kept)):
+            ids = await self._store.submit(partial(_prune_direct, job_id=job_id, before=now - kept))
+            await asyncio.to_thread(_remove, [folder_of(self._settings.state, call_id) for call_id in ids])
+            pruned += len(ids)
+        return pruned
+
+    async def _prune_groups(self, now: datetime) -> None:
+        """Let go of groups whose members are all gone."""
+        while ids := self._store.read(partial(_empty_groups, now=now)):
+            await self._store.submit(partial(_prune_groups, ids=ids))
+
     async def _prune_output(self, retention: Mapping[str, Retention], now: datetime) -> int:
         folders = await asyncio.to_thread(output_folders, self._settings.state)
         known = self._store.read(partial(_known, run_ids=[folder.run_id for folder in folders]))
@@ -109,6 +125,24 @@ def _old_events(db: Database, *, before: datetime) -> bool:
     return db.row("event_oldest_before", before=to_ms(before)) is not None
 
 
+def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
+    return db.row("direct_oldest_before", job_id=job_id, before=to_ms(before)) is not None
+
+
+def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list[str]:
+    rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
+    return [call_id for (call_id,) in rows]
+
+
+def _empty_groups(db: Database, *, now: datetime) -> list[str]:
+    rows = db.rows("prune_groups_empty", before=id_at(now), limit=ROWS_A_BATCH)
+    return [group_id for (group_id,) in rows]
+
+
+def _prune_groups(db: Database, *, ids: Sequence[str]) -> int:
+    return db.execute("prune_groups", ids=json.dumps(list(ids)))
+
+
 def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:
     """Delete up to `limit` old rows of a job and move its ledger with them; return the runs."""
     doomed: list[tuple[str, int]] = []
@@ -118,13 +152,15 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
             break
     if not doomed:
         return []
-    ids = json.dumps([run_id for run_id, _ in doomed])
+    chosen = [run_id for run_id, _ in doomed]
+    going = list(dict.fromkeys([*chosen, *(run_id for (run_id,) in db.rows("prune_chains", ids=json.dumps(chosen)))]))
+    ids = json.dumps(going)
     db.execute("prune_executions", ids=ids)
     db.execute("prune_runs", ids=ids)
     faults.point("prune.rows_deleted")
     newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
     db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))
-    return [run_id for run_id, _ in doomed]
+    return going
 
 
 def _doomed_rows(db: Database, job: Job, status: Status, *, now: datetime, limit: int) -> list[tuple[str, int]]:
@@ -197,7 +233,7 @@ def _too_old(
     kept = known.get(folder.run_id)
     if kept is None:
         return True
-    age = retention.get(kept.job_id, default).output
+    age = (retention.get(kept.job_id, default) if kept.job_id else default).output
     return age is not None and now - created_at(folder.run_id) > age
 
 

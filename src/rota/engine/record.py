@@ -1,16 +1,20 @@
 """Record: the end of a run and everything that follows from it, in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rota import faults
+from rota.engine import group
+from rota.engine.pools import settle_pools
+from rota.engine.retry import retry
 from rota.model.clock import to_ms
 from rota.model.records import Job, Outcome
 from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import ended_at, settle
+from rota.rules.retry import backing_off
 from rota.store import jobs, runs
 from rota.store.driver import Database
 
@@ -24,11 +28,16 @@ class Finished:
     outcome: Outcome
 
 
-def record(db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime) -> dict[str, Outcome]:
-    """Store the ends of runs of `epoch`; return the outcomes as stored, of those that were still ours."""
+def record(
+    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str] = ()
+) -> dict[str, Outcome]:
+    """Store the ends of runs of `epoch`; return the outcomes as stored, of those that were still ours.
+
+    The code of those in `kept` still runs: they keep slot and pools until it returns.
+    """
     standing = runs.ending_runs(db, [one.run_id for one in finished])
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
-    ended = finish_all(db, ends, epoch=epoch)
+    ended = finish_all(db, ends, epoch=epoch, now=now, kept=kept)
     outcomes = {end.run_id: end.outcome for end in ends}
     for run in ended:
         state = outcomes[run.id].state
@@ -44,11 +53,23 @@ def _settled(finished: Finished, standing: runs.Standing, now: datetime) -> runs
 
 def finish(db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime) -> bool:
     """End a run that is `expected`, whoever held it, and do what follows."""
-    return bool(finish_all(db, [runs.End(run_id, outcome, expected=expected, at=now)], epoch=epoch))
+    return bool(finish_all(db, [runs.End(run_id, outcome, expected=expected, at=now)], epoch=epoch, now=now))
 
 
-def finish_all(db: Database, ends: Sequence[runs.End], *, epoch: int | None) -> list[runs.Ended]:
+def finish_all(
+    db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
+) -> list[runs.Ended]:
     """End runs that are as expected and do what follows; return them. Each statement ends all of them at once."""
+    ended = _end(db, ends, epoch=epoch, kept=kept)
+    further = follow_up(db, ended, now=now)
+    while further:  # what ends because these did: the rest of a group, and the group itself
+        further = follow_up(db, _end(db, further, epoch=None), now=now)
+    if ended:
+        faults.point("record.followed_up")
+    return ended
+
+
+def _end(db: Database, ends: Sequence[runs.End], *, epoch: int | None, kept: Collection[str] = ()) -> list[runs.Ended]:
     ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []
     if not ended:
         return []
@@ -57,38 +78,82 @@ def finish_all(db: Database, ends: Sequence[runs.End], *, epoch: int | None) -> 
     started = [end for end in ends if end.expected is Status.RUNNING and end.run_id in final]
     if started:
         runs.finish_executions(db, started)
-    follow_up(db, ended)
-    faults.point("record.followed_up")
+    queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
+    settle_pools(db, [run for run in ended if run.id not in queued], kept=kept)
     return ended
 
 
-def follow_up(db: Database, ended: Sequence[runs.Ended]) -> None:
-    """Let go what waited for these runs, and move the jobs' cursors where they depend on their runs."""
-    waited_for = {job_id for job_id in {run.job_id for run in ended} if runs.waiting_for_others(db, job_id)}
+def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> list[runs.End]:
+    """Do what follows from ends, and return what must end because of them.
+
+    A failure that is retried leaves its chain unfinished (DEC-001): who waited for the run waits for the retry. The end
+    of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs.
+    """
+    further: list[runs.End] = []
+    standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
     for run in ended:
-        if run.job_id in waited_for:
-            _let_go_waiting(db, run)
-        if run.trigger is Trigger.SCHEDULE:
-            _move_cursor(db, jobs.job_by_id(db, run.job_id), run)
+        if run.status is Status.FAILED and retry(db, run, now=now) is not None:
+            continue
+        failures, waited_for = standing[run.job_id]
+        if waited_for:
+            further += _let_go_waiting(db, run, now=now)
+        begun = _chain(db, run)
+        if begun.trigger is Trigger.SCHEDULE:
+            _end_scheduled(db, run, begun)
+        elif failures and run.status is Status.COMPLETED:
+            jobs.count_failures(db, run.job_id, 0, backing_off_until=None)
+    for group_id in dict.fromkeys(run.group_id for run in ended if run.group_id is not None):
+        further += group.step(db, group_id, now=now)
+    return further
 
 
-def _let_go_waiting(db: Database, ended: runs.Ended) -> None:
-    for waiting in runs.waiting_for_others(db, ended.job_id):
-        if waiting.predecessor_id == ended.id:
-            _pass_on(db, waiting.id, ended.predecessor_id)
-        elif waiting.predecessor_id is None and not runs.unfinished_before(db, ended.job_id, waiting.id):
-            runs.let_go(db, waiting.id)
+def _chain(db: Database, ended: runs.Ended) -> runs.Chain:
+    if ended.chain_id is None:
+        return runs.Chain(ended.trigger, ended.started_at)
+    return runs.chain_of(db, ended.chain_id)
 
 
-def _pass_on(db: Database, run_id: str, predecessor_id: str | None) -> None:
+def _let_go_waiting(db: Database, ended: runs.Ended, *, now: datetime) -> list[runs.End]:
+    further: list[runs.End] = []
+    before = ended.predecessor_id if ended.group_id is None else None  # what held a member concerns its group alone
+    for follower in runs.followers(db, ended.id):
+        further += _pass_on(db, follower, before, now=now)
+    for replacing in runs.replacing_runs(db, ended.job_id):
+        if not runs.unfinished_before(db, ended.job_id, replacing):
+            further += _let_go(db, replacing, now=now)
+    return further
+
+
+def _pass_on(db: Database, run_id: str, predecessor_id: str | None, *, now: datetime) -> list[runs.End]:
     """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
     if predecessor_id is not None and runs.is_unfinished(db, predecessor_id):
         runs.relink(db, run_id, predecessor_id)
-    else:
-        runs.let_go(db, run_id)
+        return []
+    return _let_go(db, run_id, now=now)
 
 
-def _move_cursor(db: Database, job: Job, ended: runs.Ended) -> None:
+def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.End]:
+    """Make a run claimable, or begin the group whose run it is; return what must end because of that."""
+    return [] if runs.let_go(db, run_id) else group.let_go(db, run_id, now=now)
+
+
+def _end_scheduled(db: Database, ended: runs.Ended, begun: runs.Chain) -> None:
+    job = jobs.job_by_id(db, ended.job_id)
+    _count_failures(db, job, ended)
+    _move_cursor(db, job, ended, begun.first_started_at)
+
+
+def _count_failures(db: Database, job: Job, ended: runs.Ended) -> None:
+    """Count the chains that failed in a row; from some number on the job's instants are held back (DEC-007)."""
+    if ended.status is Status.COMPLETED and job.failures:
+        jobs.count_failures(db, job.id, 0, backing_off_until=None)
+    elif ended.status is Status.FAILED:
+        failures = job.failures + 1
+        until = backing_off(job.spec.on_repeated_failure, failures=failures, finished_at=ended.finished_at)
+        jobs.count_failures(db, job.id, failures, backing_off_until=until)
+
+
+def _move_cursor(db: Database, job: Job, ended: runs.Ended, first_started_at: datetime | None) -> None:
     """Plan the job's next instant where it depends on this chain, or note that the job is used up (R-06, R-07)."""
     schedule = job.spec.schedule
     planned = job.next_for or job.held_for
@@ -98,14 +163,14 @@ def _move_cursor(db: Database, job: Job, ended: runs.Ended) -> None:
         _use_up_while_off(db, job, ended)
         return
     cursor = cursor_after_chain(
-        job, scheduled_for=ended.scheduled_for, first_started_at=ended.started_at, finished_at=ended.finished_at
+        job, scheduled_for=ended.scheduled_for, first_started_at=first_started_at, finished_at=ended.finished_at
     )
     skipped = ended.status is Status.SKIPPED
     if schedule.at is not None or (schedule.run_once and not (skipped and cursor.next_for)):
         _set_cursor(db, job, NOWHERE, anchored_at=job.anchored_at, used_up_at=ended.finished_at)
     elif schedule.follows_runs:
-        started = schedule.anchor is Anchor.START and ended.started_at is not None
-        _set_cursor(db, job, cursor, anchored_at=ended.started_at if started else ended.finished_at)
+        started = schedule.anchor is Anchor.START and first_started_at is not None
+        _set_cursor(db, job, cursor, anchored_at=first_started_at if started else ended.finished_at)
     else:
         _set_cursor(db, job, cursor, anchored_at=job.anchored_at)
 

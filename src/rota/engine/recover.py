@@ -4,22 +4,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-import structlog
-
 from rota import faults
 from rota.engine.claim import Holder
 from rota.engine.execute import Executor
+from rota.engine.pools import forget_kept
 from rota.engine.ports import Processes
 from rota.engine.record import Finished, finish, record
+from rota.engine.recover_calls import recover_calls
 from rota.engine.slots import Slots
+from rota.log import log
 from rota.model.clock import Clock
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 from rota.store import jobs, processes, runs
 from rota.store.driver import Database, Store
-
-log = structlog.get_logger("rota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ async def recover(
     executor: Executor,
     slots: Slots,
 ) -> int:
-    """Resolve every run of the dead epochs; return how many there were. Doing it twice changes nothing more."""
+    """Resolve what the dead epochs carried; return how much there was. Doing it twice changes nothing more."""
     found = store.read(partial(_left_behind, dead=dead, children=children))
     for left in found:
         faults.point("recover.found")
@@ -50,9 +49,12 @@ async def recover(
         log.info("run of a lost process", run=left.handle, action=action.value)
         await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
         faults.point("recover.resolved")
+    calls = await recover_calls(
+        store, clock, holder=holder, dead=dead, children=children, executor=executor, slots=slots
+    )
     await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
     faults.point("recover.epochs_ended")
-    return len(found)
+    return len(found) + calls
 
 
 def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[Left]:
@@ -135,5 +137,6 @@ def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datet
 
 
 def _end_processes(db: Database, *, dead: list[int], now: datetime) -> None:
+    forget_kept(db, dead)
     for epoch in dead:
         processes.end_process(db, epoch, ending="lost", now=now)

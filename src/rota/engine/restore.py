@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 
 from rota.engine.clock import tzdata_version
 from rota.engine.pause import ALL_KEY
+from rota.engine.pools import forget_kept
 from rota.engine.record import finish
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.records import Job, Outcome
 from rota.model.states import Reason, Status
-from rota.store import events, jobs, processes, runs
+from rota.rules.lanes import GROUP_LANE
+from rota.store import direct, events, jobs, processes, queue, runs
 from rota.store.driver import Database
-
-OWNED = 100_000
 
 
 def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, now: datetime) -> None:
@@ -27,7 +27,9 @@ def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, 
         if job.retired_at is None:
             _hold(db, job, made_at=made_at, reason=reason)
     _close_runs(db, host=host, now=now)
+    _close_calls(db, host=host, now=now)
     for process in processes.open_processes(db):
+        forget_kept(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="detached", now=now)
     events.note(db, "restored", now=now, host=host, made_at=made_at.isoformat())
 
@@ -42,13 +44,26 @@ def _hold(db: Database, job: Job, *, made_at: datetime, reason: str) -> None:
 
 
 def _close_runs(db: Database, *, host: str, now: datetime) -> None:
-    for run in runs.all_unfinished_runs(db, limit=OWNED):
+    for run in runs.running_runs(db):
         if run.status is Status.DISPATCHED and run.epoch is not None:
             runs.release_run(db, run.id, epoch=run.epoch)
-        elif run.status is Status.RUNNING:
-            error = f"it ran on {host} when the backup was made; how it ended is not known here"
-            outcome = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error=error)
-            finish(db, run.id, outcome, expected=Status.RUNNING, epoch=run.epoch, now=now)
+        elif run.status is Status.RUNNING and run.lane_id != GROUP_LANE:
+            finish(db, run.id, _unknown_end(host), expected=Status.RUNNING, epoch=run.epoch, now=now)
+
+
+def _close_calls(db: Database, *, host: str, now: datetime) -> None:
+    """End the direct calls, and send away who waited: their callers were there, not here."""
+    for call in direct.unfinished(db):
+        if direct.finish(db, call.id, _unknown_end(host), epoch=None, at=now):
+            queue.give_back(db, [call.lane_id])
+    for waiting in direct.calls(db):
+        if direct.leave(db, waiting.id, epoch=waiting.epoch) and waiting.slot is not None:
+            queue.give_back(db, [waiting.lane_id])
+
+
+def _unknown_end(host: str) -> Outcome:
+    error = f"it ran on {host} when the backup was made; how it ended is not known here"
+    return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error=error)
 
 
 def age(made_at: datetime, now: datetime) -> timedelta:

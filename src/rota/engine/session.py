@@ -8,19 +8,17 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-import structlog
-
 from rota import faults
 from rota.engine.claim import Holder
 from rota.engine.lock import Lock, process_lock_held, take_process_lock
+from rota.engine.pools import forget_kept
 from rota.engine.steps import catch_up_with_step, offset
+from rota.log import log
 from rota.model.clock import Clock
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.store import processes
 from rota.store.driver import Database, Store
-
-log = structlog.get_logger("rota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +80,14 @@ def _lost_any(db: Database, *, dead: list[int]) -> bool:
 
 def close_session(store: Store, session: Session, clock: Clock, *, ending: processes.Ending) -> None:
     """Say goodbye and let the lock go."""
-    epoch = session.holder.epoch
-    store.write(partial(processes.end_process, epoch=epoch, ending=ending, now=clock.now()))
+    store.write(partial(_leave, epoch=session.holder.epoch, ending=ending, now=clock.now()))
     faults.point("session.closed")
     session.lock.release(remove=True)
+
+
+def _leave(db: Database, *, epoch: int, ending: processes.Ending, now: datetime) -> None:
+    forget_kept(db, [epoch])
+    processes.end_process(db, epoch, ending=ending, now=now)
 
 
 def sweep_locks(state: Path) -> None:

@@ -3,15 +3,12 @@
 from datetime import datetime, timedelta
 from functools import partial
 
-import structlog
-
 from rota import faults
+from rota.log import log
 from rota.model.clock import EPOCH, MILLISECOND, Clock
 from rota.rules.clock import stepped_back
 from rota.store import events
 from rota.store.driver import Database, Store
-
-log = structlog.get_logger("rota")
 
 
 def offset(clock: Clock) -> timedelta:
@@ -26,19 +23,26 @@ class StepWatch:
         self._store = store
         self._clock = clock
         self._epoch = epoch
-        self._offset = offset(clock)
+        self._offset = self._stored = offset(clock)
 
     async def look(self) -> bool:
         """Move what must move; tell whether the clock was set back."""
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
         self._offset = now_offset
+        if back is not None:
+            await self._store.submit(partial(move_back, back=back, now=self._clock.now()))
+        if back is not None or stepped_back(now_offset, self._stored) is not None:
+            await self._remember(now_offset)
         if back is None:
             return False
-        await self._store.submit(partial(move_back, back=back, now=self._clock.now()))
-        await self._store.submit(partial(_remember, epoch=self._epoch, clock_offset=now_offset))
         log.warning("the clock was set back", seconds=back.total_seconds())
         return True
+
+    async def _remember(self, clock_offset: timedelta) -> None:
+        """Store where the clock stands, steps forward too: the next process tells by it whether it was set back."""
+        await self._store.submit(partial(_remember, epoch=self._epoch, clock_offset=clock_offset))
+        self._stored = clock_offset
 
 
 def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
@@ -52,6 +56,7 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
     for job_id, *_ in moving:
         db.execute("job_shift", id=job_id, back=by)
     db.execute("runs_shift", back=by)
+    db.execute("jobs_backing_off_shift", back=by)
     events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
 
 

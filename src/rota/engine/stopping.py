@@ -39,9 +39,11 @@ class Stopping:
 
     async def carry_out(self, stop: Stop, engine: Engine) -> bool:
         """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
+        await engine.callers.dismiss()
         detached = stop.mode == "detach" and _detach(engine)
         if not await self._wait(engine, stop.within):
             await self._end_runs(engine, at_once=stop.mode == "now")
+        await engine.callers.dismiss()  # also who was at the gate, or came since
         faults.point("shutdown.runs_ended")
         return detached
 
@@ -77,8 +79,9 @@ class Stopping:
 
 
 def _detach(engine: Engine) -> bool:
-    """Leave commands to their keepers for the next scheduler (R-23); tell whether there were any."""
-    left = [run_id for run_id, carried in engine.executor.carried.items() if carried.process is not None]
+    """Leave commands to their keepers, and reserved slots to their callers, for the next scheduler (R-23)."""
+    carried = engine.executor.carried.items()
+    left = [run_id for run_id, one in carried if one.process is not None or one.reserved]
     for run_id in left:
         engine.executor.leave(run_id)
         faults.point("shutdown.run_left")

@@ -46,7 +46,7 @@ def _encoder(hint: Any) -> Coder | None:
 
 
 _WRITTEN: tuple[tuple[Any, Coder | None], ...] = (
-    (Enum, attrgetter("value")),
+    (Enum, attrgetter("_value_")),  # `value` is a property: three times as slow
     (str | int | float | None, None),
     (timedelta, lambda duration: duration // MILLISECOND),
     (datetime, to_ms),
@@ -86,9 +86,11 @@ def _record_encoder(record: type) -> Coder:
     changing = [(name, coder) for name, coder in coders.items() if coder is not None]
 
     def write(value: Any) -> Any:
-        written = dict(zip(names, values_of(value), strict=True))
+        written = dict(zip(names, values_of(value)))  # noqa: B905 - both are made from `coders`
         for name, coder in changing:
-            written[name] = coder(written[name])
+            found = written[name]
+            if found is not None:  # of an optional; nothing else may be None
+                written[name] = coder(found)
         return written
 
     return write

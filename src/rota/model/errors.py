@@ -161,6 +161,121 @@ class RunIsFinal(RotaError):
         )
 
 
+class NotQueued(RotaError):
+    """Only a queued run has a place in the queue."""
+
+    code = "not_queued"
+
+    def __init__(self, handle: str, status: str) -> None:
+        super().__init__(
+            f"{handle} is {status}, only a queued run has a place in the queue", hint="`rota queue` shows what waits"
+        )
+
+
+class Immutable(RotaError):
+    """The params of a run are frozen from its first dispatch on (INV-001)."""
+
+    code = "immutable"
+
+    def __init__(self, handle: str, status: str) -> None:
+        super().__init__(
+            f"cannot modify params after dispatch: {handle} is {status}",
+            hint=f"start a new run with other params: `rota run {handle.rpartition(':')[0]} --param NAME=VALUE`",
+        )
+
+
+class OtherPriority(RotaError):
+    """A run cannot be moved before one of another priority (INV-004)."""
+
+    code = "other_priority"
+
+    def __init__(self, handle: str, other: str, *, priority: int, wanted: int) -> None:
+        super().__init__(
+            f"{handle} has the priority {priority} and cannot stand before {other}, which has {wanted}",
+            hint=f"give it that priority first: `rota edit {handle} --priority {wanted}`",
+        )
+
+
+class AgingOrders(RotaError):
+    """Runs have no place to be moved to while age and priority make the order (R-03)."""
+
+    code = "aging_orders"
+
+    def __init__(self, aging: str) -> None:
+        super().__init__(
+            f"runs cannot be moved while `scheduler.aging: {aging}` makes the order of the queue",
+            hint="`rota edit RUN --priority N` changes how soon a run comes, or remove `scheduler.aging` and apply",
+        )
+
+
+class InvariantRefused(RotaError):
+    """The database itself refused a change that would break an invariant."""
+
+    code = "invariant"
+
+    def __init__(self, rule: str, meaning: str) -> None:
+        super().__init__(
+            f"the database refused a change ({rule}): {meaning}", hint="nothing was changed; look with `rota show`"
+        )
+        self.rule = rule
+
+
+class UnknownGroup(RotaError):
+    """No group has this handle, or it has not begun."""
+
+    code = "unknown_group"
+
+    def __init__(self, handle: str, why: str = "", near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        because = f": {why}" if why else ""
+        super().__init__(f"there is no group {handle!r}{because}", hint=f"{guess}list them with `rota groups`")
+
+
+class GroupIsFinal(RotaError):
+    """A final group never changes (INV-006)."""
+
+    code = "group_final"
+
+    def __init__(self, handle: str, status: str) -> None:
+        super().__init__(
+            f"{handle} is {status} already",
+            hint=f"a final group never changes; `rota groups retry {handle}` makes a new one of what failed",
+        )
+
+
+class GroupUnfinished(RotaError):
+    """A group can be repeated only when all of its members are final (INV-006)."""
+
+    code = "group_unfinished"
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(
+            f"{handle} is not finished", hint=f"wait for it, or cancel it with `rota groups cancel {handle}`"
+        )
+
+
+class RunUnfinished(RotaError):
+    """A run that is not final cannot be run again; nor one whose retry is not."""
+
+    code = "run_unfinished"
+
+    def __init__(self, handle: str, status: str, *, retry_of: str | None = None) -> None:
+        retries = f", it retries {retry_of}" if retry_of else ""
+        super().__init__(
+            f"{handle} is not finished: it is {status}{retries}",
+            hint=f"wait for it, or stop it with `rota cancel {handle}` and try again",
+        )
+
+
+class RunCompleted(RotaError):
+    """A run that completed is run again only if that is meant."""
+
+    code = "run_completed"
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(f"{handle} is COMPLETED", hint=f"to do its work once more: `rota retry {handle} --again`")
+
+
 class JobDisabled(RotaError):
     """A disabled or retired job does not start."""
 
@@ -181,6 +296,18 @@ class OverlapRefused(RotaError):
             hint=f"wait for it, stop it with `rota cancel {blocking}`, or pass overlap with --force",
         )
         self.blocking = blocking
+
+
+class SetRefused(RotaError):
+    """Many runs at once were refused: overlap leaves no room for all of them (R-11)."""
+
+    code = "overlap_set"
+
+    def __init__(self, name: str, count: int, *, room: int, policy: str) -> None:
+        super().__init__(
+            f"{count:,} runs of {name} were not made: `overlap: {policy}` leaves room for {room}",
+            hint="set `overlap: allow`, or `overlap: queue` with a larger `queue_depth`, or pass --force",
+        )
 
 
 class ProjectMissing(RotaError):
@@ -251,6 +378,28 @@ class NoScheduler(RotaError):
 
     def __init__(self, state: str) -> None:
         super().__init__(f"no scheduler is running on {state}", hint="start one with `rota serve`")
+
+
+class CallerDismissed(NoScheduler):
+    """The scheduler stopped while a direct caller waited, or before its call could be carried to the end."""
+
+    code = "caller_dismissed"
+
+    def __init__(self, name: str, what: str = "stopped before it began") -> None:
+        hint = "start one with `rota serve` and call again"
+        RotaError.__init__(self, f"the direct call of {name!r}: the scheduler {what}", hint=hint)
+
+
+class NoSlot(RotaError):
+    """A direct caller got no slot within the time that it wanted to wait."""
+
+    code = "no_slot"
+
+    def __init__(self, name: str, waited: str) -> None:
+        super().__init__(
+            f"no slot for {name!r} became free within {waited}",
+            hint="`rota status` shows who has the slots; raise `scheduler.concurrency`, or wait longer",
+        )
 
 
 class SecretMissing(RotaError):
@@ -337,6 +486,12 @@ class StateExists(RotaError):
             f"there is a state in {state} already",
             hint="nothing was changed; --force moves it aside, or restore into another folder with --dir",
         )
+
+
+class ServiceUnavailable(RotaError):
+    """The service manager is not there, or refused."""
+
+    code = "service_unavailable"
 
 
 class FileExists(RotaError):

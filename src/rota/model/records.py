@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rota.model.spec import JobSpec
-from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.model.spec import GroupMode, JobSpec, OnFailure
+from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 
 SUMMARY_LIMIT = 1000
 ERROR_LIMIT = 2000
@@ -39,6 +39,9 @@ class Job:
     paused_until: datetime | None = None
     pause_reason: str | None = None
     held_for: datetime | None = None
+    failures: int = 0
+    """How many chains of the job failed one after another."""
+    backing_off_until: datetime | None = None
 
     @property
     def schedules(self) -> bool:
@@ -63,11 +66,17 @@ class Run:
     scheduled_for: datetime | None
     covers_to: datetime | None
     count: int | None
+    lane_id: int
     priority: int
+    rank: int
     position: int
     params: Mapping[str, Any]
     attempt: int
     retry_of: str | None
+    chain_id: str | None
+    group_id: str | None
+    place: int | None
+    always: bool
     created_at: datetime
     first_dispatched_at: datetime | None
     started_at: datetime | None
@@ -82,6 +91,7 @@ class Run:
     exit_code: int | None
     error: str | None
     result_summary: str | None
+    predecessor_id: str | None = None
     decisions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -96,12 +106,39 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """The audit record of a run that started."""
+class Group:
+    """Runs that belong together (R-15): of a declared group's run, or made at run time and then without one."""
 
     id: str
-    run_id: str
-    job_id: str
+    name: str
+    number: int
+    run_id: str | None
+    mode: GroupMode
+    on_failure: OnFailure
+    status: GroupStatus
+    size: int
+    retry_of: str | None
+    created_at: datetime
+    cancel_requested_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def handle(self) -> str:
+        """The group as people write it: `nightly:88`."""
+        return f"{self.name}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The audit record of a start: of a run, or of a direct call, which has no run but a caller (R-13)."""
+
+    id: str
+    run_id: str | None
+    job_id: str | None
+    version: int | None
+    lane_id: int | None
+    params: Mapping[str, Any]
+    caller: str | None
     worker_id: str
     slot: int
     epoch: int

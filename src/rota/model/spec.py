@@ -52,6 +52,21 @@ class Kind(StrEnum):
     COMMAND = "command"
     SHELL = "shell"
     FUNCTION = "function"
+    GROUP = "group"
+
+
+class GroupMode(StrEnum):
+    """Whether the members of a group run one after another or side by side (R-15)."""
+
+    SEQUENTIAL = "sequential"
+    PARALLEL = "parallel"
+
+
+class OnFailure(StrEnum):
+    """What a failed member does to those after it (DEC-012, R-15)."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
 
 
 class Isolate(StrEnum):
@@ -138,6 +153,15 @@ class EnvValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One place in a group: a job, params of its own, and whether it runs whatever became of the others."""
+
+    job: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a run does, and in which surroundings."""
 
@@ -157,6 +181,9 @@ class Work:
     isolate: Isolate = Isolate.THREAD
     output: OutputPolicy = OutputPolicy.FULL
     on_restart: OnRestart = OnRestart.ADOPT
+    members: tuple[Member, ...] = ()
+    mode: GroupMode = GroupMode.SEQUENTIAL
+    on_failure: OnFailure = OnFailure.STOP
 
     @property
     def in_process(self) -> bool:
@@ -189,6 +216,33 @@ class Gates:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """How much of a pool a run takes while it runs (R-03, R-04)."""
+
+    pool: str
+    cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failed run is tried again, and after how long (DEC-007). `max_attempts` counts the first one."""
+
+    max_attempts: int = 3
+    backoff: timedelta = timedelta(seconds=10)
+    factor: float = 2.0
+    max: timedelta = timedelta(minutes=10)
+    jitter: Jitter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFailure:
+    """When a job that fails again and again is held back, and for how long at most."""
+
+    after: int = 5
+    backoff_max: timedelta = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How long rows and output are kept; None is for ever."""
 
@@ -208,6 +262,9 @@ class JobSpec:
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     gates: Gates = Gates()
+    retry: Retry = Retry()
+    on_repeated_failure: RepeatedFailure | None = None
+    pools: tuple[Draw, ...] = ()
     retention: Retention = Retention()
     labels: tuple[str, ...] = ()
     priority: int = 0

@@ -90,9 +90,11 @@ class Reason(StrEnum):
     CONDITION_ERROR = "condition_error"
     EXPIRED = "expired"
     PAUSED = "paused"
+    BACKING_OFF = "backing_off"
 
     EXIT_CODE = "exit_code"
     EXCEPTION = "exception"
+    MEMBERS_FAILED = "members_failed"
     TIMED_OUT = "timed_out"
     PROCESS_RESTARTED = "process_restarted"
     WORKER_LOST = "worker_lost"
@@ -104,6 +106,8 @@ class Reason(StrEnum):
 
     REQUESTED = "requested"
     REPLACED = "replaced"
+    PREDECESSOR_FAILED = "predecessor_failed"
+    GROUP_CANCELLED = "group_cancelled"
     RETIRED = "retired"
 
 
@@ -115,10 +119,12 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.CONDITION_ERROR,
         Reason.EXPIRED,
         Reason.PAUSED,
+        Reason.BACKING_OFF,
     ),
     Status.FAILED: (
         Reason.EXIT_CODE,
         Reason.EXCEPTION,
+        Reason.MEMBERS_FAILED,
         Reason.TIMED_OUT,
         Reason.PROCESS_RESTARTED,
         Reason.WORKER_LOST,
@@ -128,13 +134,20 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.RESULT_INVALID,
         Reason.UNKILLABLE,
     ),
-    Status.CANCELLED: (Reason.REQUESTED, Reason.REPLACED, Reason.RETIRED),
+    Status.CANCELLED: (
+        Reason.REQUESTED,
+        Reason.REPLACED,
+        Reason.PREDECESSOR_FAILED,
+        Reason.GROUP_CANCELLED,
+        Reason.RETIRED,
+    ),
 }
 
 
 class WaitingFor(StrEnum):
     """Why a QUEUED run must not be claimed yet (R-02). Stored with the run."""
 
+    BACKOFF = "backoff"
     CONDITION = "condition"
     PREDECESSOR = "predecessor"
     REPLACED_RUN = "replaced_run"
@@ -144,6 +157,7 @@ class Held(StrEnum):
     """Why a QUEUED run that may be claimed is not running. Derived when read, never stored (R-02)."""
 
     SLOT = "slot"
+    POOL = "pool"
     NO_WORKER = "no_worker"
     PAUSED = "paused"
 
@@ -153,3 +167,16 @@ class Trigger(StrEnum):
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
+    RETRY = "retry"
+    GROUP = "group"
+    BACKFILL = "backfill"
+    DIRECT = "direct"  # never that of a run: what the work of a direct call is told (R-13)
+
+
+class GroupStatus(StrEnum):
+    """Where a group stands (R-15). Terminal only when every member is (INV-006)."""
+
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    PARTIAL = "PARTIAL"
+    CANCELLED = "CANCELLED"

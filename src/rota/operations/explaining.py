@@ -10,12 +10,14 @@ from rota.engine.lock import SERVE_LOCK, is_held
 from rota.engine.pause import claiming_paused, everything_paused
 from rota.engine.wake import ask
 from rota.model.records import Run
-from rota.model.states import Held, Status
-from rota.operations.jobs import JobView, job_view
+from rota.model.states import FINAL, Held, Status
+from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
+from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
 from rota.operations.views import job_json, run_json
-from rota.rules.explain import Facts, Line, explain_job, explain_run, title
-from rota.store import jobs, runs
+from rota.rules.explain import Belonging, Facts, Line, explain_job, explain_run, title
+from rota.rules.pool_words import say_shortage
+from rota.store import groups, jobs, runs
 from rota.store.driver import Database, Store
 
 
@@ -29,6 +31,15 @@ class Explanation:
     run: Run | None
     title: str
     run_lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What holds a run that may be claimed."""
+
+    held: Held | None
+    until: datetime | None = None
+    text: str = ""
 
 
 def explain(store: Store, name: str, *, state: Path, now: datetime) -> Explanation:
@@ -68,17 +79,19 @@ def _told(
     db: Database, view: JobView, run: Run, *, held: Held | None, now: datetime, job_lines: tuple[Line, ...]
 ) -> Explanation:
     whole = run_view(db, run)
-    unfinished = runs.unfinished_runs(db, run.job_id)
-    pause = everything_paused(db) if claiming_paused(db, now) else None
+    unfinished = runs.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
+    why = _held(db, run, held=held, now=now)
     facts = Facts(
         run,
         whole.spec,
         whole.job,
         whole.execution,
         unfinished,
-        held=Held.PAUSED if pause else held,
-        held_until=pause.until if pause else None,
-        held_why=pause.reason if pause else "",
+        held=why.held,
+        held_until=why.until,
+        held_why=why.text,
+        group=_belonging(db, run),
+        chain=whole.chain,
     )
     return Explanation(
         run.job if job_lines else run.handle,
@@ -88,6 +101,35 @@ def _told(
         title(facts, now=now),
         tuple(explain_run(facts, now=now)),
     )
+
+
+def _belonging(db: Database, run: Run) -> Belonging | None:
+    """Return the group of a run: the one it is a member of, or its own."""
+    group = groups.group_by_id(db, run.group_id) if run.group_id else groups.group_of_run(db, run.id)
+    if group is None:
+        return None
+    seats = groups.seats(db, group.id)
+    open_seats = [seat for seat in seats if seat.status not in FINAL and seat.run_id != run.id]
+    ahead = [seat for seat in open_seats if not seat.always and (run.always or seat.place < (run.place or 0))]
+    return Belonging(
+        group.handle,
+        group.mode.value,
+        group.on_failure.value,
+        tuple(f"{seat.handle} {seat.status.shown}{f' {seat.reason}' if seat.reason else ''}" for seat in seats),
+        unfinished=tuple(seat.handle for seat in (ahead or open_seats)),
+        place=run.place,
+    )
+
+
+def _held(db: Database, run: Run, *, held: Held | None, now: datetime) -> Holding:
+    """Return what holds a claimable run: a pause of everything, no scheduler, a pool, or no slot, in this order."""
+    pause = everything_paused(db) if claiming_paused(db, now) else None
+    if pause is not None:
+        return Holding(Held.PAUSED, pause.until, pause.reason)
+    wait = None if held is Held.NO_WORKER else pool_wait(db, run)
+    if wait is not None:
+        return Holding(Held.POOL, text=say_shortage(wait.shortage, holders=wait.holders, behind=wait.behind))
+    return Holding(held)
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 
 from rota import faults
-from rota.declare.plan import Change, ChangeKind, Plan, plan
+from rota.declare.plan import Change, ChangeKind, Plan, plan, settings_differences
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
@@ -17,20 +17,21 @@ from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
-from rota.model.states import Reason, Status, Trigger
+from rota.model.states import Reason, Status
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.rules.instants import Fire, next_fires
 from rota.rules.pause import cursor_after_pause
-from rota.store import jobs, runs
+from rota.store import jobs, queue, runs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
 LAST_OUTCOMES = 10
+UNFINISHED_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as lists show it: with its unfinished and its newest runs."""
+    """A job as lists show it: with its unfinished and its newest runs; of a long queue the oldest ones."""
 
     job: Job
     unfinished: tuple[Run, ...]
@@ -81,7 +82,8 @@ def apply(
 
 def first_plan(declared: Declared) -> Plan:
     """Return what the first apply of a project would do; nothing is stored yet."""
-    return plan(declared.jobs, [], source=source_of(declared))
+    settings = settings_differences(declared.settings, pools={}, aging=None)
+    return replace(plan(declared.jobs, [], source=source_of(declared)), settings=settings)
 
 
 def apply_in(
@@ -96,6 +98,8 @@ def apply_in(
     """Apply inside a transaction."""
     found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty)
     tzdata = tzdata_version()
+    queue.declare_pools(db, declared.settings.pools)
+    queue.set_aging(db, declared.settings.scheduler.aging)
     for change in found.changing:
         _carry_out(db, change, source=source_of(declared), tzdata=tzdata, now=now)
         faults.point("apply.changed")
@@ -114,7 +118,8 @@ def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_
             f"{declared.settings.file} has no jobs, and {len(found.changes)} stored ones came from it",
             hint="to retire them all pass --allow-empty",
         )
-    return found
+    pools = {pool.name: pool.capacity for pool in queue.pools(db) if pool.declared}
+    return replace(found, settings=settings_differences(declared.settings, pools=pools, aging=queue.aging(db)))
 
 
 def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: datetime) -> None:
@@ -189,7 +194,7 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
 
 def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, now: datetime) -> Cursor:
     # Runs by hand never move the cursor (R-06), so none may be waited for.
-    active = any(run.trigger is Trigger.SCHEDULE for run in runs.unfinished_runs(db, job.id))
+    active = runs.scheduled_chain_unfinished(db, job.id)
     return cursor_after_edit(job, spec, now=now, active=active, accounted_to=jobs.accounted_until(db, job))
 
 
@@ -225,7 +230,7 @@ def has_labels(job: Job, labels: Sequence[str]) -> bool:
 def job_view(db: Database, job: Job) -> JobView:
     """Return a job with its unfinished and newest runs."""
     newest = runs.newest_runs(db, job.id, limit=LAST_OUTCOMES)
-    return JobView(job, tuple(runs.unfinished_runs(db, job.id)), tuple(newest))
+    return JobView(job, tuple(runs.some_unfinished_runs(db, job.id, limit=UNFINISHED_SHOWN)), tuple(newest))
 
 
 def show_job(store: Store, name: str) -> JobView:

@@ -21,9 +21,18 @@ class Loaded:
     table: FunctionTable
 
 
-def load_project(folder: Path, environ: Mapping[str, str], *, state: Path | None = None, now: datetime) -> Loaded:
-    """Read and check a project's file; raise FileProblems with every problem."""
-    declared = read_project(folder, environment=environ, interpreter=_interpreter, state=state, now=now)
+def load_project(
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    now: datetime,
+    state: Path | None = None,
+    content: bytes | None = None,
+) -> Loaded:
+    """Read and check a project's file, or `content` in its place; raise FileProblems with every problem."""
+    declared = read_project(
+        folder, environment=environ, interpreter=_interpreter, state=state, now=now, content=content
+    )
     return Loaded(declared, function_table(declared.jobs, default))
 
 

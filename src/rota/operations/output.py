@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.model.durations import say_duration
 from rota.model.spec import OutputPolicy
+from rota.operations.direct import DirectView
 from rota.operations.runs import RunView
 from rota.runners.output import clean_for_terminal, folder_of, gap_mark, read_from, read_output, size, tail
 
@@ -40,6 +41,19 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
         days = f" ({say_duration(kept)})" if kept else ""
         return f"the output of {run.handle} is no longer kept: see `retention.output`{days}"
     return f"{run.handle} wrote nothing" if run.status.final else f"{run.handle} has written nothing yet"
+
+
+def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
+    """Return why there is nothing to read of a direct call; None when there is something."""
+    if size(folder_of(state, view.id)):
+        return None
+    if view.reserves:
+        return f"a {view.name} has no output: its code is the caller's own"
+    if view.started_at is None:
+        return f"the direct call of {view.name} has not started"
+    if view.output_bytes:
+        return f"the output of the direct call of {view.name} is no longer kept: see `retention.output`"
+    return f"the direct call of {view.name} wrote nothing{'' if view.status.final else ' yet'}, or its job keeps none"
 
 
 class Follower:

@@ -19,7 +19,6 @@ from rota.engine.pause import (
 )
 from rota.model.errors import InvalidValue
 from rota.model.records import Job
-from rota.model.states import Status
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.instants import count_instants, next_instant
 from rota.rules.pause import plan_pause_end
@@ -89,8 +88,8 @@ def _pause(db: Database, *, chosen: Chosen, until: datetime | None, reason: str,
 
 def _would_pause(db: Database, *, chosen: Chosen, until: datetime | None, now: datetime) -> Paused:
     found = choose(db, chosen)
-    unfinished = [run for job in found for run in runs.unfinished_runs(db, job.id)]
-    running = tuple(run.handle for run in unfinished if run.status is not Status.QUEUED)
+    meant = {job.id for job in found}
+    running = tuple(run.handle for run in runs.running_runs(db) if run.job_id in meant)
     counts = [_instants(job, until, now) for job in found]
     total = None if until is None or None in counts else sum(count or 0 for count in counts)
     return Paused(tuple(job.name for job in found), running, total)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.claim import Claimed
-from rota.engine.enqueue import active_runs
+from rota.engine.enqueue import active_for
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.processes import answer, run_facts
 from rota.model.clock import Clock
@@ -120,7 +120,7 @@ def _stored(db: Database, *, name: str, force: bool, declared: bool) -> _Subject
     if declared and jobs.job_by_name(db, name) is None:
         return None
     job = find_job(db, name)
-    verdict = Go() if force else judge(job.spec.overlap, active_runs(db, job.id))
+    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
     return _Subject(job.spec, job, jobs.job_state(db, job.id), verdict)
 
 
@@ -176,6 +176,8 @@ class _Stage:
     def describe(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
         """Return argv, folder, names of the environment, and what would keep the work from starting."""
         work = self._claimed.spec.work
+        if work.kind is Kind.GROUP:
+            return ("group:", *(member.job for member in work.members)), str(self._settings.folder), (), None
         if work.in_process:
             return ("python:", work.function), str(self._settings.folder), (), None
         try:

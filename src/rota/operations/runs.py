@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from rota import faults
-from rota.engine.enqueue import Born, active_runs, cancel, enqueue
+from rota.engine.birth import Born
+from rota.engine.enqueue import active_for, cancel, enqueue
 from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
 from rota.model.ids import is_id
 from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Run
@@ -17,7 +18,7 @@ from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.overlap import Go, Refuse, judge
 from rota.runners.processes import send_signal
-from rota.store import jobs, runs
+from rota.store import groups, jobs, runs
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
 
@@ -30,6 +31,8 @@ class RunView:
     job: Job
     spec: JobSpec
     execution: Execution | None
+    chain: tuple[Run, ...] = ()
+    """The run and its automatic retries, or those before it, the first one first (DEC-001)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def trigger(
 def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, now: datetime) -> Born:
     job = find_job(db, name)
     refuse_disabled(job)
-    verdict = Go() if force else judge(job.spec.overlap, active_runs(db, job.id))
+    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
     if isinstance(verdict, Refuse):
         raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
     decisions = {"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}}
@@ -149,6 +152,7 @@ def run_view(db: Database, run: Run) -> RunView:
         job=jobs.job_by_id(db, run.job_id),
         spec=jobs.version_spec(db, run.job_id, run.version),
         execution=runs.execution_of_run(db, run.id),
+        chain=tuple(runs.chain_runs(db, run.chain_id or run.id)),
     )
 
 
@@ -178,7 +182,12 @@ def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
 
 
 def stop_keeper(store: Store, run: Run) -> bool:
-    """Signal the keeper of a run that no scheduler carries; tell whether one was there (R-23)."""
+    """Signal the keepers of a run or of a group's members that no scheduler carries; tell whether there were any."""
+    group = store.read(partial(groups.group_of_run, run_id=run.id))
+    if group is not None:
+        members = store.read(partial(groups.member_runs, group_id=group.id))
+        stopped = [stop_keeper(store, member) for member in members if not member.status.final]
+        return any(stopped)
     execution = store.read(partial(runs.execution_of_run, run_id=run.id))
     spec = store.read(partial(jobs.version_spec, job_id=run.job_id, version=run.version))
     if execution is None or execution.finished_at is not None or spec.work.in_process:

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
-import structlog
 
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.functions import FunctionTable
+from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import FileProblems, RotaError, StateError
 from rota.operations.jobs import apply_in
@@ -18,8 +18,6 @@ from rota.operations.project import Place
 from rota.settings import FILE_NAME, Settings
 from rota.store import jobs
 from rota.store.driver import Store
-
-log = structlog.get_logger("rota")
 
 Stamp = tuple[int, ...]
 
@@ -89,8 +87,8 @@ class ServedFile:
         except RotaError as error:
             self._break(error)
         else:
-            if loaded.declared.settings != settings:
-                log.warning("settings outside `jobs:` changed; they take effect at the next start")
+            if not _starts_alike(loaded.declared.settings, settings):
+                log.warning("settings of the scheduler changed; they take effect at the next start")
             await self._apply(store, loaded)
         self._seen = stamp
 
@@ -111,6 +109,15 @@ class ServedFile:
         self.problem = text
         log.error("the file cannot be applied; the last good set goes on", problem=text)
         self._broken(error)
+
+
+def _starts_alike(one: Settings, other: Settings) -> bool:
+    """Tell whether two settings differ in nothing but pools and aging, which are stored and take effect at once."""
+    return _started_with(one) == _started_with(other)
+
+
+def _started_with(settings: Settings) -> Settings:
+    return replace(settings, pools={}, scheduler=replace(settings.scheduler, aging=None))
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from rota.declare.schema import json_schema
-from rota.declare.zone import local_zone
+from rota.declare.zone import local_zone, plain_name
 from rota.model.errors import FileExists, RotaError, StateError
 from rota.operations.project import make_state
 from rota.runners.output import clean_for_terminal
@@ -18,7 +18,7 @@ from rota.settings import FILE_NAME, STATE_NAME
 from rota.store.rows import write_json
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
-PATIENCE = 2.0
+PATIENCE = 10.0
 MODULE = "rota_jobs.py"
 
 
@@ -43,7 +43,7 @@ class Machine:
 def inspect_machine(environ: Mapping[str, str]) -> Machine:
     """Look at this machine: its zone, its battery, the agents on PATH."""
     try:
-        timezone, detected = _plain_zone(local_zone(environ)), True
+        timezone, detected = plain_name(local_zone(environ)), True
     except RotaError:
         timezone, detected = "UTC", False
     return Machine(timezone, detected, _has_battery(), found_agents(environ))
@@ -58,10 +58,6 @@ def found_agents(environ: Mapping[str, str]) -> tuple[Agent, ...]:
         return tuple(Agent(name, version) for name, version in zip(programs, versions, strict=True))
 
 
-def _plain_zone(name: str) -> str:
-    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu") else name
-
-
 def _has_battery() -> bool:
     try:
         return psutil.sensors_battery() is not None
@@ -70,7 +66,7 @@ def _has_battery() -> bool:
 
 
 def _version(program: str) -> str:
-    """Ask a program for its version, for two seconds at most."""
+    """Ask a program for its version, for ten seconds at most."""
     try:
         asked = subprocess.run(
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
@@ -148,6 +144,7 @@ _HELLO = """\
     cron: "*/5 * * * *"          # minute hour day month weekday; quotes are needed
     command: [echo, "hello from rota"]
     # timeout: 10m               # the default; `never` for none
+    # retry: false               # a failed run is tried 3 times by default
     # overlap: forbid            # the default: no second run while one is unfinished
     # conditions: [{command: [./may-i-run]}]   # exit 0 run, 10 skip
 """

@@ -16,16 +16,22 @@ from rota.model.errors import NoScheduler, StateError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
+from rota.operations.direct import DirectCalls, calls_json, direct_calls
 from rota.operations.jobs import JobView, coming_fires, list_jobs
 from rota.operations.pausing import Pauses, pauses
+from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.views import is_failing, pause_json, run_json
-from rota.store import jobs, runs
+from rota.rules.retry_words import say_attempt, say_retrying
+from rota.rules.times import day_time
+from rota.store import jobs, order, runs
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
 NEXT_SHOWN = 5
+STOP_PATIENCE = 10.0  # a busy machine answers late; a stop that was heard must not be called stalled
 STUCK_AFTER = timedelta(minutes=1)
 NOT_PAUSED = Pauses(None, ())
+NO_CALLS = DirectCalls()
 
 
 class Liveness(StrEnum):
@@ -79,6 +85,8 @@ class SystemView:
     next: tuple[NextFire, ...] = ()
     jobs: int = 0
     pauses: Pauses = NOT_PAUSED
+    direct: DirectCalls = NO_CALLS
+    pools: tuple[PoolView, ...] = ()
 
 
 def heartbeat(state: Path) -> Heartbeat:
@@ -99,19 +107,27 @@ def serves(state: Path) -> bool:
 def look(store: Store, beat: Heartbeat, *, now: datetime) -> SystemView:
     """Return how a project is."""
     views = list_jobs(store)
-    unfinished = store.read(partial(runs.all_unfinished_runs, limit=QUEUE_SHOWN))
-    running = tuple(run for run in unfinished if run.status is not Status.QUEUED)
+    running = tuple(store.read(runs.running_runs))
     specs = store.read(partial(_specs, found=running))
     needing = (note for view in views if (note := _needs(view, now)))
     return SystemView(
         heartbeat=beat,
         attention=(*_broken_file(beat), *_failing_parts(beat), *_stuck(running, specs, now), *needing),
         running=running,
-        queued=tuple(run for run in unfinished if run.status is Status.QUEUED),
+        queued=store.read(_queued),
         next=_next_fires(views),
         jobs=len(views),
         pauses=pauses(store),
+        direct=store.read(direct_calls),
+        pools=tuple(store.read(pool_views)),
     )
+
+
+def _queued(db: Database) -> tuple[Run, ...]:
+    """Return the head of the queue: what is ready, then what waits for something."""
+    ready = order.ready(db, limit=QUEUE_SHOWN)
+    waiting = order.waiting(db, limit=QUEUE_SHOWN - len(ready))
+    return tuple(order.runs_of(db, [*ready, *waiting]))
 
 
 def _specs(db: Database, found: Sequence[Run]) -> dict[str, JobSpec]:
@@ -158,7 +174,8 @@ def _needs(view: JobView, now: datetime) -> Attention | None:
     if is_failing(view):
         failed = next(run for run in view.last if run.status is Status.FAILED)
         why = f": {failed.error}" if failed.error else ""
-        return Attention(name, f"FAILED {failed.reason}{why}", f"rota explain {failed.handle}")
+        told = ", ".join(part for part in (f"FAILED {failed.reason}", *_tried(view, failed, now)) if part)
+        return Attention(name, f"{told}{why}", f"rota explain {failed.handle}")
     if newest.reason is Reason.MISSED:
         count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
         return Attention(name, f"missed {count}, {say_duration(now - newest.created_at)} ago", f"rota explain {name}")
@@ -166,6 +183,17 @@ def _needs(view: JobView, now: datetime) -> Attention | None:
         why = f": {newest.error}" if newest.error else ""
         return Attention(name, f"SKIPPED {newest.reason}{why}", f"rota explain {name}")
     return None
+
+
+def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
+    """Return whether a failure is the last word: its retry or attempt, and whether the job is held back."""
+    job = view.job
+    retry = next((run for run in view.unfinished if run.retry_of == failed.id), None)
+    tried = say_retrying(retry, job.spec) if retry else say_attempt(failed, job.spec)
+    until = job.backing_off_until if job.spec.on_repeated_failure else None
+    held = until is not None and until > now
+    zone = job.spec.schedule.timezone
+    return tried, f"held back until {day_time(until, zone, now=now)}" if until is not None and held else ""
 
 
 def _next_fires(views: Sequence[JobView]) -> tuple[NextFire, ...]:
@@ -196,7 +224,9 @@ def system_json(view: SystemView) -> dict[str, Any]:
         "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
         "running": [run_json(run) for run in view.running],
         "queued": [run_json(run) for run in view.queued],
+        "direct": calls_json(view.direct),
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
+        "pools": [pool_json(one) for one in view.pools],
     }
 
 
@@ -205,17 +235,24 @@ def _everything_json(found: Pauses) -> dict[str, Any] | None:
     return pause_json(everything.since, everything.until, reason=everything.reason) if everything else None
 
 
-def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> int:
-    """Ask the scheduler to stop; return how many runs it carries. Raises when none runs or it does not answer."""
+@dataclass(frozen=True, slots=True)
+class Carries:
+    """How much a scheduler carries: runs, and direct calls."""
+
+    running: int
+    direct: int = 0
+
+
+def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> Carries:
+    """Ask the scheduler to stop; return how much it carries. Raises when none runs or it does not answer."""
     if not serves(state):
         raise NoScheduler(str(state))
     question = {"ask": "stop", "mode": mode, "within": within.total_seconds() if within is not None else None}
-    answer = ask(state, question)
+    answer = ask(state, question, timeout=STOP_PATIENCE)
     if answer is None or "running" not in answer:
         pid = serving_pid(state)
         raise StateError(
             f"the scheduler (pid {pid}) holds its lock but does not answer: it is stalled",
             hint=f"end it with `kill {pid}`, then `kill -9 {pid}`; the next `rota serve` records what really happened",
         )
-    running: int = answer["running"]
-    return running
+    return Carries(answer["running"], answer.get("direct", 0))

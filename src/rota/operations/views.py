@@ -53,6 +53,7 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "kind": job.spec.work.kind.value,
         "description": job.spec.description,
         "labels": list(job.spec.labels),
+        "pools": {draw.pool: draw.cost for draw in job.spec.pools},
         "schedule": explain_schedule(job.spec.schedule),
         "timezone": job.spec.schedule.timezone,
         "next": [{"at": iso(fire.at), "scheduled_for": iso(fire.nominal)} for fire in coming_fires(job, n=fires)],
@@ -80,7 +81,10 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
     return {
         "params": dict(run.params),
         "forced": run.forced,
+        "pools": {draw.pool: draw.cost for draw in view.spec.pools},
         "version": run.version,
+        "max_attempts": view.spec.retry.max_attempts,
+        "chain": [one.handle for one in view.chain],
         "not_before": iso_or_none(run.not_before),
         "expires_at": iso_or_none(run.expires_at),
         "cancel_requested_at": iso_or_none(run.cancel_requested_at),

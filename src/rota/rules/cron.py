@@ -19,6 +19,7 @@ from rota.rules.cron_text import normalise
 from rota.rules.timezone import end_of_gap, instants_of_wall, zone
 
 HORIZON_YEARS = 50
+REMEMBERED = 4096
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
 _FIRST_YEAR, _LAST_YEAR = 3, 9997
@@ -32,6 +33,17 @@ class _Fields:
     days: CronSim
     minutes: Sequence[int]
     fixed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Two moments with no instant between them: `found` is the first one after `after`."""
+
+    after: datetime
+    found: datetime
+
+
+_latest: dict[tuple[tuple[str, ...], str], _Gap] = {}
 
 
 @lru_cache(maxsize=4096)
@@ -74,8 +86,20 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
     '2026-03-29T01:00:00+00:00'
     """
     after = after.astimezone(UTC)
-    found = (_next(_read(expression), tz, after) for expression in expressions)
-    return min((at for at in found if at is not None), default=None)
+    known = _latest.get((expressions, tz))
+    if known is not None and known.after <= after < known.found:
+        return known.found  # many jobs share an expression, and there is nothing between the two
+    every = (_next(_read(expression), tz, after) for expression in expressions)
+    found = min((at for at in every if at is not None), default=None)
+    if found is not None:
+        _remember(expressions, tz, _Gap(after, found))
+    return found
+
+
+def _remember(expressions: tuple[str, ...], tz: str, gap: _Gap) -> None:
+    if len(_latest) >= REMEMBERED:
+        _latest.clear()
+    _latest[expressions, tz] = gap
 
 
 def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> datetime | None:

@@ -134,12 +134,18 @@ def _plan_following(planner: "_Planner", nominal: datetime) -> FirePlan:
     if planner.runs:
         return planner.plan(NOWHERE)
     assert job.spec.schedule.interval is not None
-    return planner.plan(planner.cursor(within_bounds(job.spec.schedule, now + job.spec.schedule.interval)))
+    following = max(now + job.spec.schedule.interval, planner.held_back_until or now)
+    return planner.plan(planner.cursor(within_bounds(job.spec.schedule, following)))
 
 
 def _plan_prompt(planner: "_Planner", first: datetime, last: datetime) -> None:
-    """Plan the instants that are not late, one by one, overlap judging each."""
+    """Plan the instants that are not late, one by one, overlap judging each; those held back are not even judged."""
     instant: datetime | None = first
+    until = planner.held_back_until
+    if until is not None and first < until:
+        held = planner.last_before(until, first, last)
+        planner.skip(Reason.BACKING_OFF, first, held)
+        instant = None if held == last else planner.next(held)
     while instant is not None and instant <= last and not planner.used_up:
         verdict = judge(planner.job.spec.overlap, planner.active)
         if isinstance(verdict, Refuse):  # nothing changes for the others: they are refused for the same reason
@@ -236,6 +242,13 @@ class _Planner:
         return bool(self.planned)
 
     @property
+    def held_back_until(self) -> datetime | None:
+        """Until when a job that keeps failing starts nothing by itself (DEC-007); the instant of `at` always runs."""
+        spec = self.job.spec
+        held = spec.on_repeated_failure is not None and spec.schedule.at is None
+        return self.job.backing_off_until if held else None
+
+    @property
     def used_up(self) -> bool:
         return self.runs and self.job.spec.schedule.run_once
 
@@ -254,6 +267,12 @@ class _Planner:
             return None
         found = self.previous(instant)
         return found if found is not None and found >= first else None
+
+    def last_before(self, until: datetime, first: datetime, last: datetime) -> datetime:
+        """Return the last instant before `until`, from `first` to `last`, where `first` is before it."""
+        if last < until or self.job.spec.schedule.follows_runs:
+            return last
+        return self.previous(until) or first
 
     def fires(self, instant: datetime) -> datetime:
         if self.job.spec.schedule.follows_runs:  # a clock step may have moved it (R-26)
@@ -289,6 +308,9 @@ class _Planner:
     def make_up(self, instant: datetime) -> None:
         """Run a missed instant: the first is judged by overlap, each other one waits for the one before it."""
         if self.used_up:
+            return
+        if self.held_back_until is not None and self.now < self.held_back_until:
+            self.skip(Reason.BACKING_OFF, instant, instant)
             return
         verdict = After(self.planned[-1].id) if self.planned else judge(self.job.spec.overlap, self.active)
         if isinstance(verdict, Refuse):

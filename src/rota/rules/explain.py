@@ -11,9 +11,11 @@ from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.instants import explain_schedule
+from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
 
 NOTICED = timedelta(seconds=1)
+MEMBERS_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,20 @@ class Line:
 
     label: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """The group that a run belongs to (R-15): as a member at `place`, or where that is None as the group's own run."""
+
+    group: str
+    mode: str
+    on_failure: str
+    members: tuple[str, ...]
+    """Each member's run and how it stands, in order."""
+    unfinished: tuple[str, ...] = ()
+    """The members that must end before a held one may start."""
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,13 @@ class Facts:
     held: Held | None = None
     held_until: datetime | None = None
     held_why: str = ""
+    group: Belonging | None = None
+    chain: Sequence[Run] = ()
+
+    @property
+    def retried_as(self) -> Run | None:
+        """The automatic retry of the run."""
+        return next((run for run in self.chain if run.retry_of == self.run.id), None)
 
     @property
     def tz(self) -> str:
@@ -56,19 +79,40 @@ def explain_run(facts: Facts, *, now: datetime) -> list[Line]:
     """Return the chain of decisions about a run, in the order in which they were made."""
     lines = [_due(facts, now), _misfire(facts), _overlap(facts)]
     born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
-    if not (born_skipped and facts.run.reason in (Reason.OVERLAP, Reason.MISSED)):
+    if not (born_skipped and facts.run.reason in (Reason.OVERLAP, Reason.MISSED, Reason.BACKING_OFF)):
         lines.append(_conditions(facts))
     if facts.run.status is Status.QUEUED:
         lines.append(_waits(facts, now))
-    lines += [_start(facts, now), *_end(facts, now), _then(facts, now)]
+    lines += [_start(facts, now), *_members(facts), *_end(facts, now), _then(facts, now)]
     return lines
+
+
+def _as_member(group: Belonging) -> str:
+    return f"as member {group.place} of {len(group.members)} of {group.group} ({_policy(group)})"
+
+
+def _policy(group: Belonging) -> str:
+    return f"{group.mode}, on_failure: {group.on_failure}"
+
+
+def _members(facts: Facts) -> list[Line]:
+    """Return how the members of a group stand, for the group's own run."""
+    group = facts.group
+    if group is None or group.place is not None:
+        return []
+    listed = [f"{number} {member}" for number, member in enumerate(group.members[:MEMBERS_TOLD], start=1)]
+    more = f" and {len(group.members) - MEMBERS_TOLD} more" if len(group.members) > MEMBERS_TOLD else ""
+    return [Line("members", f"{_policy(group)}: {', '.join(listed)}{more}   rota groups show {group.group}")]
 
 
 def _due(facts: Facts, now: datetime) -> Line:
     run = facts.run
+    if run.trigger is Trigger.GROUP and facts.group is not None:
+        return Line("due", f"{day_time(run.nominal, facts.tz, now=now, seconds=True)} {_as_member(facts.group)}")
+    if run.trigger is Trigger.RETRY:
+        return Line("due", say_retry_due(run, facts.spec, tz=facts.tz, now=now))
     if run.trigger is Trigger.MANUAL or run.scheduled_for is None:
-        forced = ", with --force" if run.forced else ""
-        return Line("due", f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} started by hand{forced}")
+        return Line("due", f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} {say_by_hand(run)}")
     first = day_time(run.scheduled_for, facts.tz, now=now, seconds=True)
     schedule = explain_schedule(facts.spec.schedule)
     if run.covers_to is None or run.covers_to == run.scheduled_for:
@@ -82,6 +126,12 @@ def _misfire(facts: Facts) -> Line:
     run, misfire = facts.run, facts.spec.misfire
     if run.trigger is Trigger.MANUAL:
         return Line("misfire", "does not concern a start by hand")
+    if run.trigger is Trigger.RETRY:
+        return Line("misfire", "does not concern a retry")
+    if run.trigger is Trigger.BACKFILL:
+        return Line("misfire", "does not concern it: a backfill made it")
+    if run.trigger is Trigger.GROUP:
+        return Line("misfire", "does not concern members of a group: their group was due")
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
     if run.reason is Reason.PAUSED:
         return Line("misfire", "not asked: the job was paused then")
@@ -107,8 +157,14 @@ def _not_made_up(facts: Facts) -> str:
 
 
 def _overlap(facts: Facts) -> Line:
+    if facts.run.trigger is Trigger.GROUP:
+        return Line("overlap", "does not concern members of a group")
     decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
     policy = decided.get("policy", facts.spec.overlap.policy.value)
+    if facts.run.trigger is Trigger.RETRY:
+        return Line("overlap", f"{policy}: not asked, a retry goes on with what its chain began")
+    if facts.run.trigger is Trigger.BACKFILL:
+        return Line("overlap", f"{policy}: not asked of a backfill")
     if facts.run.forced:
         return Line("overlap", f"{policy}: not asked, --force")
     if facts.run.reason is Reason.MISSED or not decided:
@@ -151,7 +207,12 @@ def _waits(facts: Facts, now: datetime) -> Line:
         again = f"looked at again {_when(run.not_before, facts.tz, now)}"
         ends = f", given up {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
         return Line("waits", f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}")
+    if run.waiting_for is WaitingFor.BACKOFF:
+        return Line("waits", f"for its backoff, tried again {_when(run.not_before, facts.tz, now)}{_held(facts)}")
     others = [other.handle for other in facts.unfinished if other.number < run.number]
+    others = [other.handle for other in facts.unfinished if other.id == run.predecessor_id] or others
+    if run.waiting_for is WaitingFor.PREDECESSOR and facts.group is not None and facts.group.place is not None:
+        return Line("waits", f"for {', '.join(facts.group.unfinished)} of {facts.group.group} to finish{_held(facts)}")
     if run.waiting_for is WaitingFor.PREDECESSOR:
         return Line("waits", f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}")
     if run.waiting_for is WaitingFor.REPLACED_RUN:
@@ -160,6 +221,8 @@ def _waits(facts: Facts, now: datetime) -> Line:
         return Line("waits", _waits_for_pause(facts, now))
     if facts.held is Held.NO_WORKER:
         return Line("waits", "for a scheduler: none is running here; start one with `rota serve`")
+    if facts.held is Held.POOL:
+        return Line("waits", f"for {facts.held_why}")
     if facts.held is Held.SLOT:
         return Line("waits", "for a slot: all are taken")
     return Line("waits", "for its turn; a slot is free")
@@ -223,7 +286,9 @@ def _running(facts: Facts, now: datetime) -> Line:
 
 
 def _then(facts: Facts, now: datetime) -> Line:
-    return Line("then", next_fire(facts.job, now=now, unfinished=facts.unfinished))
+    followed = say_what_follows(facts.run, facts.spec, retried_as=facts.retried_as, tz=facts.tz, now=now)
+    fires = next_fire(facts.job, now=now, unfinished=facts.unfinished)
+    return Line("then", f"{followed}; {fires}" if followed else fires)
 
 
 def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
@@ -258,7 +323,7 @@ def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
         return "no next: the job was to run once, and did"
     if schedule.manual:
         return "no next: the job has no schedule, it is started by hand"
-    scheduled = [run for run in unfinished if run.trigger is Trigger.SCHEDULE]
+    scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY)]
     if scheduled and schedule.interval is not None and schedule.follows_runs:
         return f"next {say_duration(schedule.interval)} after {scheduled[-1].handle} is finished"
     if scheduled:
@@ -273,6 +338,7 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
     told = [
         *([f"running {', '.join(running)}"] if running else [state]),
         *([f"queued {', '.join(queued)}"] if queued else []),
+        *_failures(job, now),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
     return [
@@ -280,6 +346,14 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         Line("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
         Line("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
     ]
+
+
+def _failures(job: Job, now: datetime) -> list[str]:
+    """Return that a job keeps failing, and until when it is held back for that."""
+    until, tz = job.backing_off_until, job.spec.schedule.timezone
+    if job.spec.on_repeated_failure is not None and until is not None and now < until:
+        return [f"held back until {day_time(until, tz, now=now, seconds=True)} after {job.failures} failures in a row"]
+    return [f"{job.failures} failures in a row"] if job.failures > 1 else []
 
 
 def clock_or_day(at: datetime, job: Job, now: datetime) -> str:

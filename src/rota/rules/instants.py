@@ -80,6 +80,22 @@ def _simple_count(schedule: Schedule, *, first: datetime, last: datetime, create
     return grid_count(_origin(schedule, created_at), schedule.interval, first=first, last=last)
 
 
+def instants_between(
+    schedule: Schedule, *, since: datetime, until: datetime, created_at: datetime
+) -> Iterator[datetime]:
+    """Yield the instants in [since, until) of a schedule that does not depend on runs, within its bounds.
+
+    >>> daily = Schedule(cron=("30 2 * * *",))
+    >>> since, until = (datetime.fromisoformat(f"2026-11-{day}T00:00:00Z") for day in ("01", "03"))
+    >>> [f"{at:%d %H:%M}" for at in instants_between(daily, since=since, until=until, created_at=since)]
+    ['01 02:30', '02 02:30']
+    """
+    found = first_instant(schedule, since=since, created_at=created_at)
+    while found is not None and found < until:
+        yield found
+        found = next_instant(schedule, after=found, created_at=created_at)
+
+
 def fires_at(schedule: Schedule, instant: datetime, *, name: str, created_at: datetime) -> datetime:
     """Return when `instant` fires: itself plus its jitter, before the next instant."""
     if schedule.jitter is None:

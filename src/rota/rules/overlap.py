@@ -44,6 +44,13 @@ class Refuse:
     reason: Reason = Reason.OVERLAP
 
 
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """No run of the set: only `room` of them would fit."""
+
+    room: int
+
+
 Verdict = Go | After | Replace | Refuse
 
 
@@ -62,6 +69,21 @@ def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
     if overlap.policy is OverlapPolicy.QUEUE and len(active) <= overlap.queue_depth:
         return After(active[-1].id)
     return _refuse(active[0])
+
+
+def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> Verdict | TooMany:
+    """Return what becomes of `count` runs made at once: the first as it is told, each other behind the one before it.
+
+    Only where any number may run is none behind another.
+
+    >>> judge_many(Overlap(OverlapPolicy.QUEUE, queue_depth=1), [], count=3)
+    TooMany(room=2)
+    """
+    if overlap.policy is OverlapPolicy.ALLOW or count == 1:
+        return judge(overlap, active)
+    depth = overlap.queue_depth if overlap.policy is OverlapPolicy.QUEUE else 0
+    room = max(1 + depth - len(active), 0)
+    return judge(overlap, active) if count <= room else TooMany(room)
 
 
 def _refuse(blocking: ActiveRun) -> Refuse:

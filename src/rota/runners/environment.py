@@ -5,6 +5,7 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,15 @@ def build_environment(work: Work, run: RunFacts, *, surroundings: Surroundings, 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what every run gets of the scheduler's environment; who we are is looked up where it is not said."""
-    found = _from_accounts() | {name: environ[name] for name in _INHERITED if name in environ}
+    found = _from_accounts(os.getuid()) | {name: environ[name] for name in _INHERITED if name in environ}
     return found | {name: value for name, value in environ.items() if name.startswith("LC_")}
 
 
-def _from_accounts() -> dict[str, str]:
+@cache
+def _from_accounts(user: int) -> dict[str, str]:
     found = {"PATH": os.defpath}
     try:
-        entry = pwd.getpwuid(os.getuid())
+        entry = pwd.getpwuid(user)
     except KeyError:
         return found  # a container may run under a number that has no name
     who = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}

@@ -6,12 +6,12 @@ Standard library only. It is forked by the spawner, outlives the scheduler, and 
 import ctypes
 import errno
 import fcntl
-import gc
 import json
 import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rota import faults
@@ -23,70 +23,88 @@ READ_SIZE = 1 << 20
 SWEEP_PAUSE = 0.01
 UNKILLABLE_AFTER = 30.0
 RETRY_PAUSE = 1.0
-HIGHEST_FILE = 1 << 20
 OUTCOME = "outcome.json"
 ORDERS = (signal.SIGTERM, signal.SIGUSR1)
-_RESET = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
+_RESET = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
+    *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
+)
+_NOT_HERE = (FileNotFoundError, NotADirectoryError)
+_prctl = ctypes.CDLL(None).prctl if LINUX else None
+_orders: list[int] = []
 
 
-def keep(gate: int, spec_file: int) -> NoReturn:
+def listen_to_orders() -> None:
+    """Take the signals of keepers, in the spawner, for all that it forks: what is done here costs no run anything.
+
+    Orders stay blocked: one that comes before its keeper listens waits until then.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
+    for number in ORDERS:
+        signal.signal(number, _take_order)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _take_order(number: int, _frame: object) -> None:
+    _orders.append(number)
+
+
+def _take_nothing(_number: int, _frame: object) -> None:
+    """Let a signal end a wait."""
+
+
+def keep(gate: int, spec_file: int, *, spawner: int = 0) -> NoReturn:
     """Be the keeper of one run: never return."""
     code = 1
     try:
-        gc.disable()
-        code = Keeper(gate, spec_file).run()
+        code = Keeper(gate, spec_file, spawner=spawner).run()
     finally:
         os._exit(code)
 
 
 def become_subreaper() -> None:
     """Make orphans below this process its own children, where the system can."""
-    if LINUX and not faults.planted("group_kill_only"):
-        ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if _prctl is not None and not faults.planted("group_kill_only"):
+        _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Keeper:
     """One run from its gate to its outcome file."""
 
-    def __init__(self, gate: int, spec_file: int) -> None:
+    def __init__(self, gate: int, spec_file: int, *, spawner: int) -> None:
         self.gate = gate
+        self.spawner = spawner
         self.spec = json.loads(os.pread(spec_file, os.fstat(spec_file).st_size, 0))
         os.close(spec_file)
         self.folder: str = self.spec["folder"]
         self.output = BoundedWriter(self.folder, self.spec["output"], limit=self.spec["output_limit"])
-        self.stops = 0
-        self.kill_now = False
         self.why = "exited"
         self.status: int | None = None
         self.error: str | None = None
         self.left: list[int] = []
         self.child = 0
-        self.pipe = self.failure = -1
+        self.pipe = -1
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
         self._woken, wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(wake, False)
-        self._listen(wake)
-
-    def _listen(self, wake: int) -> None:
         os.setsid()
         become_subreaper()
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._on_stop)
-        signal.signal(signal.SIGUSR1, self._on_kill)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _take_nothing)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
 
-    def _on_stop(self, *_: Any) -> None:
-        self.stops += 1
-        self.kill_now = self.kill_now or self.stops > 1
+    @property
+    def stops(self) -> int:
+        """How often this keeper was told to end its run."""
+        return len(_orders)
 
-    def _on_kill(self, *_: Any) -> None:
-        self.stops += 1
-        self.kill_now = True
+    @property
+    def kill_now(self) -> bool:
+        """Whether it was told so twice, or to do it without grace."""
+        return len(_orders) > 1 or signal.SIGUSR1 in _orders
 
     def run(self) -> int:
         """Wait at the gate, run the command to its end, store the outcome; return the exit code."""
@@ -108,22 +126,15 @@ class Keeper:
 
     def _start(self) -> None:
         self.pipe, out = os.pipe()
-        self.failure, report = os.pipe()
         os.set_blocking(self.pipe, False)
         widen(self.pipe)
         if self.spec["timeout"] is not None:
             self.deadline = time.monotonic() + self.spec["timeout"]
-        # A signal between fork and exec would run the keeper's handler in the child and be lost to the command.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self.child = os.fork()
-            if not self.child:
-                become_command(self.spec, out, report)
-        except OSError as error:
-            self.why, self.error = "spawn_failed", f"cannot fork: {error.strerror}"
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            self.child = start_command(self.spec, out)
+        except StartFailed as error:
+            self.why, self.error = "spawn_failed", str(error)
         os.close(out)
-        os.close(report)
         faults.point("keeper.forked")
 
     def _alive(self) -> bool:
@@ -185,21 +196,12 @@ class Keeper:
         return [] if LINUX or not self.child else descendants(self.child)
 
     def _wait(self, seconds: float | None) -> None:
-        sources = [fd for fd in (self._woken, self.pipe, self.failure) if fd >= 0]
+        sources = [self._woken] if self.pipe < 0 else [self._woken, self.pipe]
         ready, _, _ = select.select(sources, [], [], seconds)
-        if self.failure in ready:
-            self._read_failure()
         if self.pipe in ready:
             self._read_output()
         if self._woken in ready:
             os.read(self._woken, 4096)
-
-    def _read_failure(self) -> None:
-        text = os.read(self.failure, 4096)
-        os.close(self.failure)
-        self.failure = -1
-        if text:
-            self.why, self.error = "spawn_failed", text.decode("utf-8", "replace")
 
     def _read_output(self) -> bool:
         try:
@@ -214,9 +216,7 @@ class Keeper:
         return bool(data)
 
     def _drain(self) -> None:
-        """Take what is in the pipes; a stranger who still holds the other end is not waited for."""
-        if self.failure >= 0 and select.select([self.failure], [], [], 0)[0]:
-            self._read_failure()
+        """Take what is in the pipe; a stranger who still holds the other end is not waited for."""
         end = self.output.total + 2 * READ_SIZE
         while self.pipe >= 0 and self.output.total < end and self._read_output():
             pass
@@ -244,7 +244,7 @@ class Keeper:
         asked = self.stops
         while True:
             try:
-                store_durably(self.folder, OUTCOME, outcome)
+                self._write(outcome)
                 return 0
             except OSError:
                 if self.stops > asked or not os.path.isdir(self.folder):
@@ -255,26 +255,36 @@ class Keeper:
             except BlockingIOError:
                 pass
 
+    def _write(self, outcome: bytes) -> None:
+        """Write the outcome; to the disk itself only when no scheduler is there to store it in the database."""
+        store = store_whole if os.getppid() == self.spawner else store_durably
+        store(self.folder, OUTCOME, outcome)
+
 
 def store_durably(folder: str, name: str, data: bytes) -> None:
-    """Write a file so that after a power cut it is either whole or not there."""
+    """Write a file so that it survives a power cut from here on, and one that comes earlier leaves it whole or not."""
+    store_whole(folder, name, data, sync=os.fsync)
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def store_whole(folder: str, name: str, data: bytes, *, sync: Callable[[int], None] = lambda _file: None) -> None:
+    """Write a file so that nobody ever reads a part of it, whoever is killed meanwhile."""
     path = os.path.join(folder, name)
     file = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(file, view) :]
-        os.fsync(file)
+        sync(file)
     finally:
         os.close(file)
     faults.point("keeper.before_rename")
     os.rename(path + ".tmp", path)
     faults.point("keeper.after_rename")
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def widen(pipe: int) -> None:
@@ -285,29 +295,47 @@ def widen(pipe: int) -> None:
         pass
 
 
-def become_command(spec: dict[str, Any], out: int, report: int) -> NoReturn:
-    """Turn this forked process into the command; a failure travels back through `report`."""
-    what = f"in {spec['cwd']!r}"
+class StartFailed(Exception):
+    """A command that could not be started, in words for its user."""
+
+
+def start_command(spec: dict[str, Any], out: int) -> int:
+    """Start the command in a session of its own, its output going to `out`; return its pid or raise StartFailed.
+
+    It is spawned, not forked: a copy of this process only to replace it costs more than the command's own start.
+    """
+    what, before = f"in {spec['cwd']!r}", None
     try:
-        os.setsid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
         os.chdir(spec["cwd"])
-        if spec.get("umask") is not None:
-            os.umask(spec["umask"])
-        os.closerange(3, report)
-        os.closerange(report + 1, max(report + 1, min(os.sysconf("SC_OPEN_MAX"), HIGHEST_FILE)))
-        signal.set_wakeup_fd(-1)
-        for number in _RESET:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         what = repr(spec["argv"][0])
-        faults.point("keeper.before_exec")
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606
+        before = None if spec.get("umask") is None else os.umask(spec["umask"])
+        return spawn(spec["argv"], spec["env"], out)
     except (OSError, ValueError) as error:
-        os.write(report, f"cannot start {what}: {explain(error)}".encode("utf-8", "replace")[:4096])
-    os._exit(127)
+        raise StartFailed(f"cannot start {what}: {explain(error)}"[:4096]) from error
+    finally:
+        if before is not None:
+            os.umask(before)
+
+
+def spawn(argv: list[str], env: dict[str, str], out: int) -> int:
+    """Start the first program of that name on the PATH of `env` that can be; return its pid."""
+    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *((os.POSIX_SPAWN_DUP2, out, to) for to in (1, 2))]
+    missing = refused = None
+    for program in places(argv[0], env):
+        try:
+            return os.posix_spawn(program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=_RESET)
+        except _NOT_HERE as error:
+            missing = error
+        except OSError as error:
+            refused = refused or error
+    raise refused or missing or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def places(program: str, env: dict[str, str]) -> list[str]:
+    """Return where a program may lie: a name with a slash is a path, any other is looked for on the PATH."""
+    if os.sep in program:
+        return [program]
+    return [os.path.join(folder, program) for folder in os.get_exec_path(env)]
 
 
 def explain(error: OSError | ValueError) -> str:

@@ -50,17 +50,27 @@ def folder_of(state: Path, run_id: str) -> Path:
 
 def make_folder(folder: Path) -> Path:
     """Make the folder of a run and what is missing above it, closed to others."""
-    for path in reversed([folder, *folder.parents]):
-        if not path.is_dir():
-            path.mkdir(mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with open(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
+    file = os.open(path, flags, 0o600)
+    try:
+        view = memoryview(text.encode("utf-8", "backslashreplace"))
+        while view:
+            view = view[os.write(file, view) :]
+    finally:
+        os.close(file)
 
 
 def _parts(folder: Path) -> list[_Part]:

@@ -21,25 +21,21 @@ def serve(channel: socket.socket) -> NoReturn:
     from rota import faults
     from rota.runners import keeper, tree
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    keeper.listen_to_orders()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the keepers
-    gc.freeze()
+    gc.disable()  # here and in the keepers: it would touch, and so copy, every page
+    me = os.getpid()
     while True:
         request, files, _, _ = socket.recv_fds(channel, len(REQUEST), 2)
         if not request:
             os._exit(0)
-        # A stop that comes before the keeper listens would end it without a word: it waits until then.
-        signal.pthread_sigmask(signal.SIG_BLOCK, keeper.ORDERS)
         try:
             pid = os.fork()
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
             channel.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            keeper.keep(files[0], files[1])
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper.ORDERS)
+            keeper.keep(files[0], files[1], spawner=me)
         faults.point("spawner.forked")
         start = tree.start_ticks(pid) if pid > 0 else None
         channel.send(REPLY.pack(pid, start or 0))

@@ -252,12 +252,33 @@ def _hold_cursor(
     return changed == 1
 
 
+def standing(db: Database, job_id: str) -> tuple[int, bool]:
+    """Return how many chains of a job failed in a row, and whether runs of it wait for others of it."""
+    row = db.row("job_standing", id=job_id)
+    assert row is not None, "a foreign key holds every run's job"
+    return row[0], bool(row[1])
+
+
+def count_failures(db: Database, job_id: str, failures: int, *, backing_off_until: datetime | None) -> None:
+    """Store how many chains of a job failed in a row, and until when its instants are held back."""
+    until = to_ms_or_none(backing_off_until)
+    db.execute("job_count_failure", id=job_id, failures=failures, backing_off_until=until)
+
+
 def next_number(db: Database, job_id: str) -> int:
     """Return the number of the job's next run, counted."""
     row = db.row("job_count_run", id=job_id)
     assert row is not None
     number: int = row[0]
     return number
+
+
+def next_numbers(db: Database, job_id: str, count: int) -> int:
+    """Return the number of the first of the job's next `count` runs, all counted."""
+    row = db.row("job_count_runs", id=job_id, count=count)
+    assert row is not None
+    last: int = row[0]
+    return last - count + 1
 
 
 def job_state(db: Database, job_id: str) -> dict[str, Any]:

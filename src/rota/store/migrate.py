@@ -75,6 +75,8 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
         )
     if _applied(connection) == {number: digest(script) for number, _, script in wanted}:
         return None
+    # A script that makes a table anew drops the old one, which would take along what points at it.
+    connection.execute("PRAGMA foreign_keys = OFF").fetchall()
     connection.execute("BEGIN IMMEDIATE")
     try:
         applied = _applied(connection)
@@ -86,6 +88,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
                 connection.execute(
                     "INSERT INTO migration VALUES (?, ?, ?, ?)", (number, name, digest(script), to_ms(now))
                 ).fetchall()
+        _check_references(connection, path)
         faults.point("migrate.written")
         connection.execute("COMMIT")
         faults.point("migrate.committed")
@@ -94,6 +97,15 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _check_references(connection: apsw.Connection, path: Path) -> None:
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        raise DatabaseCorrupt(
+            f"{len(broken)} rows of {path} point at rows that are not there, the first in the table {broken[0][0]}",
+            hint="nothing was changed; put back a backup",
+        )
 
 
 def _run(connection: apsw.Connection, script: str) -> None:

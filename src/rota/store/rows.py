@@ -63,6 +63,8 @@ def job_of(row: Record) -> Job:
         paused_until=from_ms_or_none(row["paused_until"]),
         pause_reason=row["pause_reason"],
         held_for=from_ms_or_none(row["held_for"]),
+        failures=row["failures"],
+        backing_off_until=from_ms_or_none(row["backing_off_until"]),
     )
 
 
@@ -82,11 +84,17 @@ def run_of(row: Record) -> Run:
         scheduled_for=from_ms_or_none(row["scheduled_for"]),
         covers_to=from_ms_or_none(row["covers_to"]),
         count=row["count"],
+        lane_id=row["lane_id"],
         priority=row["priority"],
+        rank=row["rank"],
         position=row["position"],
         params=read_object(row["params"]),
         attempt=row["attempt"],
         retry_of=row["retry_of"],
+        chain_id=row["chain_id"],
+        group_id=row["group_id"],
+        place=row["place"],
+        always=bool(row["always"]),
         created_at=from_ms(row["created_at"]),
         first_dispatched_at=from_ms_or_none(row["first_dispatched_at"]),
         started_at=from_ms_or_none(row["started_at"]),
@@ -101,6 +109,7 @@ def run_of(row: Record) -> Run:
         exit_code=row["exit_code"],
         error=row["error"],
         result_summary=row["result_summary"],
+        predecessor_id=row["predecessor_id"],
         decisions=read_object(row["decisions"]),
     )
 
@@ -111,6 +120,10 @@ def execution_of(row: Record) -> Execution:
         id=row["id"],
         run_id=row["run_id"],
         job_id=row["job_id"],
+        version=row["version"],
+        lane_id=row["lane_id"],
+        params=json.loads(row["params"] or "{}"),
+        caller=row["caller"],
         worker_id=row["worker_id"],
         slot=row["slot"],
         epoch=row["epoch"],

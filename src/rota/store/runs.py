@@ -10,17 +10,24 @@ from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.ids import created_ms
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.rules.lanes import NO_POOLS
+from rota.rules.order import POSITION_GAP
+from rota.store import queue
 from rota.store.driver import Database
 from rota.store.rows import execution_of, read_object, run_of, write_json
 
-POSITION_GAP = 1 << 10
+SIBLING_GAP = 64
+"""Places between runs made at once: 10,000 of them fit into one millisecond, with room for moves between them."""
 FIRST_ID = ""
 LAST_ID = "g"
 
 
 @dataclass(frozen=True, slots=True)
 class Newborn:
-    """A run as it enters the database: queued, or skipped from the start."""
+    """A run as it enters the database: queued, skipped from the start (`reason`), or a group's, which `begins` at once.
+
+    `rank` and `position` None: at the end of its priority. `priority` None: the job's. `lane_id` None: no pools.
+    """
 
     id: str
     job: Job
@@ -32,17 +39,39 @@ class Newborn:
     count: int | None = None
     reason: Reason | None = None
     waiting_for: WaitingFor | None = None
+    not_before: datetime | None = None
     predecessor_id: str | None = None
     expires_at: datetime | None = None
+    lane_id: int | None = None
+    priority: int | None = None
+    rank: int | None = None
+    position: int | None = None
     params: Mapping[str, Any] | None = None
+    attempt: int = 1
+    retry_of: str | None = None
+    chain_id: str | None = None
+    group_id: str | None = None
+    place: int | None = None
+    always: bool = False
     forced: bool = False
+    begins: bool = False
     error: str | None = None
     decisions: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Sibling:
+    """One of many runs made at once: what it does not share with the others. `params` None: the job's."""
+
+    id: str
+    params: Mapping[str, Any] | None = None
+    scheduled_for: datetime | None = None
+    predecessor_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A run that may be claimed, with what execution needs of it."""
+    """A run that may be claimed, with what execution needs of it. Number 0: a direct call, which is no run (R-13)."""
 
     id: str
     job_id: str
@@ -57,11 +86,13 @@ class Candidate:
     expires_at: datetime | None
     forced: bool
     state: Mapping[str, Any]
+    rank: int = 0
+    position: int = 0
 
     @property
     def handle(self) -> str:
         """The run as people write it: `backup:112`."""
-        return f"{self.job}:{self.number}"
+        return f"{self.job}:{self.number or Trigger.DIRECT}"
 
     @property
     def nominal(self) -> datetime:
@@ -126,26 +157,37 @@ class Ended:
 
     id: str
     job_id: str
+    version: int
     trigger: Trigger
     scheduled_for: datetime | None
     started_at: datetime | None
     predecessor_id: str | None
-    status: Status
+    lane_id: int
+    attempt: int
+    chain_id: str | None
+    group_id: str | None
+    cancel_reason: Reason | None
+    outcome: Outcome
     finished_at: datetime
+
+    @property
+    def status(self) -> Status:
+        """The final status."""
+        return self.outcome.status
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A queued run that waits for others of its job."""
+class Chain:
+    """What a run and its retries began with: the door it came through, and the first start of them all."""
 
-    id: str
-    waiting_for: WaitingFor
-    predecessor_id: str | None
+    trigger: Trigger
+    first_started_at: datetime | None
 
 
 def insert_run(db: Database, run: Newborn, *, number: int) -> None:
     """Store a newborn run."""
     skipped = run.reason is not None
+    priority = run.job.spec.priority if run.priority is None else run.priority
     db.execute(
         "run_insert",
         id=run.id,
@@ -157,20 +199,58 @@ def insert_run(db: Database, run: Newborn, *, number: int) -> None:
         scheduled_for=to_ms_or_none(run.scheduled_for),
         covers_to=to_ms_or_none(run.covers_to),
         count=run.count,
-        status=Status.SKIPPED if skipped else Status.QUEUED,
+        status=Status.SKIPPED if skipped else Status.RUNNING if run.begins else Status.QUEUED,
         reason=run.reason,
         waiting_for=run.waiting_for,
+        not_before=to_ms_or_none(run.not_before),
         expires_at=to_ms_or_none(run.expires_at),
         predecessor_id=run.predecessor_id,
-        priority=run.job.spec.priority,
-        position=created_ms(run.id) * POSITION_GAP,
+        lane_id=NO_POOLS if run.lane_id is None else run.lane_id,
+        priority=priority,
+        rank=priority if run.rank is None else run.rank,
+        position=created_ms(run.id) * POSITION_GAP if run.position is None else run.position,
         params=write_json(run.job.spec.work.params if run.params is None else run.params),
+        attempt=run.attempt,
+        retry_of=run.retry_of,
+        chain_id=run.chain_id,
+        group_id=run.group_id,
+        place=run.place,
+        always=int(run.always),
         forced=int(run.forced),
         created_at=to_ms(run.created_at),
+        started_at=to_ms(run.created_at) if run.begins else None,
         finished_at=to_ms(run.created_at) if skipped else None,
         error=run.error,
         decisions=write_json(run.decisions or {}),
     )
+
+
+def insert_runs(db: Database, shared: Newborn, siblings: Sequence[Sibling], *, first: int) -> None:
+    """Store many newborn runs of one job by one statement, numbered from `first` on and one behind the other."""
+    spec = shared.job.spec
+    db.execute(
+        "run_insert_many",
+        job_id=shared.job.id,
+        first=first,
+        version=shared.job.version,
+        trigger=shared.trigger,
+        expires_at=to_ms_or_none(shared.expires_at),
+        lane_id=NO_POOLS if shared.lane_id is None else shared.lane_id,
+        priority=spec.priority if shared.priority is None else shared.priority,
+        rank=spec.priority if shared.rank is None else shared.rank,
+        position=created_ms(shared.id) * POSITION_GAP if shared.position is None else shared.position,
+        gap=SIBLING_GAP,
+        params=write_json(spec.work.params),
+        forced=int(shared.forced),
+        created_at=to_ms(shared.created_at),
+        decisions=write_json(shared.decisions or {}),
+        siblings=json.dumps([_sibling(one) for one in siblings], separators=(",", ":"), ensure_ascii=False),
+    )
+
+
+def _sibling(one: Sibling) -> tuple[Any, ...]:
+    params = None if one.params is None else write_json(one.params)
+    return (one.id, params, to_ms_or_none(one.scheduled_for), one.predecessor_id)
 
 
 def run_by_id(db: Database, run_id: str) -> Run | None:
@@ -193,6 +273,16 @@ def newest_runs(db: Database, job_id: str, *, limit: int, offset: int = 0) -> li
 def unfinished_runs(db: Database, job_id: str) -> list[Run]:
     """Return a job's unfinished runs, oldest first."""
     return [run_of(row) for row in db.records("runs_unfinished", job_id=job_id)]
+
+
+def some_unfinished_runs(db: Database, job_id: str, *, limit: int) -> list[Run]:
+    """Return what runs of a job and the `limit` oldest of its unfinished runs, oldest first."""
+    return [run_of(row) for row in db.records("runs_unfinished_some", job_id=job_id, limit=limit)]
+
+
+def running_runs(db: Database) -> list[Run]:
+    """Return the runs of all jobs that are dispatched or running, oldest first."""
+    return [run_of(row) for row in db.records("runs_running")]
 
 
 def all_unfinished_runs(db: Database, *, limit: int) -> list[Run]:
@@ -234,9 +324,9 @@ def _json_or_none(values: Sequence[str] | None) -> str | None:
     return None if values is None else json.dumps(list(values))
 
 
-def candidates(db: Database, *, free: int) -> list[Candidate]:
-    """Return up to `free` runs that may be claimed, in the order of INV-004."""
-    return [_candidate(*row) for row in db.rows("run_candidates", free=free)]
+def candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> list[Candidate]:
+    """Return up to `free` runs of a lane that may be claimed, in the order of INV-004."""
+    return [_candidate(*row) for row in db.rows("run_candidates", lane_id=lane_id, free=free)]
 
 
 def _candidate(
@@ -253,6 +343,8 @@ def _candidate(
     expires_at: int | None,
     forced: int,
     state: str,
+    rank: int,
+    position: int,
 ) -> Candidate:
     return Candidate(
         id=id_,
@@ -268,6 +360,8 @@ def _candidate(
         expires_at=from_ms_or_none(expires_at),
         forced=bool(forced),
         state=read_object(state),
+        rank=rank,
+        position=position,
     )
 
 
@@ -314,8 +408,8 @@ def release_run(
     not_before: datetime | None = None,
     lost: bool = False,
 ) -> bool:
-    """Give a DISPATCHED run back to the queue, waiting where something is named."""
-    changed = db.execute(
+    """Give a DISPATCHED run back to the queue, waiting where something is named, and its pools with it."""
+    released = db.rows(
         "run_release",
         id=run_id,
         epoch=epoch,
@@ -323,7 +417,8 @@ def release_run(
         not_before=to_ms_or_none(not_before),
         lost=int(lost),
     )
-    return changed == 1
+    queue.give_back(db, [lane_id for (lane_id,) in released])
+    return len(released) == 1
 
 
 def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> None:
@@ -355,17 +450,22 @@ def finish_executions(db: Database, ends: Sequence[End]) -> None:
 
 
 def _closing(end: End, outcome: Outcome) -> tuple[Any, ...]:
-    return (end.run_id, to_ms(end.at), outcome.status, outcome.exit_code, outcome.error, _artifacts(outcome))
+    return (end.run_id, to_ms(end.at), outcome.status, outcome.exit_code, outcome.error, artifacts_of(outcome))
 
 
-def _artifacts(outcome: Outcome) -> str | None:
+def artifacts_of(outcome: Outcome, *, reason: Reason | None = None) -> str | None:
     """Return the JSON of what a run left; names of files that do not fit are counted, never a cause to fail."""
-    if not (outcome.output_bytes or outcome.summary or outcome.files):
+    if not (outcome.output_bytes or outcome.summary or outcome.files or reason):
         return None
     files = list(outcome.files)
     while True:
         left_out = len(outcome.files) - len(files)
-        artifacts = {"output_bytes": outcome.output_bytes, "summary": outcome.summary, "files": files}
+        artifacts = {
+            "reason": reason,
+            "output_bytes": outcome.output_bytes,
+            "summary": outcome.summary,
+            "files": files,
+        }
         kept = {name: value for name, value in {**artifacts, "files_left_out": left_out}.items() if value}
         text = write_json(kept)
         if not files or len(text.encode()) <= ARTIFACTS_LIMIT:
@@ -433,31 +533,73 @@ def reason_or_none(text: str | None) -> Reason | None:
 def _ended(
     id_: str,
     job_id: str,
+    version: int,
     trigger: str,
     scheduled_for: int | None,
     started_at: int | None,
     predecessor_id: str | None,
+    lane_id: int,
+    attempt: int,
+    chain_id: str | None,
+    group_id: str | None,
+    cancel_reason: str | None,
     *,
     end: End,
 ) -> Ended:
     return Ended(
         id=id_,
         job_id=job_id,
+        version=version,
         trigger=Trigger(trigger),
         scheduled_for=from_ms_or_none(scheduled_for),
         started_at=from_ms_or_none(started_at),
         predecessor_id=predecessor_id,
-        status=end.outcome.status,
+        lane_id=lane_id,
+        attempt=attempt,
+        chain_id=chain_id,
+        group_id=group_id,
+        cancel_reason=reason_or_none(cancel_reason),
+        outcome=end.outcome,
         finished_at=end.at,
     )
 
 
-def waiting_for_others(db: Database, job_id: str) -> list[Waiting]:
-    """Return the job's queued runs that wait for a predecessor or a replaced run, oldest first."""
-    return [
-        Waiting(run_id, WaitingFor(waiting_for), predecessor_id)
-        for run_id, waiting_for, predecessor_id in db.rows("runs_waiting_for_others", job_id=job_id)
-    ]
+def followers(db: Database, run_id: str) -> list[str]:
+    """Return the queued runs that wait for this one as their predecessor, oldest first; members of groups left out."""
+    return [follower for (follower,) in db.rows("runs_following", id=run_id)]
+
+
+def replacing_runs(db: Database, job_id: str) -> list[str]:
+    """Return the job's queued runs that wait until those they replace are gone, oldest first."""
+    return [run_id for (run_id,) in db.rows("runs_replacing", job_id=job_id)]
+
+
+def relink_followers(db: Database, run_id: str, successor_id: str) -> None:
+    """Let those who wait for a run wait for another one."""
+    db.execute("runs_relink_followers", id=run_id, successor_id=successor_id)
+
+
+def chain_of(db: Database, chain_id: str) -> Chain:
+    """Return what a chain began with; its first run is there as long as the chain is not final."""
+    row = db.row("chain_begun", id=chain_id)
+    assert row is not None
+    return Chain(Trigger(row[0]), from_ms_or_none(row[1]))
+
+
+def chain_runs(db: Database, chain_id: str) -> list[Run]:
+    """Return the runs of a chain, the first one first."""
+    return [run_of(row) for row in db.records("runs_of_chain", id=chain_id)]
+
+
+def retry_of(db: Database, run_id: str) -> Run | None:
+    """Return the automatic retry of a run, None for none."""
+    found = db.records("run_retried_as", id=run_id)
+    return run_of(found[0]) if found else None
+
+
+def scheduled_chain_unfinished(db: Database, job_id: str) -> bool:
+    """Tell whether a chain that the schedule began is not final."""
+    return db.row("chain_scheduled_unfinished", job_id=job_id) is not None
 
 
 def unfinished_before(db: Database, job_id: str, run_id: str) -> bool:
@@ -475,9 +617,9 @@ def relink(db: Database, run_id: str, predecessor_id: str) -> None:
     db.execute("run_relink", id=run_id, predecessor_id=predecessor_id)
 
 
-def let_go(db: Database, run_id: str) -> None:
-    """Make a waiting run claimable."""
-    db.execute("run_let_go", id=run_id)
+def let_go(db: Database, run_id: str) -> bool:
+    """Make a waiting run claimable; tell whether it is: that of a group begins instead."""
+    return db.execute("run_let_go", id=run_id) == 1
 
 
 def let_go_due(db: Database, now: datetime) -> int:
@@ -486,10 +628,11 @@ def let_go_due(db: Database, now: datetime) -> int:
 
 
 def executed_spans(
-    db: Database, job_id: str, *, since: datetime, until: datetime, before: int = 64
+    db: Database, job_id: str, *, since: datetime, until: datetime, grouped: bool = False, before: int = 64
 ) -> list[tuple[datetime, datetime | None, str]]:
     """Return start, end and run of the job's executions within a time, and of those that reach into it."""
+    groups = db.rows("groups_within", job_id=job_id, since=to_ms(since), until=to_ms(until)) if grouped else []
     earlier = db.rows("executions_before", job_id=job_id, since=to_ms(since), limit=before)
     within = db.rows("executions_within", job_id=job_id, since=to_ms(since), until=to_ms(until))
     kept = [row for row in reversed(earlier) if row[1] is None or row[1] > to_ms(since)]
-    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*kept, *within]]
+    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*groups, *kept, *within]]

@@ -1,11 +1,14 @@
 """The tables, indexes and triggers that a database of this version has."""
 
+from functools import cache
+
 import apsw
 
 from rota.store.migrate import HISTORY
 from rota.store.queries import load_migrations
 
 
+@cache
 def expected_schema() -> dict[tuple[str, str], str]:
     """Return (type, name) -> statement of everything that the migrations make, from a fresh database in memory."""
     connection = apsw.Connection(":memory:")

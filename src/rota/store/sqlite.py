@@ -20,6 +20,7 @@ from rota.model.errors import (
     DatabaseCorrupt,
     DatabaseForeign,
     DatabaseReadOnly,
+    InvariantRefused,
     StateError,
     StorageFull,
 )
@@ -40,6 +41,14 @@ CHECKPOINT_PAGES = 2_000
 _FULL_HINT = "free some space; rota goes on by itself"
 _OWNER_HINT = "check owner and mode of the file and its folder"
 _PLACE_HINT = "check that the file is there and that you may write it and its folder"
+_INVARIANTS = {
+    "INV-001": "the params of a run are frozen from its first dispatch on",
+    "INV-002": "an execution changes once, when it ends",
+    "INV-005": "a run keeps its identity and the version of its job",
+    "INV-006": "a group ends when all of its members have, and then never changes",
+    "a finished run never changes": "it is final",
+    "no such transition": "the run cannot go from its status to that one",
+}
 DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
 
 
@@ -407,10 +416,21 @@ def translated(path: Path) -> Iterator[None]:
         ) from error
     except apsw.IOError as error:
         raise _input_output(path, error) from error
+    except apsw.ConstraintError as error:
+        refused = _invariant(str(error))
+        if refused is None:
+            raise
+        raise refused from error
     except apsw.SQLError as error:
         if not str(error).startswith("no such"):
             raise
         raise DatabaseCorrupt(f"the database {path} is not as rota made it ({error})", hint=DAMAGE_HINT) from error
+
+
+def _invariant(refusal: str) -> InvariantRefused | None:
+    """Return what a trigger refused, None where it was another constraint."""
+    rule = next((rule for rule in _INVARIANTS if rule in refusal), None)
+    return None if rule is None else InvariantRefused(rule, _INVARIANTS[rule])
 
 
 def _input_output(path: Path, error: apsw.IOError) -> StateError:

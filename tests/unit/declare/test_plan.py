@@ -10,7 +10,20 @@ from rota.declare.differences import differences
 from rota.declare.plan import ChangeKind, plan
 from rota.model.errors import NameTaken
 from rota.model.records import Job
-from rota.model.spec import Condition, EnvValue, Gates, Jitter, JobSpec, Kind, Retention, Schedule, Work
+from rota.model.spec import (
+    Condition,
+    Draw,
+    EnvValue,
+    Gates,
+    Jitter,
+    JobSpec,
+    Kind,
+    Member,
+    RepeatedFailure,
+    Retention,
+    Schedule,
+    Work,
+)
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FILE = "file"
@@ -144,7 +157,11 @@ OTHERS = {
     "conditions": (Condition("up"),),
     "labels": ("x",),
     "params": {"x": 1},
+    "members": (Member("extract", {"full": True}, always=True),),
+    "pools": (Draw("gpu", 2),),
     "jitter": Jitter(percent=5.0),
+    "factor": 3.0,
+    "on_repeated_failure": RepeatedFailure(),
     "at": NOW,
     "start_at": NOW,
     "end_at": NOW,

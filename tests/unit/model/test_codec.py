@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model import records, spec
@@ -55,12 +55,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_every_record_comes_back_equal(record):
-    @settings(
-        derandomize=True,
-        deadline=None,
-        max_examples=15,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+    @settings(max_examples=15)
     @given(values_of(record))
     def round_trip(value):
         assert decode(record, json.loads(json.dumps(encode(value)))) == value

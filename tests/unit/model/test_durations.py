@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.durations import LONGEST, UNITS, parse_duration, say_duration, write_duration
@@ -12,7 +12,6 @@ from rota.model.errors import InvalidDuration
 whole_seconds = st.integers(1, int(LONGEST.total_seconds()))
 
 
-@settings(derandomize=True, deadline=None)
 @given(whole_seconds)
 def test_what_is_written_reads_back_the_same(seconds):
     duration = timedelta(seconds=seconds)
@@ -20,7 +19,6 @@ def test_what_is_written_reads_back_the_same(seconds):
     assert parse_duration(seconds) == duration
 
 
-@settings(derandomize=True, deadline=None)
 @given(whole_seconds)
 def test_a_duration_is_written_in_the_largest_exact_unit(seconds):
     unit = write_duration(timedelta(seconds=seconds))[-1]
@@ -28,7 +26,6 @@ def test_a_duration_is_written_in_the_largest_exact_unit(seconds):
     assert all(seconds % size for size in larger)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.integers(1, 3660), st.sampled_from("smhdSMHD"), st.sampled_from(["", " ", "\t", "  "]))
 def test_one_number_and_one_unit_in_any_case_and_with_outer_spaces(number, unit, space):
     expected = timedelta(seconds=number * UNITS[unit.lower()])

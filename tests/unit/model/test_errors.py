@@ -49,6 +49,13 @@ def section(page, title):
     return {code: (meaning.strip(), remedy.strip()) for code, meaning, remedy in ROW.findall(found)}
 
 
+def example(name):
+    """Return a value for a parameter of this name."""
+    if name in ("pid", "count", "room"):
+        return 4321
+    return ["value"] if name in ("near", "allowed") else f"<{name}>"
+
+
 def test_every_error_has_a_code_of_its_own():
     codes = [kind.__dict__.get("code") for kind in ERRORS]
     assert None not in codes
@@ -65,9 +72,10 @@ def test_every_error_says_in_one_sentence_what_it_is():
     "kind", [kind for kind in ERRORS if "__init__" in kind.__dict__ and kind is not FileProblems], ids=str
 )
 def test_a_message_names_its_values_in_lower_case_and_has_a_hint(kind):
-    names = list(inspect.signature(kind).parameters)
-    values = [4321 if name == "pid" else ["value"] if name in ("near", "allowed") else f"<{name}>" for name in names]
-    error = kind(*values)
+    parameters = inspect.signature(kind).parameters.values()
+    by_name = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    values = [example(one.name) for one in parameters if one.name not in by_name]
+    error = kind(*values, **{name: example(name) for name in by_name})
     assert str(values[0]) in error.message
     assert error.message[0] not in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     assert not error.message.endswith(".")

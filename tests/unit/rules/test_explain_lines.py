@@ -66,11 +66,17 @@ def a_run(**changes: Any) -> Run:
         scheduled_for=DUE,
         covers_to=None,
         count=None,
+        lane_id=1,
         priority=0,
+        rank=0,
         position=0,
         params={},
         attempt=1,
         retry_of=None,
+        chain_id=None,
+        group_id=None,
+        place=None,
+        always=False,
         created_at=DUE,
         first_dispatched_at=None,
         started_at=None,
@@ -96,7 +102,27 @@ def told(run: Run, spec: JobSpec = SPEC, *, execution: Execution | None = None, 
 
 
 def an_execution(spec_started: datetime = DUE) -> Execution:
-    return Execution("e", "run", "job", "w", 2, 1, "boot", 4711, 1, spec_started, None, None, None, None, {})
+    return Execution(
+        id="e",
+        run_id="run",
+        job_id="job",
+        version=None,
+        lane_id=None,
+        params={},
+        caller=None,
+        worker_id="w",
+        slot=2,
+        epoch=1,
+        boot_id="boot",
+        pid=4711,
+        pid_start=1,
+        started_at=spec_started,
+        finished_at=None,
+        status=None,
+        exit_code=None,
+        error=None,
+        artifacts={},
+    )
 
 
 def test_the_title_names_run_status_reason_and_time_in_the_job_s_zone() -> None:
@@ -212,6 +238,7 @@ def test_a_run_that_waits_for_a_condition_says_until_when_r_02() -> None:
         (WaitingFor.PREDECESSOR, Held.NO_WORKER, "for backup:6 to finish; no scheduler is running here"),
         (None, Held.NO_WORKER, "for a scheduler: none is running here; start one with `rota serve`"),
         (None, Held.SLOT, "for a slot: all are taken"),
+        (None, Held.POOL, 'for the pool "ollama": 1 of 1 used by other:1'),
         (None, None, "for its turn; a slot is free"),
     ],
 )
@@ -221,7 +248,8 @@ def test_a_queued_run_says_why_it_is_not_running_r_02(
     """R-02: stored and derived reasons."""
     earlier = a_run(id="earlier", number=6, status=Status.RUNNING)
     run = a_run(waiting_for=waiting_for)
-    assert told(run, held=held, unfinished=[earlier, run])["waits"] == text
+    why = 'the pool "ollama": 1 of 1 used by other:1' if held is Held.POOL else ""
+    assert told(run, held=held, held_why=why, unfinished=[earlier, run])["waits"] == text
 
 
 def test_a_running_run_says_since_when_where_and_how_long_it_may() -> None:

@@ -21,7 +21,7 @@ def grid(interval: timedelta) -> list[datetime]:
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(intervals.filter(lambda interval: interval >= timedelta(milliseconds=40)), offsets, offsets)
 def test_next_previous_and_count_agree_with_a_written_out_grid(interval, at, other):
     instants = grid(interval)

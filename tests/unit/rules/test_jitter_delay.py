@@ -19,7 +19,7 @@ jitters = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(jitters, st.text(max_size=20), st.integers(0, 10**13), spans)
 def test_a_delay_is_never_negative_always_less_than_the_gap_and_whole_milliseconds(jitter, name, ms, gap):
     found = delay(jitter, name=name, instant=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms), gap=gap)

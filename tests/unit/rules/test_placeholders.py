@@ -97,7 +97,7 @@ def test_only_what_rota_would_know_is_found_in_foreign_braces():
     assert known_placeholders("{{.Names}} {{ job }} {{params.x}} {{ item }}") == ["{{ job }}", "{{params.x}}"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.sampled_from(["{{", "}}", "{", "}", " ", "job", "params.", "n", "scheduled_for", ":", "%Y", "%", "\n"])

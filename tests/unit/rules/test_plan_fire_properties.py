@@ -16,7 +16,7 @@ from rota.rules.due import FireFacts, FirePlan, PlannedRun, Span, plan_fire, pla
 from rota.rules.instants import fires_at
 from rota.rules.overlap import ActiveRun, After, Refuse, judge
 
-EXACT = settings(derandomize=True, deadline=None, max_examples=200)
+EXACT = settings(max_examples=200)
 LONG = 8 * HOUR
 
 schedules = st.builds(

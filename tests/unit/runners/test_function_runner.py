@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-import time
 from datetime import UTC, datetime
 
 import pytest
+from tests.waiting import LONGEST_WAIT
 
 from rota.model.records import Outcome
 from rota.model.spec import OutputPolicy
@@ -47,7 +47,7 @@ class Harness:
         self.changed.set()
 
     async def until(self, true):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST_WAIT):
             while not true():
                 self.changed.clear()
                 await self.changed.wait()
@@ -67,6 +67,17 @@ def run(function, folder, *, timeout=None, context=None, **options):
             harness.runner.close()
 
     return asyncio.run(once())
+
+
+class Stuck:
+    """A function that waits until it is let go; `begun` holds the engine's loop, and with it the timeout, till then."""
+
+    def __init__(self):
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, ctx):
+        self.begun.set()
+        self.go.wait()
 
 
 def as_async(function):
@@ -199,16 +210,16 @@ def test_r21_the_policy_none_keeps_no_line(tmp_path):
 
 
 def test_a_timed_out_thread_is_told_at_once_and_abandoned_until_it_returns(tmp_path):
-    go = threading.Event()
-    context = context_in(tmp_path)
+    stuck, context = Stuck(), context_in(tmp_path)
 
     async def late():
         harness = Harness(2)
-        harness.runner.start("1", lambda ctx: go.wait(), context, timeout=0.05)
+        harness.runner.start("1", stuck, context, timeout=0.05)
+        stuck.begun.wait()
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         assert harness.released == []
-        go.set()
+        stuck.go.set()
         await harness.until(lambda: harness.released == ["1"])
         assert harness.runner.abandoned() == set()
         harness.runner.close()
@@ -221,16 +232,17 @@ def test_a_timed_out_thread_is_told_at_once_and_abandoned_until_it_returns(tmp_p
 
 
 def test_an_abandoned_thread_does_not_hold_up_the_others(tmp_path):
-    go = threading.Event()
+    stuck = Stuck()
 
     async def late():
         harness = Harness(2)
-        harness.runner.start("stuck", lambda ctx: go.wait(), context_in(tmp_path), timeout=0.01)
+        harness.runner.start("stuck", stuck, context_in(tmp_path), timeout=0.01)
+        stuck.begun.wait()
         await harness.outcome("stuck")
         for number in range(20):
             harness.runner.start(str(number), lambda ctx: "ok", context_in(tmp_path))
             assert (await harness.outcome(str(number))).summary == "ok"
-        go.set()
+        stuck.go.set()
         harness.runner.close()
 
     asyncio.run(late())
@@ -256,17 +268,18 @@ def test_a_cancelled_thread_ends_with_the_outcome_it_was_given(tmp_path):
 
 
 def test_a_call_that_no_thread_has_taken_is_cancelled_without_running(tmp_path):
-    go, ran = threading.Event(), []
+    stuck, ran = Stuck(), []
     requested = Outcome(status=Status.CANCELLED, reason=Reason.REQUESTED)
 
     async def cancel():
         harness = Harness(1)
-        harness.runner.start("1", lambda ctx: go.wait(), context_in(tmp_path))
+        harness.runner.start("1", stuck, context_in(tmp_path))
+        stuck.begun.wait()
         harness.runner.start("2", lambda ctx: ran.append(1), context_in(tmp_path))
         harness.runner.cancel("2", requested)
         assert await harness.outcome("2") == requested
         assert harness.runner.abandoned() == set()
-        go.set()
+        stuck.go.set()
         await harness.outcome("1")
         harness.runner.start("3", lambda ctx: None, context_in(tmp_path))
         await harness.outcome("3")
@@ -278,22 +291,34 @@ def test_a_call_that_no_thread_has_taken_is_cancelled_without_running(tmp_path):
 
 
 def test_a_timed_out_task_is_cancelled_and_may_tidy_up(tmp_path):
-    tidied = []
+    tidied, begun = [], threading.Event()
 
     async def forever(ctx):
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             tidied.append(ctx.cancelled)
 
-    outcome = run(forever, tmp_path, timeout=0.02)
+    async def late():
+        harness = Harness(2)
+        harness.runner.start("1", forever, context_in(tmp_path), timeout=0.02)
+        begun.wait()
+        outcome = await harness.outcome()
+        harness.runner.close()
+        return outcome
+
+    outcome = asyncio.run(late())
 
     assert outcome.reason is Reason.TIMED_OUT
     assert tidied == [True]
 
 
 def test_a_task_that_swallows_its_cancellation_is_abandoned_after_the_grace(tmp_path):
+    begun = threading.Event()
+
     async def deaf(ctx):
+        begun.set()
         for _ in range(2):
             try:
                 await asyncio.Event().wait()
@@ -303,6 +328,7 @@ def test_a_task_that_swallows_its_cancellation_is_abandoned_after_the_grace(tmp_
     async def late():
         harness = Harness(2, grace=0.05)
         harness.runner.start("1", deaf, context_in(tmp_path), timeout=0.02)
+        begun.wait()
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         harness.runner.close()
@@ -313,18 +339,19 @@ def test_a_task_that_swallows_its_cancellation_is_abandoned_after_the_grace(tmp_
 
 
 def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_path):
-    go = threading.Event()
+    stuck = Stuck()
 
     async def rude(ctx):
-        go.wait()
+        stuck(ctx)
 
     async def mixed():
         harness = Harness(2, grace=0.02)
         harness.runner.start("rude", rude, context_in(tmp_path), timeout=0.02)
+        stuck.begun.wait()
         harness.runner.start("sync", lambda ctx: "ok", context_in(tmp_path))
         assert (await harness.outcome("sync")).summary == "ok"
         assert (await harness.outcome("rude")).reason is Reason.TIMED_OUT
-        go.set()
+        stuck.go.set()
         await harness.until(lambda: harness.released == ["rude"])
         harness.runner.close()
 
@@ -332,16 +359,17 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
 
 
 def test_a_function_that_ends_in_time_is_not_touched_by_its_deadline(tmp_path):
-    async def both_ends():
-        harness = Harness(1)
-        harness.runner.start("1", lambda ctx: "done", context_in(tmp_path), timeout=0.4)
-        assert (await harness.outcome()).summary == "done"
-        harness.runner.start("2", lambda ctx: threading.Event().wait(0.5), context_in(tmp_path), timeout=None)
-        await harness.outcome("2")
+    async def both_ends(seconds):
+        harness, later = Harness(2), Stuck()
+        harness.runner.start("1", lambda ctx: "done", context_in(tmp_path), timeout=seconds)
+        first = await harness.outcome()
+        harness.runner.start("2", later, context_in(tmp_path), timeout=seconds)
+        assert (await harness.outcome("2")).reason is Reason.TIMED_OUT, "by then the first deadline has passed too"
+        later.go.set()
         harness.runner.close()
-        return set(harness.told)
+        return first.summary
 
-    assert asyncio.run(both_ends()) == {"1", "2"}
+    assert "done" in (asyncio.run(both_ends(seconds)) for seconds in (0.2, 2.0, 20.0)), "it never ended in time"
 
 
 def test_deadlines_of_ended_calls_are_forgotten(tmp_path):
@@ -363,7 +391,6 @@ def test_ten_thousand_calls_need_no_more_threads_than_slots(kind, tmp_path):
     async def many():
         harness = Harness(8)
         before = threading.active_count()
-        begun = time.perf_counter()
         function = kind(lambda ctx: None)
         for number in range(8):
             harness.runner.start(str(number), function, context_in(tmp_path), timeout=60)
@@ -376,12 +403,9 @@ def test_ten_thousand_calls_need_no_more_threads_than_slots(kind, tmp_path):
         await harness.until(lambda: len(harness.told) == number)
         threads = threading.active_count() - before
         harness.runner.close()
-        return threads, number / (time.perf_counter() - begun)
+        return threads
 
-    threads, rate = asyncio.run(many())
-
-    assert threads <= 8
-    assert rate > 2000, "a floor for slow machines; the benchmark measures"
+    assert asyncio.run(many()) <= 8
 
 
 @both
@@ -415,7 +439,7 @@ def test_a_closed_runner_leaves_no_thread_of_its_own(tmp_path):
         threads = [thread for thread in threading.enumerate() if thread.name.startswith("rota-")]
         harness.runner.close()
         for thread in threads:
-            thread.join(5)
+            thread.join(LONGEST_WAIT)
         return [thread for thread in threads if thread.is_alive()]
 
     assert asyncio.run(use()) == []
@@ -488,7 +512,7 @@ def test_an_outcome_is_always_told_before_its_release(tmp_path):
         runner.start("1", lambda ctx: gate.set(), context_in(tmp_path))
         gate.wait()  # the loop stands still while the thread ends: both events meet in one round
         runner.cancel("1")
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), LONGEST_WAIT)
         runner.close()
 
     asyncio.run(race())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rota.model.clock import MILLISECOND, from_ms, iso
 from rota.model.spec import Schedule
-from rota.model.states import Status
+from rota.model.states import Reason, Status
 from rota.operations.auditing.instants import Instants
 from rota.operations.auditing.report import Check, Findings
 from rota.operations.auditing.spans import LONG_AGO, AuditedJob, Kind, Stretch
@@ -26,6 +26,7 @@ class LedgerRow:
     covers_to: int | None
     count: int | None
     status: str
+    reason: str | None
 
     @property
     def last(self) -> int:
@@ -110,12 +111,21 @@ class Ledger:
             return
         self._enter(place)
         stretch = self.stretches[place]
+        self._check_held_back(row, stretch)
         if stretch.kind is Kind.NONE:
             self._wrong(row, f"covers {say(row.first)}, but version {row.version} has no instants")
         elif stretch.kind is Kind.FOLLOWING:
             self._take_following(row)
         elif stretch.instants is not None:
             self._take_instants(row, stretch, stretch.instants)
+
+    def _check_held_back(self, row: LedgerRow, stretch: Stretch) -> None:
+        """Look whether instants were held back after failures by a definition that says so (DEC-007)."""
+        if row.reason != Reason.BACKING_OFF:
+            return
+        span = next(span for span in stretch.spans if span.version == row.version)
+        if span.spec.on_repeated_failure is None or span.spec.schedule.at is not None:
+            self._wrong(row, f"was held back, but version {row.version} has no `on_repeated_failure`")
 
     def _take_following(self, row: LedgerRow) -> None:
         """Completion and start anchors: instants are numbered, since each depends on the run before."""

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from rota.operations.auditing.report import Check, Findings
 from rota.runners.keeper import OUTCOME
 from rota.runners.output import folder_of
 from rota.runners.processes import TAG
-from rota.store.driver import Store
+from rota.store.driver import Row, Store
 
 RESULT_TAG = "ROTA_RESULT_FILE"
 LOOK_AGAIN = 0.5
@@ -60,7 +60,7 @@ def _look(store: Store, state: Path, findings: Findings | None, alive: Alive) ->
 def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
     served = is_held(state / SERVE_LOCK)
     found = []
-    for run_id, job, number, status, lock, ended_at, *process in store.read(lambda db: db.rows("audit_owned")):
+    for run_id, job, name, status, lock, ended_at, *process in _owned(store):
         if lock is not None and ended_at is None and process_lock_held(state, lock):
             continue
         keeper = status == Status.RUNNING and process[0] is not None and alive(ProcessIdentity(*process))
@@ -70,8 +70,20 @@ def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
             text = f"{what} while no scheduler was there: recovered at the next start"
         else:
             text = f"is {status}, but the process that held it is gone"
-        found.append(Suspect(run_id, Check.OWNER, text, job, f"{job}:{number}", harmless=left and not served))
+        found.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=left and not served))
     return found
+
+
+def _owned(store: Store) -> Iterator[Row]:
+    """Yield what processes carry: runs, and direct calls (R-13)."""
+    for run_id, job, number, *rest in store.read(lambda db: db.rows("audit_owned")):
+        yield run_id, job, _name(job, number, run_id), *rest
+    for call_id, job, *rest in store.read(lambda db: db.rows("audit_called")):
+        yield call_id, job, _name(job, None, call_id), *rest
+
+
+def _name(job: str | None, number: int | None, run_id: str) -> str:
+    return f"{job}:{number}" if number is not None else f"the direct call {run_id}"
 
 
 def _strays(store: Store, tagged: dict[int, "_Tagged"]) -> list[Suspect]:
@@ -87,7 +99,7 @@ def _strays(store: Store, tagged: dict[int, "_Tagged"]) -> list[Suspect]:
         job, number, status = known[one.run_id]
         if status not in (Status.DISPATCHED, Status.RUNNING):
             text = f"is {status}, but process {pid} of it is still there"
-            found.append(Suspect(f"{pid}", Check.PROCESS, text, job, f"{job}:{number}"))
+            found.append(Suspect(f"{pid}", Check.PROCESS, text, job, _name(job, number, one.run_id)))
     return found
 
 

@@ -4,13 +4,16 @@ import json
 from collections.abc import Collection
 
 from rota.model.states import REASONS
+from rota.operations.auditing.groups import check_groups
 from rota.operations.auditing.ledger import say
+from rota.operations.auditing.pools import check_pools
 from rota.operations.auditing.report import Check, Findings
 from rota.operations.auditing.spans import AuditedJob, Kind, Stretch
 from rota.store.driver import Database
 
 SLACK = 1_000
 """A clock that is set back by less than this is not noted anywhere (R-26)."""
+ANY_TIME = 1 << 60
 MOST = 1_000
 
 
@@ -27,6 +30,10 @@ def check_rows(db: Database, findings: Findings, *, chosen: Collection[str] | No
     _check_executions(db, findings, jobs)
     _check_doubles(db, findings, jobs)
     _check_waiting(db, findings, jobs)
+    _check_chains(db, findings, jobs)
+    check_groups(db, findings, jobs=jobs)
+    check_pools(db, findings, jobs=jobs)
+    _check_direct(db, findings, jobs, slack=ANY_TIME if stepped else SLACK)
     if not stepped:
         _check_times(db, findings, jobs)
 
@@ -43,13 +50,18 @@ def _check_executions(db: Database, findings: Findings, jobs: str | None) -> Non
         findings.violation(Check.EXECUTION, f"is {status}, {what} (INV-002)", job=job, run=f"{job}:{number}")
 
 
+def _check_direct(db: Database, findings: Findings, jobs: str | None, *, slack: int) -> None:
+    for call_id, job, what in db.rows("audit_direct", jobs=jobs, slack=slack, limit=MOST):
+        findings.violation(Check.EXECUTION, f"the direct call {call_id} {what} (R-13)", job=job)
+
+
 def _check_doubles(db: Database, findings: Findings, jobs: str | None) -> None:
     for job, number, count in db.rows("audit_doubled_numbers", jobs=jobs, limit=MOST):
         findings.violation(Check.NUMBER, f"the number {number} is given to {count} runs", job=job)
     for job, key, count in db.rows("audit_doubled_keys", jobs=jobs, limit=MOST):
         findings.violation(Check.LEDGER, f"the fire {key} has {count} rows (R-05)", job=job)
     for slot, count in db.rows("audit_doubled_slots", limit=MOST):
-        findings.violation(Check.STATE, f"slot {slot} holds {count} runs (INV-003)")
+        findings.violation(Check.STATE, f"slot {slot} holds {count} runs or direct calls (INV-003)")
     for job, counted, highest in db.rows("audit_numbers", jobs=jobs, limit=MOST):
         findings.violation(Check.NUMBER, f"it has counted {counted} runs, but there is run {highest}", job=job)
 
@@ -58,6 +70,14 @@ def _check_waiting(db: Database, findings: Findings, jobs: str | None) -> None:
     for job, number, waiting_for in db.rows("audit_waiting", jobs=jobs, limit=MOST):
         text = f"waits for {waiting_for}, which nothing will end: it would wait for ever"
         findings.violation(Check.WAITING, text, job=job, run=f"{job}:{number}")
+
+
+def _check_chains(db: Database, findings: Findings, jobs: str | None) -> None:
+    for job, number, what in db.rows("audit_chains", jobs=jobs, limit=MOST):
+        findings.violation(Check.CHAIN, f"{what} (DEC-001)", job=job, run=f"{job}:{number}")
+    for job, number, attempt, most in db.rows("audit_not_retried", jobs=jobs, limit=MOST):
+        text = f"failed as attempt {attempt} of {most}, but was not retried (DEC-007)"
+        findings.violation(Check.CHAIN, text, job=job, run=f"{job}:{number}")
 
 
 def _check_times(db: Database, findings: Findings, jobs: str | None) -> None:

@@ -1,6 +1,8 @@
 SELECT * FROM (
     SELECT job.name, run.number, run.status, CASE
         WHEN execution.id IS NULL AND run.started_at IS NULL AND run.status NOT IN ('RUNNING', 'COMPLETED') THEN NULL
+        WHEN run.lane_id = 0 AND execution.id IS NULL THEN NULL
+        WHEN run.lane_id = 0 THEN 'but is a group''s and has an execution'
         WHEN execution.id IS NULL THEN 'but has no execution'
         WHEN run.started_at IS NULL THEN 'but never started and has an execution'
         WHEN execution.job_id <> run.job_id THEN 'but its execution belongs to another job'

@@ -4,11 +4,11 @@ SELECT * FROM (
         WHEN (run.status IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')) <> (run.finished_at IS NOT NULL) THEN 'which does not fit its finish time'
         WHEN (run.status IN ('FAILED', 'SKIPPED', 'CANCELLED')) <> (run.reason IS NOT NULL) THEN 'which must have a reason exactly if it went wrong'
         WHEN run.reason IS NOT NULL AND run.status || '/' || run.reason NOT IN (SELECT value FROM json_each(:reasons)) THEN 'a reason that this status does not have'
-        WHEN run.status IN ('DISPATCHED', 'RUNNING') AND (run.worker_id IS NULL OR run.slot IS NULL OR run.epoch IS NULL) THEN 'but no worker holds it'
+        WHEN run.status IN ('DISPATCHED', 'RUNNING') AND run.lane_id <> 0 AND (run.worker_id IS NULL OR run.slot IS NULL OR run.epoch IS NULL) THEN 'but no worker holds it'
         WHEN run.status = 'QUEUED' AND (run.slot IS NOT NULL OR run.epoch IS NOT NULL OR run.started_at IS NOT NULL) THEN 'but still has a slot or a start'
         WHEN run.status = 'SKIPPED' AND run.started_at IS NOT NULL THEN 'but it started'
         WHEN run.status = 'RUNNING' AND run.started_at IS NULL THEN 'but never started'
-        WHEN (run.started_at IS NOT NULL OR run.status = 'DISPATCHED') AND run.first_dispatched_at IS NULL THEN 'but was never dispatched (INV-001)'
+        WHEN (run.started_at IS NOT NULL OR run.status = 'DISPATCHED') AND run.lane_id <> 0 AND run.first_dispatched_at IS NULL THEN 'but was never dispatched (INV-001)'
         WHEN run.waiting_for IS NOT NULL AND run.status <> 'QUEUED' THEN 'but waits for ' || run.waiting_for
         WHEN run.not_before IS NOT NULL AND run.waiting_for IS NULL THEN 'but has a time to wait for without a cause'
         WHEN (run.trigger = 'schedule') <> (run.slot_key IS NOT NULL AND run.scheduled_for IS NOT NULL) THEN 'but its trigger ' || run.trigger || ' does not fit its key'

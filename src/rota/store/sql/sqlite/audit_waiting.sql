@@ -1,9 +1,14 @@
 SELECT job.name, run.number, run.waiting_for FROM run JOIN job ON job.id = run.job_id
 WHERE run.waiting_for IS NOT NULL AND (:jobs IS NULL OR run.job_id IN (SELECT value FROM json_each(:jobs))) AND CASE run.waiting_for
     WHEN 'condition' THEN run.not_before IS NULL
-    WHEN 'predecessor' THEN NOT EXISTS (SELECT 1 FROM run first WHERE first.id = run.predecessor_id AND first.job_id = run.job_id
-        AND first.number < run.number AND first.status IN ('QUEUED', 'DISPATCHED', 'RUNNING'))
+    WHEN 'backoff' THEN run.not_before IS NULL OR run.trigger <> 'retry'
+    WHEN 'predecessor' THEN CASE WHEN run.group_id IS NOT NULL
+        -- A member is let go by the end of another one, so some member must be on its way.
+        THEN NOT EXISTS (SELECT 1 FROM run other WHERE other.group_id = run.group_id AND other.finished_at IS NULL
+            AND other.waiting_for IS NOT 'predecessor')
+        ELSE NOT EXISTS (SELECT 1 FROM run first WHERE first.id = run.predecessor_id AND first.job_id = run.job_id AND first.finished_at IS NULL
+            AND (SELECT number FROM run root WHERE root.id = coalesce(first.chain_id, first.id)) < run.number) END
     WHEN 'replaced_run' THEN NOT EXISTS (SELECT 1 FROM run first WHERE first.job_id = run.job_id AND first.id < run.id
-        AND first.status IN ('QUEUED', 'DISPATCHED', 'RUNNING'))
+        AND first.finished_at IS NULL)
     ELSE 1 END
 LIMIT :limit

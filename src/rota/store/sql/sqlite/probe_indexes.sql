@@ -5,7 +5,7 @@ SELECT
     (SELECT 1 FROM run INDEXED BY run_ready WHERE status = 'QUEUED' AND waiting_for IS NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_released WHERE status = 'QUEUED' AND not_before IS NOT NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_expiring WHERE status = 'QUEUED' AND expires_at IS NOT NULL LIMIT 1),
-    (SELECT 1 FROM run INDEXED BY run_unfinished WHERE status IN ('QUEUED', 'DISPATCHED', 'RUNNING') LIMIT 1),
+    (SELECT 1 FROM run INDEXED BY run_unfinished WHERE finished_at IS NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_fire WHERE slot_key IS NOT NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_slot WHERE status IN ('DISPATCHED', 'RUNNING') LIMIT 1),
     (SELECT 1 FROM execution INDEXED BY execution_slot WHERE finished_at IS NULL LIMIT 1),

@@ -1,3 +1,3 @@
 SELECT run.*, job.name AS job, execution.exit_code AS exit_code
 FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.status IN ('QUEUED', 'DISPATCHED', 'RUNNING') ORDER BY run.priority DESC, run.position, run.created_at, run.id LIMIT :limit
+WHERE run.finished_at IS NULL ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit

@@ -1,3 +1,3 @@
 SELECT run.*, job.name AS job, execution.exit_code AS exit_code
 FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.job_id = :job_id AND run.status IN ('QUEUED', 'DISPATCHED', 'RUNNING') ORDER BY run.id
+WHERE run.job_id = :job_id AND run.finished_at IS NULL ORDER BY run.id

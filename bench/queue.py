@@ -1,0 +1,159 @@
+"""The queue with a million runs in it: claims past pools and lanes, moves, a page, and many runs at once."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.measuring import Report, Row, figure, quantile, rows_of, scratch
+from bench.rows import RawRows
+from bench.scheduling import CLOCK, add_job, store_in
+from rota.engine.claim import Holder, claim
+from rota.engine.move import Where
+from rota.engine.record import Finished, record
+from rota.engine.session import open_session
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Draw
+from rota.model.states import Status
+from rota.operations.bulk import enqueue_many
+from rota.operations.changing import Destination, move_runs
+from rota.operations.queue import look_at_queue
+from rota.store import queue
+from rota.store.driver import Database
+from rota.store.sqlite import SqliteStore
+
+TARGET = (
+    "with 1,000,000 queued: claim p99 ≤ 5 ms, also behind a full pool and with 500 lanes; a move ≤ 5 ms; "
+    "many at once ≥ 20,000 runs/s; a page ≤ 100 ms"
+)
+QUEUED = 1_000_000
+CLAIMS = 500
+LANES = 500
+FREE = (0, 1)
+MOVES = 300
+PAGE = 100
+MANY = 10_000
+DONE = Outcome(Status.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A queue to claim from: the lanes that its runs stand in, in turn, and how many follow that may go."""
+
+    name: str
+    lanes: Callable[[Database], list[int]]
+    behind: int = 0
+
+
+def measure() -> Report:
+    """Measure each on a full queue through rota's own stages, the same done raw between."""
+    rows: list[Row] = []
+    for scenario in (
+        Scenario("claim", lambda _db: [1]),
+        Scenario("claim behind a full pool", partial(_pools, count=1, capacity=0), behind=4 * CLAIMS),
+        Scenario(f"claim over {LANES} lanes", partial(_pools, count=LANES, capacity=2)),
+        Scenario(f"claim behind {LANES} full pools", partial(_pools, count=LANES, capacity=0), behind=4 * CLAIMS),
+    ):
+        rows += _claims(scenario)
+    return Report(
+        "queue", TARGET, [*rows, *_others()], ["Each claim fills two free slots in one committed transaction."]
+    )
+
+
+def _pools(db: Database, *, count: int, capacity: int) -> list[int]:
+    """Declare pools and return a lane for each."""
+    queue.declare_pools(db, {f"pool-{number}": capacity for number in range(count)})
+    return [queue.lane_of(db, [Draw(f"pool-{number}")]) for number in range(count)]
+
+
+def _claims(scenario: Scenario) -> list[Row]:
+    with scratch() as folder, scratch() as other:
+        _fill(folder, scenario)
+        raw = RawRows(other)
+        raw.fill(QUEUED)
+        store = store_in(folder)
+        holder = open_session(store, folder, CLOCK, kind="serve", identity=ProcessIdentity("bench", 2, 2)).holder
+        found = [(_claim(store, holder), _claim_raw(raw)) for _ in range(CLAIMS)]
+        store.close()
+    return [*_quantiles(scenario.name, [one for one, _ in found]), *_quantiles("raw claim", [one for _, one in found])]
+
+
+def _fill(folder: Path, scenario: Scenario) -> None:
+    rows = RawRows(folder)
+    store = store_in(folder)
+    lanes = store.write(scenario.lanes)
+    store.close()
+    rows.fill(QUEUED, lanes=lanes)
+    if scenario.behind:
+        rows.fill(scenario.behind, first=QUEUED + 1)
+    rows.connection.execute("UPDATE job SET run_number = (SELECT max(number) FROM run)").fetchall()
+    rows.connection.close()
+
+
+def _claim(store: SqliteStore, holder: Holder) -> float:
+    began = time.perf_counter()
+    claimed = store.write(partial(claim, holder=holder, free=FREE, now=CLOCK.now()))
+    took = time.perf_counter() - began
+    assert len(claimed) == len(FREE), "there is room for as many"
+    finished = [Finished(one.run.id, one.run.job_id, DONE) for one in claimed]
+    store.write(partial(record, finished=finished, epoch=holder.epoch, now=CLOCK.now()))
+    return took
+
+
+def _claim_raw(raw: RawRows) -> float:
+    began = time.perf_counter()
+    claimed = raw.start(len(FREE))
+    took = time.perf_counter() - began
+    raw.end(claimed)
+    return took
+
+
+def _others() -> list[Row]:
+    """Move, look and enqueue over 500 lanes; raw: one position written, one lane read, one row after the other."""
+    with scratch() as folder, scratch() as other:
+        _fill(folder, Scenario("lanes", partial(_pools, count=LANES, capacity=2)))
+        raw = RawRows(other)
+        raw.fill(QUEUED)
+        store = store_in(folder)
+        add_job(store, "items", params={"item": 0})
+        moves = [(_timed(partial(_move, store, index)), _timed(partial(raw.place, index))) for index in range(MOVES)]
+        pages = [(_timed(partial(_page, store, folder)), _timed(partial(raw.page, PAGE))) for _ in range(30)]
+        many = [(_timed(partial(_many, store)), _timed(partial(raw.enqueue, MANY))) for _ in range(5)]
+        store.close()
+    found: list[Row] = []
+    for name, took in (("move", moves), ("page of the queue", pages)):
+        found += _quantiles(name, [one for one, _ in took])
+        found += _quantiles(f"raw {name}", [one for _, one in took])
+    rates = {"many at once": [MANY / one for one, _ in many], "raw many at once": [MANY / one for _, one in many]}
+    return [*found, *rows_of(rates, "runs/s", against={"many at once": ["raw many at once"]})]
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _move(store: SqliteStore, index: int) -> None:
+    """Move a run from deep in the queue: to its head, its end, before another, to a place."""
+    destinations = (
+        Destination(Where.FIRST),
+        Destination(Where.LAST),
+        Destination(Where.BEFORE, other=f"nothing:{QUEUED // 2}"),
+        Destination(Where.TO, place=500),
+    )
+    handle = f"nothing:{QUEUED // 3 + index * 7}"
+    move_runs(store, [handle], destinations[index % len(destinations)], now=CLOCK.now())
+
+
+def _page(store: SqliteStore, folder: Path) -> None:
+    look_at_queue(store, folder, limit=PAGE, now=CLOCK.now())
+
+
+def _many(store: SqliteStore) -> None:
+    enqueue_many(store, "items", [{"item": number} for number in range(MANY)], now=CLOCK.now())
+
+
+def _quantiles(name: str, took: Sequence[float]) -> list[Row]:
+    return [figure(f"{name}, p{share * 100:g}", "ms", quantile(took, share) * 1000) for share in (0.5, 0.99)]

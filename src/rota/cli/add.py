@@ -1,0 +1,90 @@
+"""`rota add`: a job into rota.yaml from flags; comments and formatting stay."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.adding import Added
+
+
+@click.command("add", cls=RotaCommand)
+@click.argument("name")
+@click.argument("words", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
+@click.option("--cron", "crons", metavar="EXPR", multiple=True, help="When: five cron fields; may be repeated.")
+@click.option("--interval", metavar="D", help="When: so long after each run (30s, 5m, 1h, 1d).")
+@click.option("--at", metavar="TIME", help="When: one point in time, 2026-11-15 08:30.")
+@click.option("--timezone", metavar="ZONE", help="The job's own time zone; the file's when absent.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other key of a job; may be repeated.")
+@dry_run_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    name: str,
+    words: tuple[str, ...],
+    crons: tuple[str, ...],
+    interval: str | None,
+    at: str | None,
+    timezone: str | None,
+    settings: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Add a job NAME to rota.yaml; without a schedule it is started by hand.
+
+    rota add digest --cron "0 8 * * *" --set timeout=5m -- ./digest.sh --short
+    """
+    from rota.operations.adding import add_job, read_settings
+
+    schedule = {"cron": _one_or_all(crons), "interval": interval, "at": at, "timezone": timezone}
+    keys: dict[str, Any] = {key: value for key, value in schedule.items() if value}
+    others = read_settings(settings)
+    if words:
+        keys["command"] = list(words)
+    if twice := sorted(set(keys) & set(others)):
+        raise click.UsageError(f"{twice[0]} is given twice, by its own option and by --set")
+    place, now = invocation.place(), invocation.now()
+    added = add_job(place.folder, name, {**keys, **others}, environ=invocation.environ, now=now, dry_run=dry_run)
+    if invocation.as_json:
+        print_json(_as_json(added, now, dry_run=dry_run))
+        return
+    _show(added, now, dry_run=dry_run)
+
+
+def _one_or_all(crons: tuple[str, ...]) -> Any:
+    return crons[0] if len(crons) == 1 else list(crons)
+
+
+def _show(added: "Added", now: datetime, *, dry_run: bool) -> None:
+    from rota.cli.check import coming_words
+    from rota.rules.instants import explain_schedule
+
+    name, line = added.spec.name, added.insertion.line
+    schedule = explain_schedule(added.spec.schedule)
+    if dry_run:
+        click.echo(f"would add at line {line} of {added.file.name}:")
+        click.echo(added.insertion.added, nl=False)
+        click.echo("nothing was changed (--dry-run)")
+        return
+    coming = coming_words(added.spec, now)
+    click.echo(f"added {name} at line {line} of {added.file.name}: {schedule}{f', {coming}' if coming else ''}")
+    click.echo("a running scheduler applies it by itself; else: rota apply")
+
+
+def _as_json(added: "Added", now: datetime, *, dry_run: bool) -> dict[str, Any]:
+    from rota.cli.check import first_fire
+    from rota.operations.views import iso_or_none
+    from rota.rules.instants import explain_schedule
+
+    return {
+        "dry_run": dry_run,
+        "name": added.spec.name,
+        "file": str(added.file),
+        "line": added.insertion.line,
+        "lines": added.insertion.added,
+        "schedule": explain_schedule(added.spec.schedule),
+        "next_at": iso_or_none(first_fire(added.spec, now)),
+    }

@@ -1,0 +1,107 @@
+"""`rota queue`: what waits, in order, and why the first does not run."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.cli.tables import Cell
+    from rota.model.records import Run
+    from rota.operations.direct import DirectView
+    from rota.operations.queue import QueueView, Standing
+
+LIMIT = 20
+MOST = 1000
+
+
+@click.command("queue", cls=RotaCommand)
+@click.option("--limit", type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="How many lines of each.")
+@click.pass_obj
+def command(invocation: Invocation, *, limit: int) -> None:
+    """Show what waits: direct callers first, then runs that may start, in order, then those that wait."""
+    from rota.operations.jobs import project_timezone
+    from rota.operations.queue import look_at_queue, queue_json
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        view = look_at_queue(store, place.state, limit=limit, now=now)
+        zone = project_timezone(store)
+    if invocation.as_json:
+        print_json(queue_json(view))
+        return
+    if not (view.direct or view.ready or view.waiting):
+        click.echo("the queue is empty")
+        return
+    for line in _head(view, zone, now=now):
+        click.echo(line)
+    _show(view, zone, now=now)
+
+
+def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
+    from rota.cli.words import pause_words
+    from rota.operations.queue import COUNTED, hold_words
+
+    if view.pause is not None:
+        told = pause_words(view.pause.until, view.pause.reason, zone=zone, now=now)
+        yield f"everything is paused{told}; go on with `rota resume --all`"
+    ready, waiting = (f"{count:,}{'+' * (count >= COUNTED)}" for count in (view.ready_count, view.waiting_count))
+    yield f"{ready} ready, {waiting} waiting for something"
+    if view.ready:
+        head = view.ready[0]
+        yield f"first: {head.run.handle}, {hold_words(head, view)}"
+
+
+def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
+    from rota.cli.tables import Column, print_table
+
+    columns = [*(Column(name) for name in ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS")), Column("WHY", flexible=True)]
+    rows = [
+        *(_direct(call, now=now) for call in view.direct),
+        *(_ready(one, view, now=now) for one in view.ready),
+        *(_waiting(run, view, zone, now=now) for run in view.waiting),
+    ]
+    print_table(columns, rows)
+    if view.ready_count > len(view.ready) or view.waiting_count > len(view.waiting):
+        click.echo("more with --limit")
+
+
+def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
+    from rota.rules.times import roughly
+
+    return [
+        "direct",
+        call.name,
+        roughly(now - call.asked_at),
+        "",
+        "",
+        f"served before the queue (pid {call.caller.pid})",
+    ]
+
+
+def _ready(one: "Standing", view: "QueueView", *, now: datetime) -> "list[Cell | str]":
+    from rota.operations.queue import hold_words
+    from rota.rules.times import roughly
+
+    pools = ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in one.draws)
+    since = roughly(now - one.run.created_at)
+    return [str(one.place), one.run.handle, since, str(one.run.priority), pools, hold_words(one, view)]
+
+
+def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.rules.times import day_time, roughly
+
+    until = f" until {day_time(run.not_before, zone, now=now, seconds=True)}" if run.not_before else ""
+    named = view.predecessors.get(run.predecessor_id or "")
+    since = roughly(now - run.created_at)
+    return [
+        "–",
+        run.handle,
+        since,
+        str(run.priority),
+        "",
+        f"waits for {run.waiting_for}{f' {named}' if named else ''}{until}",
+    ]

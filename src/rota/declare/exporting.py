@@ -1,0 +1,255 @@
+"""Stored definitions as a rota.yaml: the keys that differ from what a file without them would mean."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from rota.declare.fitting import default_misfire, default_when_false
+from rota.declare.writing import write_comment, write_entry, write_job
+from rota.model.clock import iso
+from rota.model.durations import write_duration
+from rota.model.spec import (
+    Condition,
+    Gates,
+    GroupMode,
+    Isolate,
+    Jitter,
+    JobSpec,
+    Kind,
+    Member,
+    MisfirePolicy,
+    OnFailure,
+    OverlapPolicy,
+    RepeatedFailure,
+    Retention,
+    Retry,
+    Schedule,
+    WhenFalse,
+    Work,
+)
+from rota.rules.placeholders import has_placeholders
+
+Keys = dict[str, Any]
+
+RECHECK = timedelta(seconds=60)
+_SCHEDULE = Schedule()
+_WORK = Work(Kind.COMMAND)
+_CONDITION = Condition()
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """What the exported file says for all jobs; `interpreter` is what `python` resolves to."""
+
+    folder: str
+    timezone: str = "UTC"
+    imports: tuple[str, ...] = ()
+    python: str | None = None
+    interpreter: str | None = None
+    pools: Mapping[str, int] = field(default_factory=dict)
+
+
+def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()) -> str:
+    """Return the text of a rota.yaml that declares these jobs and groups."""
+    head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
+    lines = [write_comment(note) for note in notes]
+    lines += [line for key, value in head.items() if value for line in write_entry(key, value)]
+    for section in ("jobs", "groups"):
+        found = [spec for spec in specs if (spec.work.kind is Kind.GROUP) == (section == "groups")]
+        if found or section == "jobs":
+            lines += ["", f"{section}:" if found else f"{section}: {{}}"]
+        for spec in found:
+            lines += write_job(spec.name, export_keys(spec, top))
+    return "\n".join(lines) + "\n"
+
+
+def export_keys(spec: JobSpec, top: Top) -> Keys:
+    """Return the keys under which a file declares this job or group."""
+    word = schedule_word(spec.schedule)
+    keys = _when(spec.schedule, word, zone=top.timezone)
+    keys |= _group(spec.work) if spec.work.kind is Kind.GROUP else _what(spec, top)
+    keys |= _policies(spec, word)
+    keys |= _retention(spec.retention)
+    keys |= {"labels": list(spec.labels)} if spec.labels else {}
+    keys |= {"enabled": False} if not spec.enabled else {}
+    keys |= {"description": spec.description} if spec.description else {}
+    return keys
+
+
+def schedule_word(schedule: Schedule) -> str:
+    """Return the key that says when: cron, interval, at, or nothing."""
+    return "cron" if schedule.cron else "interval" if schedule.interval else "at" if schedule.at else ""
+
+
+def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
+    keys: Keys = {}
+    if schedule.cron:
+        keys["cron"] = schedule.cron[0] if len(schedule.cron) == 1 else list(schedule.cron)
+    if schedule.interval is not None:
+        keys["interval"] = write_duration(schedule.interval)
+    for key in ("at", "start_at", "end_at"):
+        if (at := getattr(schedule, key)) is not None:
+            keys[key] = iso(at)
+    if schedule.timezone != zone:
+        keys["timezone"] = schedule.timezone
+    if word == "interval":
+        keys |= _differing(schedule, _SCHEDULE, ("anchor", "first_run"))
+    if schedule.jitter is not None:
+        keys["jitter"] = _jitter(schedule.jitter)
+    if schedule.run_once:
+        keys["run_once"] = True
+    return keys
+
+
+def _jitter(jitter: Jitter) -> str:
+    return write_duration(jitter.up_to) if jitter.up_to is not None else f"{jitter.percent or 0:g}%"
+
+
+def _what(spec: JobSpec, top: Top) -> Keys:
+    work = spec.work
+    keys = _work(work, top) | _differing(work, _WORK, ("params", "output"))
+    if work.timeout != _WORK.timeout:
+        keys["timeout"] = "never" if work.timeout is None else write_duration(work.timeout)
+    if not work.in_process:
+        keys |= _surroundings(work, top)
+    if spec.pools:
+        keys["pools"] = _draws(spec)
+    keys |= _gates(spec.gates, spec.schedule)
+    keys |= {"priority": spec.priority} if spec.priority else {}
+    return keys | ({"retry": _retry(spec.retry)} if spec.retry != Retry() else {})
+
+
+def _work(work: Work, top: Top) -> Keys:
+    if work.kind is Kind.COMMAND:
+        return {"command": list(work.command)}
+    if work.kind is Kind.SHELL:
+        shell_with = {} if work.shell_with == _WORK.shell_with else {"shell_with": list(work.shell_with)}
+        return {"shell": work.shell, **shell_with}
+    keys: Keys = {"run": work.function}
+    if work.python is not None and work.python != top.interpreter:
+        keys["python"] = work.python
+    elif work.python is None and work.isolate is Isolate.PROCESS:
+        keys["isolate"] = str(work.isolate)
+    return keys
+
+
+def _surroundings(work: Work, top: Top) -> Keys:
+    keys: Keys = {}
+    if work.env:
+        keys["env"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.env}
+    if work.env_pass:
+        keys["env_pass"] = list(work.env_pass)
+    if work.env_file is not None:
+        keys["env_file"] = _place(work.env_file, top.folder)
+    if work.cwd != top.folder:
+        keys["cwd"] = _place(work.cwd, top.folder)
+    if work.term_grace != _WORK.term_grace:
+        keys["term_grace"] = write_duration(work.term_grace)
+    return keys | _differing(work, _WORK, ("on_restart",))
+
+
+def _place(path: str, folder: str) -> str:
+    """Return a path as a file in `folder` would write it: relative where it is below."""
+    below = path.startswith(folder.rstrip("/") + "/") and not has_placeholders(path)
+    short = os.path.relpath(path, folder) if below else path
+    return path if short.startswith("~") else short
+
+
+def _draws(spec: JobSpec) -> Any:
+    if all(draw.cost == 1 for draw in spec.pools):
+        return [draw.pool for draw in spec.pools]
+    return {draw.pool: draw.cost for draw in spec.pools}
+
+
+def _gates(gates: Gates, schedule: Schedule) -> Keys:
+    keys: Keys = {}
+    if gates.conditions:
+        keys["conditions"] = [_condition(one) for one in gates.conditions]
+        keys |= _waiting(gates, schedule)
+    if gates.expires_after is not None:
+        keys["expires_after"] = write_duration(gates.expires_after)
+    return keys
+
+
+def _waiting(gates: Gates, schedule: Schedule) -> Keys:
+    keys: Keys = {}
+    if gates.when_false is not default_when_false(schedule_word(schedule)):
+        keys["when_false"] = str(gates.when_false)
+    usual = min(RECHECK, schedule.interval) if schedule.interval else RECHECK
+    if gates.when_false is WhenFalse.WAIT and gates.recheck != usual:
+        keys["recheck"] = write_duration(gates.recheck)
+    return keys
+
+
+def _condition(condition: Condition) -> Any:
+    timeout = {} if condition.timeout == _CONDITION.timeout else {"timeout": write_duration(condition.timeout)}
+    if condition.name:
+        return {"name": condition.name, **timeout} if timeout else condition.name
+    return {"command": list(condition.command), **timeout}
+
+
+def _policies(spec: JobSpec, word: str) -> Keys:
+    keys: Keys = {}
+    misfire = spec.misfire
+    if word and misfire.policy is not default_misfire(word):
+        keys["misfire"] = str(misfire.policy)
+    if word and misfire.grace != type(misfire)().grace:
+        keys["misfire_grace"] = write_duration(misfire.grace)
+    if word and misfire.policy is MisfirePolicy.ALL and misfire.limit != type(misfire)().limit:
+        keys["misfire_limit"] = misfire.limit
+    if word and misfire.policy is not MisfirePolicy.SKIP and misfire.max_age is not None:
+        keys["misfire_max_age"] = write_duration(misfire.max_age)
+    if spec.overlap.policy is not OverlapPolicy.FORBID:
+        keys["overlap"] = str(spec.overlap.policy)
+    if spec.overlap.policy is OverlapPolicy.QUEUE and spec.overlap.queue_depth != 1:
+        keys["queue_depth"] = spec.overlap.queue_depth
+    if spec.on_repeated_failure is not None:
+        keys["on_repeated_failure"] = _repeated(spec.on_repeated_failure)
+    return keys
+
+
+def _retry(retry: Retry) -> Any:
+    if retry == Retry(max_attempts=1):
+        return False
+    keys = _differing(retry, Retry(), ("max_attempts", "factor"))
+    for name in ("backoff", "max"):
+        if getattr(retry, name) != getattr(Retry(), name):
+            keys[name] = write_duration(getattr(retry, name))
+    if retry.jitter is not None:
+        keys["jitter"] = _jitter(retry.jitter)
+    return keys
+
+
+def _repeated(repeated: RepeatedFailure) -> Keys:
+    return {"after": repeated.after, "backoff_max": write_duration(repeated.backoff_max)}
+
+
+def _retention(retention: Retention) -> Keys:
+    usual, keys = Retention(), {}
+    for one in fields(Retention):
+        value = getattr(retention, one.name)
+        if value != getattr(usual, one.name):
+            written = write_duration(value) if isinstance(value, timedelta) else value
+            keys[one.name] = "forever" if value is None else written
+    return {"retention": keys} if keys else {}
+
+
+def _group(work: Work) -> Keys:
+    keys: Keys = {"members": [_member(member) for member in work.members]}
+    keys |= {"mode": str(work.mode)} if work.mode is not GroupMode.SEQUENTIAL else {}
+    return keys | ({"on_failure": str(work.on_failure)} if work.on_failure is not OnFailure.STOP else {})
+
+
+def _member(member: Member) -> Any:
+    if not member.params and not member.always:
+        return member.job
+    params = {"params": dict(member.params)} if member.params else {}
+    return {"job": member.job, **params, **({"always": True} if member.always else {})}
+
+
+def _differing(value: Any, usual: Any, names: Sequence[str]) -> Keys:
+    """Return the attributes of a record that differ from those of another; words as texts."""
+    found = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(usual, name)}
+    return {name: str(one) if isinstance(one, str) else one for name, one in found.items()}

@@ -1,0 +1,97 @@
+"""What a file says about failures: how often and when a run is tried again, and when a failing job is held back."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rota.declare.fields import Refused, read_duration, read_grace, read_jitter, shown, whole, wrong_type
+from rota.declare.hints import unknown_key
+from rota.model.spec import Jitter, RepeatedFailure, Retry
+
+Reader = Callable[[Any], Any]
+
+ATTEMPTS = 100
+FACTOR = 100
+FAILURES = 1000
+RETRY_HINT = "write `retry: {max_attempts: 5, backoff: 30s}`, or `retry: false` for none"
+REPEATED_HINT = "write `on_repeated_failure: {after: 5, backoff_max: 1d}`, or `on_repeated_failure: false` for none"
+_RETRY_WORDS = {
+    "attempts": "write `max_attempts: 3`; it counts the first one",
+    "retries": "write `max_attempts: 4` for three retries; it counts the first one",
+    "max_retries": "write `max_attempts: 4` for three retries; it counts the first one",
+    "delay": "write `backoff: 30s`",
+    "wait": "write `backoff: 30s`",
+    "max_backoff": "write `max: 10m`",
+    "backoff_max": "write `max: 10m`",
+    "multiplier": "write `factor: 2`",
+    "exponential": "write `factor: 2`; `factor: 1` waits equally long each time",
+}
+
+
+def read_retry(value: Any) -> Retry:
+    """Return how often a failed run is tried again; `false` is one attempt, `true` is the default."""
+    if isinstance(value, bool):
+        return Retry() if value else Retry(max_attempts=1)
+    if isinstance(value, int):
+        hint = f"write `retry: {{max_attempts: {shown(value)}}}`; it counts the first attempt"
+        raise wrong_type(value, "a map of keys", hint=hint)
+    found = _read(value, _RETRY, hint=RETRY_HINT, words=_RETRY_WORDS)
+    if found.get("max_attempts") == 1 and len(found) > 1:
+        raise Refused("has no effect with `max_attempts: 1`", code="no_effect", at=(_other(found, "max_attempts"),))
+    backoff, most = found.get("backoff", Retry().backoff), found.get("max")
+    if most is not None and backoff > most:
+        hint = "raise it, or lower `backoff`"
+        raise Refused("is shorter than the first backoff", code="conflict", hint=hint, at=("max",))
+    return Retry(**{**found, "max": most or max(Retry().max, backoff)})
+
+
+def _other(found: Mapping[str, Any], key: str) -> str:
+    return next(name for name in found if name != key)
+
+
+def read_repeated_failure(value: Any) -> RepeatedFailure | None:
+    """Return when a job that keeps failing is held back; `false` is never, `true` is the default."""
+    if isinstance(value, bool):
+        return RepeatedFailure() if value else None
+    if isinstance(value, int):
+        raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
+    return RepeatedFailure(**_read(value, _REPEATED, hint=REPEATED_HINT))
+
+
+def _read(
+    value: Any, readers: Mapping[str, Reader], *, hint: str, words: dict[str, str] | None = None
+) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of keys", hint=hint)
+    return {key: _read_key(key, value[key], readers, words) for key in value}
+
+
+def _read_key(key: str, value: Any, readers: Mapping[str, Reader], words: dict[str, str] | None) -> Any:
+    if key not in readers:
+        raise Refused("unknown key", code="unknown_key", hint=unknown_key(str(key), list(readers), words), at=(key,))
+    try:
+        return readers[key](value)
+    except Refused as error:
+        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None
+
+
+def _read_factor(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(value, "a number", hint=f"write one from 1 to {FACTOR}; 1 waits equally long each time")
+    if not 1 <= value <= FACTOR:
+        raise Refused(f"{shown(value)} is not between 1 and {FACTOR}", code="out_of_range")
+    return float(value)
+
+
+def _read_jitter(value: Any) -> Jitter | None:
+    jitter = read_jitter(value)
+    return None if jitter == Jitter() else jitter
+
+
+_RETRY: Mapping[str, Reader] = {
+    "max_attempts": whole(1, ATTEMPTS),
+    "backoff": read_grace,
+    "factor": _read_factor,
+    "max": read_duration,
+    "jitter": _read_jitter,
+}
+_REPEATED: Mapping[str, Reader] = {"after": whole(1, FAILURES), "backoff_max": read_duration}

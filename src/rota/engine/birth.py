@@ -1,0 +1,66 @@
+"""Birth: the one place where a run enters the database. Who may have one is decided by those who call it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rota import faults
+from rota.model.ids import created_ms
+from rota.model.records import Job
+from rota.model.spec import Kind
+from rota.rules.lanes import GROUP_LANE, NO_POOLS
+from rota.rules.order import place_of
+from rota.store import jobs, queue, runs
+from rota.store.driver import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """A run that was just stored."""
+
+    id: str
+    job: str
+    number: int
+
+    @property
+    def handle(self) -> str:
+        """The run as people write it: `backup:112`."""
+        return f"{self.job}:{self.number}"
+
+
+def bear(db: Database, run: runs.Newborn) -> Born:
+    """Store a newborn run under the job's next number."""
+    number = jobs.next_number(db, run.job.id)
+    runs.insert_run(db, settled(db, run), number=number)
+    faults.point("enqueue.inserted")
+    return Born(run.id, run.job.name, number)
+
+
+def bear_many(db: Database, shared: runs.Newborn, siblings: Sequence[runs.Sibling]) -> list[Born]:
+    """Store many runs of one job, in their order, by one statement and one count; `shared` is what they have alike."""
+    first = jobs.next_numbers(db, shared.job.id, len(siblings))
+    runs.insert_runs(db, settled(db, shared), siblings, first=first)
+    faults.point("enqueue.many_inserted")
+    return [Born(one.id, shared.job.name, first + index) for index, one in enumerate(siblings)]
+
+
+def settled(db: Database, run: runs.Newborn) -> runs.Newborn:
+    """Return a newborn run with its lane and its place, where nobody chose them: no door may forget them."""
+    if run.reason is not None:
+        return run  # it never stands in the queue
+    priority = run.job.spec.priority if run.priority is None else run.priority
+    place = place_of(priority, created_ms=created_ms(run.id), aging=queue.aging(db))
+    return replace(
+        run,
+        lane_id=lane_of_job(db, run.job) if run.lane_id is None else run.lane_id,
+        priority=priority,
+        rank=place.rank if run.rank is None else run.rank,
+        position=place.position if run.position is None else run.position,
+    )
+
+
+def lane_of_job(db: Database, job: Job) -> int:
+    """Return the lane that a job's runs stand in."""
+    spec = job.spec
+    if spec.work.kind is Kind.GROUP:
+        return GROUP_LANE
+    return queue.lane_of(db, spec.pools) if spec.pools else NO_POOLS

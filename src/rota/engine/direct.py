@@ -1,0 +1,181 @@
+"""Direct calls in the database (R-13, DEC-004): served before the queue, first come first served, never preempting."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rota.engine.record import Finished
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import JobSpec, Kind, Work
+from rota.model.states import Reason, Status, Trigger
+from rota.rules.lanes import Room
+from rota.rules.outcome import ended_at, settle
+from rota.store import direct, jobs, queue, runs
+from rota.store.direct import Call
+from rota.store.driver import Database
+
+if TYPE_CHECKING:
+    from rota.engine.claim import Holder
+
+RESERVED_SLOT = "reserved slot"
+CALLER_ENDED = Outcome(Status.FAILED, Reason.WORKER_LOST, error="the caller ended")
+GIVEN_UP = Outcome(Status.CANCELLED, Reason.REQUESTED)
+
+Alive = Callable[[ProcessIdentity], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A call that got its slot. `started`: nothing stands before its start (R-01)."""
+
+    call: Call
+    run: runs.Candidate
+    spec: JobSpec
+    slot: int
+    started: bool
+
+
+def serve(
+    db: Database, holder: "Holder", free: Sequence[int], *, room: Room, alive: Alive, now: datetime
+) -> list[Served]:
+    """Give the callers who wait their slots, in the order in which they came; the dead lose their place.
+
+    A caller that lacks room in a pool holds it against everybody behind, and against the queue.
+    """
+    served: list[Served] = []
+    for call in direct.calls(db) if direct.anybody_waits(db) else ():
+        if call.slot is not None:
+            continue
+        if not alive(call.caller):
+            direct.leave(db, call.id, epoch=None)
+        elif len(served) == len(free):
+            break
+        elif room.lacks(call.draws) is not None or not queue.take(db, call.draws):
+            room.hold(call.draws)
+        else:
+            room.take(call.draws)
+            served.append(_serve(db, call, holder, slot=free[len(served)], now=now))
+    return served
+
+
+def _serve(db: Database, call: Call, holder: "Holder", *, slot: int, now: datetime) -> Served:
+    spec = _spec(db, call)
+    started = call.reserves or spec.work.in_process
+    if started:
+        direct.leave(db, call.id, epoch=None)
+        process = call.caller if call.reserves else holder.identity
+        _begin(db, call, holder, slot=slot, process=process, now=now)
+    else:
+        direct.dispatch(db, call.id, worker_id=holder.worker_id, slot=slot, epoch=holder.epoch)
+    return Served(call, _candidate(db, call), spec, slot, started)
+
+
+def _spec(db: Database, call: Call) -> JobSpec:
+    if call.job_id is None or call.version is None:
+        return JobSpec(RESERVED_SLOT, Work(Kind.FUNCTION))
+    return jobs.version_spec(db, call.job_id, call.version)
+
+
+def _candidate(db: Database, call: Call) -> runs.Candidate:
+    """Return the call in the shape of a run that passes every gate: a direct call asks for slot and pools alone."""
+    return runs.Candidate(
+        id=call.id,
+        job_id=call.job_id or "",
+        version=call.version or 0,
+        number=0,
+        job=call.job or RESERVED_SLOT,
+        trigger=Trigger.DIRECT,
+        scheduled_for=None,
+        created_at=call.asked_at,
+        attempt=1,
+        params=call.params,
+        expires_at=None,
+        forced=True,
+        state={} if call.job_id is None or call.reserves else jobs.job_state(db, call.job_id),
+    )
+
+
+def _begin(db: Database, call: Call, holder: "Holder", *, slot: int, process: ProcessIdentity, now: datetime) -> None:
+    direct.begin(db, call, worker_id=holder.worker_id, slot=slot, epoch=holder.epoch, process=process, now=now)
+
+
+def start(db: Database, call: Call, holder: "Holder", *, slot: int, process: ProcessIdentity, now: datetime) -> bool:
+    """Turn a call that has its slot into an execution; tell whether it is still wanted."""
+    if not direct.leave(db, call.id, epoch=holder.epoch):
+        return False
+    _begin(db, call, holder, slot=slot, process=process, now=now)
+    return True
+
+
+def put_back(db: Database, call: Call, *, epoch: int) -> bool:
+    """Let a call wait again that had a slot and did not start."""
+    released = direct.release(db, call.id, epoch=epoch)
+    if released:
+        queue.give_back(db, [call.lane_id])
+    return released
+
+
+def give_up(db: Database, call: Call, holder: "Holder", outcome: Outcome, *, slot: int, now: datetime) -> bool:
+    """End a call that could not start. One that failed leaves an execution all the same: it has no run to say so."""
+    if not direct.leave(db, call.id, epoch=holder.epoch):
+        return False
+    queue.give_back(db, [call.lane_id])
+    if outcome.status is Status.FAILED:
+        _begin(db, call, holder, slot=slot, process=holder.identity, now=now)
+        direct.finish(db, call.id, settle(outcome, None), epoch=holder.epoch, at=now)
+    return True
+
+
+def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
+    """Give up a place, or ask for the end of a call that has started; tell whether anything was left to give up."""
+    call = direct.call_by_id(db, call_id)
+    if call is None:
+        found = direct.direct_by_id(db, call_id)
+        if found is not None and found.reserves:
+            return finish(db, call_id, GIVEN_UP, epoch=None, now=now)
+        return direct.ask_cancel(db, call_id, now=now)
+    if call.epoch is not None:
+        queue.give_back(db, [call.lane_id])
+    return direct.leave(db, call_id, epoch=call.epoch)
+
+
+def caller_ended(db: Database, call_id: str, *, now: datetime) -> bool:
+    """Do what a caller's end asks for: its place is free, its call is cancelled, its reservation is over.
+
+    Tell whether the call was not over.
+    """
+    found = direct.direct_by_id(db, call_id)
+    if found is not None and found.reserves:
+        return finish(db, call_id, CALLER_ENDED, epoch=None, now=now)
+    return withdraw(db, call_id, now=now)
+
+
+def finish(
+    db: Database, call_id: str, outcome: Outcome, *, epoch: int | None, now: datetime, kept: bool = False
+) -> bool:
+    """End a call that has started, and give its pools back, unless a thread of it still runs. It is never retried."""
+    found = direct.direct_by_id(db, call_id)
+    if found is None or not direct.finish(db, call_id, outcome, epoch=epoch, at=ended_at(outcome, now)):
+        return False
+    if kept:
+        db.execute("direct_keep", id=call_id, epoch=epoch)
+    else:
+        queue.give_back(db, [found.lane_id])
+    if outcome.state is not None and found.execution.job_id is not None:
+        jobs.save_job_state(db, found.execution.job_id, outcome.state)
+    return True
+
+
+def record_calls(
+    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str] = ()
+) -> dict[str, Outcome]:
+    """Store the ends of direct calls of `epoch`; return the outcomes as stored, of those that were still ours."""
+    stored: dict[str, Outcome] = {}
+    for one in finished:
+        found = direct.direct_by_id(db, one.run_id)
+        asked = Reason.REQUESTED if found is not None and found.cancel_requested_at is not None else None
+        outcome = settle(one.outcome, asked)
+        if finish(db, one.run_id, outcome, epoch=epoch, now=now, kept=one.run_id in kept):
+            stored[one.run_id] = outcome
+    return stored

@@ -1,0 +1,106 @@
+"""Recover direct calls: what processes that are gone left of them, recorded as it really was (R-13, R-23)."""
+
+from datetime import datetime
+from functools import partial
+
+from rota.engine import direct as calling
+from rota.engine.claim import Holder
+from rota.engine.execute import Executor
+from rota.engine.ports import Processes
+from rota.engine.slots import Slots
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.records import Outcome
+from rota.model.states import Reason, Status
+from rota.rules.outcome import settle
+from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
+from rota.store import direct, jobs
+from rota.store.direct import Call, Direct
+from rota.store.driver import Database, Store
+
+RESTARTED = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
+
+
+async def recover_calls(
+    store: Store,
+    clock: Clock,
+    *,
+    holder: Holder,
+    dead: list[int],
+    children: Processes,
+    executor: Executor,
+    slots: Slots,
+) -> int:
+    """Resolve every direct call of the dead epochs; return how many had started. Callers who are gone lose their place.
+
+    A call whose keeper lives is adopted; those who watch the callers see at once that one of them is gone.
+    """
+    for call in store.read(direct.calls):
+        if call.epoch in dead:
+            await children.sweep(call.id)  # its keeper may still stand at the gate
+        if call.epoch in dead or (call.epoch is None and not children.alive(call.caller)):
+            wanted = children.alive(call.caller)
+            await store.submit(partial(_resolve_unstarted, call=call, wanted=wanted, now=clock.now()))
+    found = [one for one in store.read(direct.unfinished) if one.holder in dead]
+    for one in found:
+        action = store.read(partial(_decide, found=one, children=children))
+        log.info("direct call of a lost process", call=one.id, action=action.value)
+        if action in (Recovery.ADOPT, Recovery.STOP):
+            await store.submit(partial(_adopt, found=one, epoch=holder.epoch))
+            _take_on(one, action, executor=executor, slots=slots)
+        else:
+            outcome = await _outcome_of(one, action, children)
+            await store.submit(partial(_record, found=one, outcome=outcome, now=clock.now()))
+    return len(found)
+
+
+def _resolve_unstarted(db: Database, *, call: Call, wanted: bool, now: datetime) -> None:
+    if wanted and call.epoch is not None:
+        calling.put_back(db, call, epoch=call.epoch)
+    else:
+        calling.withdraw(db, call.id, now=now)
+
+
+def _decide(db: Database, *, found: Direct, children: Processes) -> Recovery:
+    if found.execution.job_id is None or found.execution.version is None:
+        return Recovery.ADOPT if children.alive(found.caller) else Recovery.FAIL_RESTARTED
+    work = jobs.version_spec(db, found.execution.job_id, found.execution.version).work
+    return decide_recovery(
+        LeftBehind(
+            status=Status.RUNNING,
+            in_process=work.in_process,
+            keeper_alive=children.alive(found.process),
+            outcome_left=children.outcome_left(found.id),
+            losses=0,
+            on_restart=work.on_restart,
+        )
+    )
+
+
+def _adopt(db: Database, *, found: Direct, epoch: int) -> bool:
+    assert found.holder is not None
+    return direct.adopt(db, found.id, epoch=epoch, expected=found.holder)
+
+
+def _take_on(found: Direct, action: Recovery, *, executor: Executor, slots: Slots) -> None:
+    slots.take(found.execution.slot, found.id)
+    executor.adopt_call(found)
+    if action is Recovery.STOP:
+        executor.stop(found.id)
+
+
+async def _outcome_of(found: Direct, action: Recovery, children: Processes) -> Outcome:
+    if action is Recovery.READ_OUTCOME:
+        return await children.outcome(found.id, found.process)
+    if found.reserves:
+        return calling.CALLER_ENDED
+    unkillable = await children.sweep(found.id)
+    if unkillable:
+        text = f"processes {', '.join(map(str, unkillable))} could not be killed"
+        return Outcome(Status.FAILED, Reason.UNKILLABLE, error=text)
+    return RESTARTED
+
+
+def _record(db: Database, *, found: Direct, outcome: Outcome, now: datetime) -> bool:
+    asked = Reason.REQUESTED if found.cancel_requested_at is not None else None
+    return calling.finish(db, found.id, settle(outcome, asked), epoch=found.holder, now=now)

@@ -1,0 +1,88 @@
+"""Stored jobs as a rota.yaml, also those that no file declares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rota.declare.exporting import Top, export_text
+from rota.declare.files import load
+from rota.declare.jobs import place_of
+from rota.model.errors import RotaError
+from rota.model.spec import JobSpec, Kind
+from rota.operations.jobs import find_job, project_timezone
+from rota.operations.project import Place
+from rota.settings import BUILT_IN_POOLS, FILE_NAME
+from rota.store import jobs, queue
+from rota.store.driver import Database, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The text of a rota.yaml, what it declares, and what it cannot say."""
+
+    text: str
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def export_jobs(store: Store, names: Sequence[str], *, place: Place, home: str) -> Exported:
+    """Return the stored jobs of these names, or all that are not retired, with the members of their groups."""
+    specs = store.read(partial(_specs, names=names))
+    top = _top(store, specs, place=place, home=home)
+    notes = tuple(note for spec in specs if (note := _unsaid(spec, top)))
+    return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)
+
+
+def _specs(db: Database, *, names: Sequence[str]) -> list[JobSpec]:
+    stored = [job.spec for job in jobs.all_jobs(db) if job.retired_at is None]
+    if not names:
+        return stored
+    found = {name: find_job(db, name).spec for name in names}
+    members = [member.job for spec in found.values() for member in spec.work.members]
+    for spec in stored:
+        if spec.name in members:
+            found.setdefault(spec.name, spec)
+    return list(found.values())
+
+
+def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> Top:
+    written, folder = _written(place), str(place.folder)
+    python = written.get("python") if isinstance(written.get("python"), str) else None
+    drawn = {draw.pool for spec in specs for draw in spec.pools}
+    capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
+    functions = any(spec.work.kind is Kind.FUNCTION or _named_conditions(spec) for spec in specs)
+    imports = written.get("imports") if functions else None
+    return Top(
+        folder=folder,
+        timezone=project_timezone(store),
+        imports=tuple(map(str, imports)) if isinstance(imports, list) else (),
+        python=python,
+        interpreter=place_of(python, folder, home=home, program=True) if python else None,
+        pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
+    )
+
+
+def _written(place: Place) -> dict[str, Any]:
+    """Return the sections of the project's own file; none where it cannot be read."""
+    try:
+        return dict(load(place.folder / FILE_NAME).data)
+    except RotaError:
+        return {}
+
+
+def _named_conditions(spec: JobSpec) -> bool:
+    return any(condition.name for condition in spec.gates.conditions)
+
+
+def _unsaid(spec: JobSpec, top: Top) -> str:
+    """Return what the file cannot say about a job: an interpreter that only the top of another file names."""
+    if spec.work.kind is Kind.FUNCTION:
+        return (
+            f"{spec.name}: runs under `python: {top.python}` here, without one before"
+            if (spec.work.python is None and top.interpreter)
+            else ""
+        )
+    if spec.work.python is not None and spec.work.python != top.interpreter:
+        return f"{spec.name}: its conditions ran under {spec.work.python}; write that as `python:` at the top"
+    return ""

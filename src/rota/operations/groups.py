@@ -1,0 +1,341 @@
+"""Groups: make, find, list, cancel, repeat (R-15)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from rota.declare.fields import JOB_NAME
+from rota.declare.groups import MEMBERS
+from rota.engine import group as engine
+from rota.engine.enqueue import active_for, cancel_group, enqueue
+from rota.engine.record import finish_all
+from rota.model.clock import iso
+from rota.model.errors import (
+    GroupIsFinal,
+    GroupUnfinished,
+    InvalidValue,
+    NameTaken,
+    OverlapRefused,
+    UnknownGroup,
+)
+from rota.model.ids import is_id
+from rota.model.records import Group, Job, Run
+from rota.model.spec import GroupMode, Kind, Member, OnFailure
+from rota.model.states import GroupStatus, Reason, Status, Trigger
+from rota.operations.dry import tried
+from rota.operations.jobs import find_job
+from rota.operations.runs import merged_params, refuse_disabled
+from rota.operations.views import iso_or_none, run_json
+from rota.rules.lanes import GROUP_LANE
+from rota.rules.overlap import Go, Refuse, judge
+from rota.store import groups, jobs, runs
+from rota.store.driver import Database, Store
+
+
+@dataclass(frozen=True, slots=True)
+class SeatView:
+    """One place of a group: its newest attempt, the ones before it, and how many there may be."""
+
+    run: Run
+    earlier: tuple[Run, ...]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group with its members, in order."""
+
+    group: Group
+    seats: tuple[SeatView, ...]
+    repeated: str | None = None
+    """The handle of the group that this one repeats."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether there is something to repeat."""
+        return self.group.status in (GroupStatus.PARTIAL, GroupStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group as lists show it: its job, None for one made at run time, and its newest instance, None before it ran."""
+
+    name: str
+    job: Job | None
+    newest: GroupView | None
+
+
+def list_groups(store: Store) -> list[GroupLine]:
+    """Return the declared groups, and those made at run time, by name, each with its newest instance."""
+    return store.read(_list_groups)
+
+
+def _list_groups(db: Database) -> list[GroupLine]:
+    declared = {job.name: job for job in jobs.all_jobs(db) if job.spec.work.kind is Kind.GROUP}
+    shown = {name for name, job in declared.items() if job.retired_at is None}
+    made = {name for name in groups.group_names(db) if name not in declared}
+    return [GroupLine(name, declared.get(name), _newest(db, name)) for name in sorted(shown | made)]
+
+
+def _newest(db: Database, name: str) -> GroupView | None:
+    found = groups.newest_groups(db, name, limit=1)
+    return group_view(db, found[0]) if found else None
+
+
+def show_group(store: Store, handle: str) -> GroupView:
+    """Return the group that a handle names: `nightly:88`, `nightly:-1`, `nightly` (its newest), or an identifier."""
+    return store.read(lambda db: group_view(db, find_group(db, handle)))
+
+
+def group_view(db: Database, group: Group) -> GroupView:
+    """Return a group with its members."""
+    by_place = groupby(groups.member_runs(db, group.id), key=lambda run: run.place)
+    repeated = groups.group_by_id(db, group.retry_of) if group.retry_of else None
+    seats = tuple(_seat(db, list(attempts)) for _, attempts in by_place)
+    return GroupView(group, seats, repeated.handle if repeated else None)
+
+
+def group_around(db: Database, run: Run) -> GroupView | None:
+    """Return the group that a run is a member of, or whose own run it is; None for neither."""
+    group = groups.group_by_id(db, run.group_id) if run.group_id else groups.group_of_run(db, run.id)
+    return group_view(db, group) if group else None
+
+
+def _seat(db: Database, attempts: Sequence[Run]) -> SeatView:
+    *earlier, newest = attempts
+    spec = jobs.version_spec(db, newest.job_id, newest.version)
+    return SeatView(newest, tuple(earlier), spec.retry.max_attempts)
+
+
+def find_group(db: Database, handle: str) -> Group:
+    """Return the group that a handle names, or raise UnknownGroup with the nearest name."""
+    if is_id(handle):
+        found = groups.group_by_id(db, handle.lower()) or groups.group_of_run(db, handle.lower())
+        if found is None:
+            raise UnknownGroup(handle)
+        return found
+    name, colon, number = handle.rpartition(":")
+    if colon and number.isdecimal():
+        return _numbered(db, name, int(number))
+    back = int(number[1:]) if colon and number.startswith("-") and number[1:].isdecimal() else 0
+    newest = groups.newest_groups(db, name if colon else handle, limit=1, offset=back)
+    if not newest:
+        raise _unknown(db, handle, name if colon else handle)
+    return newest[0]
+
+
+def _numbered(db: Database, name: str, number: int) -> Group:
+    found = groups.group_by_number(db, name, number)
+    if len(found) > 1:
+        listed = " or ".join(group.id for group in found)
+        raise InvalidValue(f"{name}:{number} names two groups", hint=f"write an identifier: {listed}")
+    if not found:
+        raise _unknown(db, f"{name}:{number}", name)
+    return found[0]
+
+
+def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
+    job = jobs.job_by_name(db, name)
+    if job is not None and job.spec.work.kind is not Kind.GROUP:
+        return UnknownGroup(handle, "that is a job")
+    if job is not None:
+        return UnknownGroup(handle, "it has not begun and has no members yet")
+    return UnknownGroup(handle, near=get_close_matches(name, [line.name for line in _list_groups(db)], n=1))
+
+
+def create(
+    store: Store,
+    name: str,
+    members: Sequence[Member],
+    *,
+    mode: GroupMode = GroupMode.SEQUENTIAL,
+    on_failure: OnFailure = OnFailure.STOP,
+    now: datetime,
+    dry_run: bool = False,
+) -> GroupView:
+    """Make a group at run time, with all of its members or not at all; it has no job and no schedule."""
+    operation = partial(_create, name=name, members=members, mode=mode, on_failure=on_failure, now=now)
+    return tried(store, operation) if dry_run else store.write(operation)
+
+
+def _create(
+    db: Database, *, name: str, members: Sequence[Member], mode: GroupMode, on_failure: OnFailure, now: datetime
+) -> GroupView:
+    if not JOB_NAME.fullmatch(name):
+        raise InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
+    if jobs.job_by_name(db, name) is not None:
+        raise NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
+    _check_members(db, members)
+    founding = engine.Founding(name, mode, on_failure, tuple(members))
+    return _found(db, founding, now=now)
+
+
+def _check_members(db: Database, members: Sequence[Member]) -> None:
+    if not 1 <= len(members) <= MEMBERS:
+        raise InvalidValue(f"a group of {len(members):,} members", hint=f"name 1 to {MEMBERS:,} jobs")
+    if all(member.always for member in members):
+        raise InvalidValue("every member is `always`", hint="`always` members run when the others are final")
+    for member in members:
+        job = find_job(db, member.job)
+        refuse_disabled(job)
+        if job.spec.work.kind is Kind.GROUP:
+            raise InvalidValue(f"{job.name!r} is a group, and groups hold no groups", hint="name its jobs")
+        merged_params(job.spec, member.params)
+
+
+def _found(db: Database, founding: engine.Founding, *, now: datetime) -> GroupView:
+    founded = engine.found(db, founding, now=now)
+    finish_all(db, founded.ends, epoch=None, now=now)
+    return _again(db, founded.group.id)
+
+
+def _again(db: Database, group_id: str) -> GroupView:
+    group = groups.group_by_id(db, group_id)
+    assert group is not None, "the group was read or made in this transaction"
+    return group_view(db, group)
+
+
+def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> GroupView:
+    """Cancel a group: queued members at once, running ones by stopping them; `always` members do not run any more."""
+    operation = partial(_cancel, handle=handle, now=now)
+    return tried(store, operation) if dry_run else store.write(operation)
+
+
+def _cancel(db: Database, *, handle: str, now: datetime) -> GroupView:
+    group = find_group(db, handle)
+    if group.finished_at is not None:
+        raise GroupIsFinal(group.handle, group.status)
+    cancel_group(db, group, reason=Reason.REQUESTED, now=now)
+    return _again(db, group.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A group that repeats another: its run, None for one made at run time, and its members, None while it waits."""
+
+    of: Group
+    run: Run | None
+    view: GroupView | None
+
+
+def retry(store: Store, handle: str, *, now: datetime, force: bool = False, dry_run: bool = False) -> Repeated:
+    """Make a new group of what failed: of a sequence from the first failed member on, with the params it had."""
+    operation = partial(_retry, handle=handle, force=force, now=now)
+    return tried(store, operation) if dry_run else store.write(operation)
+
+
+def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated:
+    group = find_group(db, handle)
+    if group.finished_at is None:
+        raise GroupUnfinished(group.handle)
+    founding = engine.repeat(db, group, run=None)
+    if not founding.members:
+        raise InvalidValue(
+            f"{group.handle} is {group.status}: none of its members failed",
+            hint=f"start it again as a whole with `rota run {group.name}`",
+        )
+    if group.run_id is None:
+        return Repeated(group, None, _found(db, founding, now=now))
+    return _retry_run(db, group, group.run_id, force=force, now=now)
+
+
+def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: datetime) -> Repeated:
+    """Repeat a declared group by a run of its own: by hand, so overlap is asked (R-11)."""
+    failed = runs.run_by_id(db, run_id)
+    assert failed is not None, "a foreign key holds the group's run"
+    job = jobs.job_by_id(db, failed.job_id)
+    refuse_disabled(job)
+    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
+    if isinstance(verdict, Refuse):
+        raise OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
+    born = enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.MANUAL,
+        now=now,
+        scheduled_for=failed.scheduled_for,
+        forced=force,
+        retry_of=failed.id,
+        decisions={"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}},
+    )
+    begun = groups.group_of_run(db, born.id)
+    return Repeated(group, runs.run_by_id(db, born.id), group_view(db, begun) if begun else None)
+
+
+def counts(view: GroupView) -> dict[str, int]:
+    """Return how many members stand where; those that always run are counted apart."""
+    ordinary = Counter(seat.run.status.shown.value.lower() for seat in view.seats if not seat.run.always)
+    always = sum(seat.run.always for seat in view.seats)
+    words = ("completed", "failed", "skipped", "cancelled", "running", "queued")
+    found = {word: ordinary[word] for word in words} | {"always": always}
+    return {word: count for word, count in found.items() if count}
+
+
+def group_json(view: GroupView) -> dict[str, Any]:
+    """Return a group in the fixed shape that others build on."""
+    group = view.group
+    return {
+        "id": group.id,
+        "group": group.handle,
+        "name": group.name,
+        "status": group.status.value,
+        "mode": group.mode.value,
+        "on_failure": group.on_failure.value,
+        "run_id": group.run_id,
+        "retry_of": view.repeated,
+        "created_at": iso(group.created_at),
+        "cancel_requested_at": iso_or_none(group.cancel_requested_at),
+        "finished_at": iso_or_none(group.finished_at),
+        "counts": counts(view),
+        "members": [_seat_json(seat) for seat in view.seats],
+    }
+
+
+def _seat_json(seat: SeatView) -> dict[str, Any]:
+    return {
+        "place": seat.run.place,
+        "always": seat.run.always,
+        "max_attempts": seat.attempts,
+        "earlier": [run.handle for run in seat.earlier],
+        "run": run_json(seat.run),
+    }
+
+
+def running_members(view: GroupView) -> list[Run]:
+    """Return the members that hold a slot."""
+    return [seat.run for seat in view.seats if seat.run.status in (Status.DISPATCHED, Status.RUNNING)]
+
+
+class MemberReader:
+    """Follows the members of a group as a person who watches it reads them: a line each time one moves on."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._told: dict[str, Status] = {}
+
+    def lines(self) -> list[str]:
+        """Return what changed since the last look."""
+        return self._store.read(self._changes)
+
+    def rest(self) -> list[str]:
+        """Return what is left to tell of a group that ended."""
+        return self.lines()
+
+    def _changes(self, db: Database) -> list[str]:
+        group = groups.group_of_run(db, self._run_id)
+        found = groups.member_runs(db, group.id) if group else []
+        changed = [run for run in found if self._told.get(run.id, Status.QUEUED) is not run.status.shown]
+        self._told |= {run.id: run.status.shown for run in changed}
+        return [f"{run.handle}  {run.status.shown}{f' {run.reason}' if run.reason else ''}" for run in changed]
+
+
+def follow_members(store: Store, run: Run) -> MemberReader | None:
+    """Return a reader of a group's members, None for a run that is no group's."""
+    return MemberReader(store, run.id) if run.lane_id == GROUP_LANE else None

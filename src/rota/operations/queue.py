@@ -1,0 +1,179 @@
+"""The queue as people see it: what waits, in order, and why the first does not run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.pause import Pause, claiming_paused, everything_paused
+from rota.model.records import Run
+from rota.model.spec import Draw
+from rota.model.states import Held
+from rota.operations.direct import DirectView, direct_calls, direct_json
+from rota.operations.system import Heartbeat, Liveness, heartbeat
+from rota.operations.views import iso_or_none, pause_json, run_json
+from rota.rules.held import Hold, holds
+from rota.rules.lanes import Pool
+from rota.store import direct, order, queue
+from rota.store.driver import Database, Store
+
+PLACES = 1000
+"""Places are told up to here; beyond, a run stands at 1000+."""
+COUNTED = 100_000
+HOLDERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """A pool that somebody waits for, and who draws on it."""
+
+    name: str
+    capacity: int
+    used: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run that may be claimed: its place, what it draws, and what keeps it."""
+
+    place: int
+    run: Run
+    draws: tuple[Draw, ...]
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The head of the queue: direct callers come before all, then what is ready, then what waits for something.
+
+    Counts end at `COUNTED`. `pools` are those that runs of this page lack, by name; `predecessors` the handles of those
+    that waiting runs wait for, by identifier.
+    """
+
+    beat: Heartbeat
+    direct: tuple[DirectView, ...]
+    ready: tuple[Standing, ...]
+    waiting: tuple[Run, ...]
+    ready_count: int
+    waiting_count: int
+    pools: dict[str, PoolUse]
+    predecessors: dict[str, str]
+    pause: Pause | None
+
+
+def look_at_queue(store: Store, state: Path, *, limit: int, now: datetime) -> QueueView:
+    """Return the first `limit` runs that may be claimed, and as many that wait for something."""
+    beat = heartbeat(state)
+    return store.read(partial(look_in, beat=beat, limit=limit, now=now))
+
+
+def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> QueueView:
+    """Return the head of the queue inside a transaction, given what the scheduler answered."""
+    ready = order.runs_of(db, order.ready(db, limit=limit))
+    calls = direct_calls(db).waiting
+    pause = everything_paused(db) if claiming_paused(db, now) else None
+    standing = _standing(db, ready, beat=beat, paused=pause is not None)
+    waiting = order.runs_of(db, order.waiting(db, limit=limit))
+    lacked = {one.hold.pool for one in standing if one.hold.pool is not None}
+    return QueueView(
+        beat=beat,
+        direct=calls,
+        ready=standing,
+        waiting=tuple(waiting),
+        ready_count=order.count_ready(db, limit=COUNTED),
+        waiting_count=order.count_waiting(db, limit=COUNTED),
+        pools={pool.name: _pool_use(db, pool) for pool in queue.pools(db) if pool.name in lacked},
+        predecessors=_predecessors(db, waiting),
+        pause=pause,
+    )
+
+
+def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bool) -> tuple[Standing, ...]:
+    drawn = queue.lane_draws(db)
+    draws = [drawn.get(run.lane_id, ()) for run in ready]
+    calls = [drawn.get(call.lane_id, ()) for call in direct.calls(db) if call.slot is None]
+    free = beat.answer.get("concurrency", 0) - beat.answer.get("slots_taken", 0)
+    served = beat.liveness is not Liveness.DEAD
+    kept = holds(draws, queue.room(db), paused=paused, served=served, free=free, first=calls)
+    found = zip(ready, draws, kept, strict=True)
+    return tuple(Standing(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(found, start=1))
+
+
+def _pool_use(db: Database, pool: Pool) -> PoolUse:
+    holders = tuple(queue.holders(db, pool.name, limit=HOLDERS))
+    return PoolUse(pool.name, pool.capacity, pool.used, holders)
+
+
+def _predecessors(db: Database, waiting: Sequence[Run]) -> dict[str, str]:
+    named = {run.predecessor_id for run in waiting if run.predecessor_id is not None}
+    return {run.id: run.handle for run in order.runs_of(db, sorted(named))}
+
+
+def queue_json(view: QueueView) -> dict[str, Any]:
+    """Return the head of the queue as JSON."""
+    return {
+        "state": view.beat.liveness.value,
+        "paused": pause_json(view.pause.since, view.pause.until, reason=view.pause.reason) if view.pause else None,
+        "slots": view.beat.answer.get("concurrency"),
+        "slots_taken": view.beat.answer.get("slots_taken"),
+        "ready_count": view.ready_count,
+        "waiting_count": view.waiting_count,
+        "direct": [direct_json(call) for call in view.direct],
+        "ready": [_standing_json(one) for one in view.ready],
+        "waiting": [_waiting_json(run, view) for run in view.waiting],
+        "pools": [
+            {"name": pool.name, "capacity": pool.capacity, "used": pool.used, "holders": list(pool.holders)}
+            for pool in view.pools.values()
+        ],
+    }
+
+
+def _standing_json(one: Standing) -> dict[str, Any]:
+    return {
+        **run_json(one.run),
+        "place": one.place,
+        "priority": one.run.priority,
+        "pools": {draw.pool: draw.cost for draw in one.draws},
+        "held": one.hold.held,
+        "pool": one.hold.pool,
+    }
+
+
+def _waiting_json(run: Run, view: QueueView) -> dict[str, Any]:
+    return {
+        **run_json(run),
+        "priority": run.priority,
+        "predecessor": view.predecessors.get(run.predecessor_id or ""),
+        "not_before": iso_or_none(run.not_before),
+        "expires_at": iso_or_none(run.expires_at),
+    }
+
+
+def hold_words(one: Standing, view: QueueView) -> str:
+    """Return why a run that may be claimed is not running, in a few words."""
+    hold = one.hold
+    if hold.held is Held.PAUSED:
+        return "everything is paused"
+    if hold.held is Held.NO_WORKER:
+        return "no scheduler is running"
+    if hold.held is Held.SLOT:
+        taken, slots = (view.beat.answer.get(name, "?") for name in ("slots_taken", "concurrency"))
+        return f"no slot is free: {taken} of {slots} taken"
+    if hold.pool is None:
+        return "starts next"
+    return _pool_words(one, view.pools.get(hold.pool))
+
+
+def _pool_words(one: Standing, pool: PoolUse | None) -> str:
+    if pool is None:
+        return f"pool {one.hold.pool} is not there"
+    cost = next(draw.cost for draw in one.draws if draw.pool == pool.name)
+    if cost > pool.capacity:
+        return f"pool {pool.name} holds {pool.capacity}, the run draws {cost}: raise its capacity"
+    if pool.capacity - pool.used >= cost:
+        return f"pool {pool.name} is kept for a run before it"
+    by = f" by {', '.join(pool.holders[:3])}{'…' * (len(pool.holders) > 3)}" if pool.holders else ""
+    return f"pool {pool.name}: {pool.used} of {pool.capacity} used{by}"

@@ -1,0 +1,181 @@
+"""The project's service under systemd or launchd: install, remove, restart, how it stands, what it wrote."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.model.errors import ServiceUnavailable
+from rota.operations.service_units import ServiceFacts, launchd_plist, systemd_unit
+
+BOOTED = Path("/run/systemd/system")
+PATIENCE = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a service stands, as its manager tells it."""
+
+    installed: bool
+    active: bool
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One project's service under one manager; `root` lets a test use another file system."""
+
+    facts: ServiceFacts
+    manager: str
+    environ: Mapping[str, str]
+    root: Path = field(default_factory=lambda: Path("/"))
+
+    @property
+    def text(self) -> str:
+        """What the manager is given."""
+        return systemd_unit(self.facts) if self.manager == "systemd" else launchd_plist(self.facts)
+
+    @property
+    def file(self) -> Path:
+        """Where the manager looks for it."""
+        home = Path(self.environ.get("HOME") or os.path.expanduser("~"))
+        if self.manager == "launchd":
+            folder = self.root / "Library/LaunchDaemons" if self.facts.system else home / "Library/LaunchAgents"
+            return folder / f"{self.facts.name}.plist"
+        settings = Path(self.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        folder = self.root / "etc/systemd/system" if self.facts.system else settings / "systemd/user"
+        return folder / f"{self.facts.name}.service"
+
+    def steps(self, action: str) -> list[list[str]]:
+        """Return the manager's own commands that carry out an action, in order."""
+        return _systemd(self, action) if self.manager == "systemd" else _launchd(self, action)
+
+    def install(self) -> None:
+        """Write the service's file and start it, now and at each boot or login."""
+        _reachable(self)
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text(self.text, "utf-8")
+        except OSError as error:
+            hint = "for a system service become root: sudo rota service install --system"
+            raise ServiceUnavailable(f"cannot write {self.file}: {error.strerror}", hint=hint) from None
+        self.carry_out("install")
+
+    def remove(self) -> None:
+        """Stop the service and take its file away; commands that run go on to their end."""
+        self.must_be_installed()
+        self.carry_out("remove")
+        self.file.unlink(missing_ok=True)
+        self.carry_out("reload")
+
+    def must_be_installed(self) -> None:
+        """Refuse what needs an installed service."""
+        if not self.file.exists():
+            kind = " --system" if self.facts.system else ""
+            raise ServiceUnavailable(f"{self.file} is not there", hint=f"install it: rota service install{kind}")
+
+    def standing(self) -> Standing:
+        """Return how the service stands."""
+        active, enabled = (_ask(self, step) for step in self.steps("status"))
+        return Standing(self.file.exists(), active.returncode == 0, enabled.returncode == 0)
+
+    def carry_out(self, action: str) -> None:
+        """Let the manager do it; raise ServiceUnavailable with its own words when it refuses."""
+        for step in self.steps(action):
+            done = _ask(self, step)
+            if done.returncode != 0:
+                said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+                hint = "see `rota service status`; without a manager run `rota serve` by hand"
+                raise ServiceUnavailable(f"`{' '.join(step)}` failed: {said}", hint=hint)
+
+
+def find_manager(platform: str = sys.platform, booted: Path = BOOTED) -> str | None:
+    """Return the service manager of this machine, None when it has none that rota knows."""
+    if platform == "darwin":
+        return "launchd"
+    return "systemd" if booted.exists() else None
+
+
+def no_manager() -> ServiceUnavailable:
+    """Return the refusal on a machine without a manager."""
+    return ServiceUnavailable(
+        "no systemd or launchd runs on this machine",
+        hint="start `rota serve` by what runs your other services (in a container: as its command); "
+        "`rota service install --print` shows a unit to copy",
+    )
+
+
+def own_program(executable: str = sys.executable) -> tuple[str, ...]:
+    """Return how to start rota by absolute path: the command beside this interpreter, else the module."""
+    command = Path(executable).absolute().parent / "rota"
+    return (str(command),) if os.access(command, os.X_OK) else (str(Path(executable).absolute()), "-m", "rota")
+
+
+def lingers(environ: Mapping[str, str], root: Path = Path("/")) -> bool:
+    """Tell whether services of this user go on after logging out (systemd)."""
+    return (root / "var/lib/systemd/linger" / (environ.get("USER") or environ.get("LOGNAME") or "")).is_file()
+
+
+def _systemd(service: Service, action: str) -> list[list[str]]:
+    scope = [] if service.facts.system else ["--user"]
+    unit = service.file.name
+    control, reload = ["systemctl", *scope], ["systemctl", *scope, "daemon-reload"]
+    return {
+        "install": [reload, [*control, "enable", unit], [*control, "restart", unit]],
+        "remove": [[*control, "disable", "--now", unit]],
+        "reload": [reload],
+        "restart": [[*control, "restart", unit]],
+        "status": [[*control, "is-active", "--quiet", unit], [*control, "is-enabled", "--quiet", unit]],
+        "logs": [["journalctl", *scope, "--no-pager", "-u", unit, "-n"]],
+    }[action]
+
+
+def _launchd(service: Service, action: str) -> list[list[str]]:
+    domain = "system" if service.facts.system else f"gui/{os.getuid()}"
+    target = f"{domain}/{service.facts.name}"
+    stop = [*service.facts.program, "--dir", str(service.facts.folder), "stop", "--detach"]
+    return {
+        "install": [["launchctl", "bootstrap", domain, str(service.file)]],
+        "remove": [["launchctl", "bootout", target]],
+        "reload": [],
+        # launchd ends a service with TERM, which would end its runs after the grace: detach first.
+        "restart": [stop, ["launchctl", "kickstart", "-k", target]],
+        "status": [["launchctl", "print", target], ["launchctl", "print", target]],
+        "logs": [["tail", "-n"]],
+    }[action]
+
+
+def _reachable(service: Service) -> None:
+    program = service.steps("install")[0][0]
+    if shutil.which(program, path=service.environ.get("PATH")) is None:
+        raise no_manager()
+
+
+def _ask(service: Service, step: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    found = shutil.which(step[0], path=service.environ.get("PATH"))
+    if found is None:
+        raise no_manager()
+    try:
+        return subprocess.run(
+            [found, *step[1:]],
+            env=dict(service.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ServiceUnavailable(f"`{' '.join(step)}` did not answer", hint="look at the manager's own log") from None
+
+
+def output_of_service(service: Service, *, lines: int) -> str:
+    """Return the last lines that the service wrote."""
+    service.must_be_installed()
+    [step] = service.steps("logs")
+    file = [] if service.manager == "systemd" else [str(service.facts.state / "service.log")]
+    return _ask(service, [*step, str(lines), *file]).stdout

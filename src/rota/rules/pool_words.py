@@ -1,0 +1,27 @@
+"""What is said of pools: what a run draws, and why one keeps it waiting."""
+
+from collections.abc import Sequence
+
+from rota.model.spec import Draw
+from rota.rules.lanes import Shortage
+
+
+def say_draws(draws: Sequence[Draw]) -> str:
+    """Return what a run draws.
+
+    >>> say_draws([Draw("gpu", 2), Draw("ollama")])
+    'gpu × 2, ollama'
+    """
+    return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} × {draw.cost}" for draw in draws)
+
+
+def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | None = None) -> str:
+    """Return which pool a run waits for, and why it has no room."""
+    pool, needs = found.pool, f", and it needs {found.cost:,}" if found.cost > 1 else ""
+    if pool.capacity < found.cost:
+        gone = "" if pool.declared else " and is no longer declared"
+        return f'the pool "{pool.name}" has {pool.capacity:,}{gone}{needs or ", and it needs 1"}: raise its capacity'
+    if behind is not None:
+        return f'the pool "{pool.name}", which is kept for {behind}: that comes first'
+    by = f" by {', '.join(holders)}" if holders else ""
+    return f'the pool "{pool.name}": {pool.used:,} of {pool.capacity:,} used{by}{needs}'

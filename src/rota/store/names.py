@@ -1,0 +1,38 @@
+"""Names for a shell's completion, read by Python's own SQLite: nothing heavy is imported and nothing is upgraded."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rota.store.queries import load_queries
+
+PATIENCE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads a database as it is; what cannot be read has no rows."""
+
+    database: Path
+
+    def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        address = f"file:{quote(str(self.database))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=PATIENCE)) as connection:
+                return connection.execute(load_queries("sqlite")[query], values).fetchall()
+        except sqlite3.Error:
+            return []
+
+
+def known_jobs(database: Path) -> list[str]:
+    """Return the names of the jobs that are not retired; none where the database cannot be read."""
+    return [name for (name,) in _Reader(database).rows("job_names")]
+
+
+def known_runs(database: Path, job: str, *, limit: int = 20) -> list[str]:
+    """Return the newest runs of a job as handles; none where the database cannot be read."""
+    return [handle for (handle,) in _Reader(database).rows("run_handles", job=job, limit=limit)]

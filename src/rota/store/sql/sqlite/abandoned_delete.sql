@@ -1,0 +1,1 @@
+DELETE FROM abandoned WHERE run_id = :run_id RETURNING lane_id

@@ -1,0 +1,1 @@
+DELETE FROM direct_wait WHERE slot IS NULL

@@ -1,0 +1,1 @@
+INSERT INTO direct_hold (execution_id, epoch) VALUES (:id, :epoch)

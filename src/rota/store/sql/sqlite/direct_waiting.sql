@@ -1,0 +1,1 @@
+SELECT 1 FROM direct_wait WHERE slot IS NULL LIMIT 1

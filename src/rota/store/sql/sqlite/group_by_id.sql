@@ -1,0 +1,1 @@
+SELECT * FROM run_group WHERE id = :id

@@ -1,0 +1,1 @@
+SELECT * FROM run_group WHERE name = :name AND number = :number ORDER BY id

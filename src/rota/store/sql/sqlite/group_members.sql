@@ -1,0 +1,3 @@
+SELECT run.*, job.name AS job, execution.exit_code AS exit_code
+FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+WHERE run.group_id = :group_id ORDER BY run.place, run.attempt

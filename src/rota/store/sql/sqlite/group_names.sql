@@ -1,0 +1,1 @@
+SELECT DISTINCT name FROM run_group ORDER BY name

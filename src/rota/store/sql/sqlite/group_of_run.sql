@@ -1,0 +1,1 @@
+SELECT * FROM run_group WHERE run_id = :run_id

@@ -1,0 +1,1 @@
+SELECT id FROM lane WHERE key = :key

@@ -1,0 +1,1 @@
+SELECT name, capacity, used, declared FROM pool ORDER BY name

@@ -1,0 +1,1 @@
+SELECT DISTINCT pool FROM lane_pool

@@ -1,0 +1,3 @@
+SELECT run.*, job.name AS job, execution.exit_code AS exit_code
+FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
+WHERE run.retry_of = :id AND run.trigger = 'retry'

@@ -1,0 +1,1 @@
+UPDATE run SET params = :params WHERE id = :id AND status = 'QUEUED'

@@ -1,0 +1,51 @@
+"""Direct calls on a scene: asked through the operation that faces use, but without a scheduler's lock."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rota.engine import direct as calling
+from rota.model.ids import new_id
+from rota.model.records import ProcessIdentity
+from rota.model.spec import Draw
+from rota.operations.direct import DirectView, ask_for_work, direct_view
+from rota.store import direct, queue
+from rota.store.driver import Database
+from rota.testing import Scene
+
+
+def call(
+    scene: Scene, job: str, *, caller: ProcessIdentity | None = None, params: Mapping[str, Any] | None = None
+) -> str:
+    """Ask for a job's work in the next slot; return the call's identifier."""
+    caller = caller or scene.processes.caller()
+    ask = partial(ask_for_work, name=job, params=params, caller=caller, now=scene.clock.now())
+    return scene.store.write(ask)
+
+
+def reserve(scene: Scene, *, caller: ProcessIdentity, pools: Sequence[Draw] = ()) -> str:
+    """Ask for the next slot itself; return the call's identifier."""
+    call_id, now = new_id(scene.clock.now()), scene.clock.now()
+
+    def ask(db: Database) -> None:
+        lane_id = queue.lane_of(db, pools)
+        direct.ask(db, direct.Call(call_id, None, None, None, lane_id, {}, caller, now))
+
+    scene.store.write(ask)
+    return call_id
+
+
+def withdraw(scene: Scene, call_id: str) -> bool:
+    """Give a call up."""
+    return scene.store.write(partial(calling.withdraw, call_id=call_id, now=scene.clock.now()))
+
+
+def look(scene: Scene, call_id: str) -> DirectView | None:
+    """Return a call as faces show it."""
+    return direct_view(scene.store, call_id)
+
+
+def told(scene: Scene, call_id: str) -> tuple[str, str | None] | None:
+    """Return status and reason of a call, None when nothing is left of it."""
+    view = look(scene, call_id)
+    return None if view is None else (view.status.value, view.reason)

@@ -1,0 +1,126 @@
+"""`rota import`: a rota.yaml on stdout that passes the check, the report on stderr."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rota.cli.invocation import Invocation
+from rota.cli.root import cli
+from tests.faces.conftest import Project
+
+CRONTAB = """\
+MAILTO=ops@example.net
+# the dump
+15 2 * * * pg_dump app > /backup/app
+*/5 * * * * /opt/ops/disk-check.sh >/dev/null 2>&1
+"""
+
+
+def imported(project: Project, *arguments: str, stdin: str = "", zone: str = "Europe/Berlin") -> Result:
+    environment = {"TZ": zone, "HOME": str(project.folder)}
+    invocation = Invocation(environment, project.folder, project.clock)
+    return CliRunner().invoke(cli, ["import", *arguments], obj=invocation, input=stdin)
+
+
+def answer(project: Project, *arguments: str, stdin: str) -> Any:
+    return json.loads(imported(project, *arguments, "--json", stdin=stdin).stdout)
+
+
+def test_a_crontab_from_a_pipe_becomes_a_file_that_passes_the_check(project: Project) -> None:
+    result = imported(project, "crontab", "-", stdin=CRONTAB)
+    assert result.exit_code == 0
+    project.write(result.stdout)
+    assert project.json("check")["ok"]
+    assert [job["name"] for job in project.json("check")["jobs"]] == ["pg-dump", "disk-check"]
+
+
+def test_the_report_tells_what_keeps_the_meaning_and_what_changed(project: Project) -> None:
+    report = imported(project, "crontab", stdin=CRONTAB).stderr
+    assert report.startswith("2 lines read, 2 jobs written, 0 left out\n")
+    for text in (
+        "timezone: Europe/Berlin",
+        "timeout: never",
+        "misfire: skip",
+        "checked: the next 200 fires of each job are the same instants as cron's",
+        "line 1   MAILTO=ops@example.net",
+        "line 4   `>/dev/null 2>&1` dropped from disk-check",
+        "take it out with `crontab -r`",
+    ):
+        assert text in report, text
+
+
+def test_a_file_is_named_in_the_report(project: Project) -> None:
+    (project.folder / "tab").write_text(CRONTAB)
+    assert "before its lines in tab" in imported(project, "crontab", "tab").stderr
+
+
+def test_bad_lines_are_told_with_their_places_and_nothing_is_written(project: Project) -> None:
+    (project.folder / "tab").write_text("@daily fine\n61 * * * * x\nnonsense\n")
+    result = imported(project, "crontab", "tab")
+    assert (result.exit_code, result.stdout) == (65, "")
+    assert [line.split(" ")[0] for line in result.stderr.splitlines()[:2]] == ["tab:2:1:", "tab:3:1:"]
+
+
+def test_what_rota_refuses_is_told_at_the_line_of_the_crontab(project: Project) -> None:
+    result = imported(project, "crontab", "-", stdin="\n@daily echo '{{ scheduled_for }}'\n")
+    assert (result.exit_code, result.stdout) == (65, "")
+    assert result.stderr.startswith("crontab:2:1: jobs.echo.shell: `{{ scheduled_for }}` is not filled in")
+
+
+def test_a_difference_from_cron_is_told(project: Project) -> None:
+    """Lord Howe's clocks move by half an hour, which cronsim's own reading gets wrong."""
+    project.clock.advance(datetime(2027, 10, 1, tzinfo=UTC) - project.clock.now())
+    result = imported(project, "crontab", stdin="30 * * * * x\n", zone="Australia/Lord_Howe")
+    assert result.exit_code == 0
+    assert "for 0 of 1 jobs" in result.stderr
+    assert "line 1   x fires at 2027-10-02T15:30:00Z, cron at 2027-10-02T16:30:00Z" in result.stderr
+
+
+def test_json_has_the_file_and_the_whole_report(project: Project) -> None:
+    found = answer(project, "crontab", stdin=CRONTAB)
+    assert found["yaml"].startswith("# not mapped: MAILTO=ops@example.net\n")
+    assert found["jobs"] == [{"name": "pg-dump", "line": 3}, {"name": "disk-check", "line": 4}]
+    assert (found["read"], found["compared"], found["differences"], found["left_out"]) == (2, 2, [], [])
+
+
+def test_a_system_crontab_is_read_with_its_users(project: Project) -> None:
+    found = answer(project, "crontab", "--system", stdin="17 * * * * root run-parts /etc/cron.hourly\n")
+    assert [job["name"] for job in found["jobs"]] == ["run-parts"]
+
+
+def test_a_file_that_is_not_there_is_named(project: Project) -> None:
+    result = imported(project, "crontab", "missing")
+    assert (result.exit_code, result.stdout) == (65, "")
+    assert result.stderr.startswith("missing: cannot be read: No such file")
+
+
+@pytest.mark.parametrize("arguments", [["jobs", "--system", "-"], ["anacron"], []])
+def test_a_wrong_use_is_told(project: Project, arguments: list[str]) -> None:
+    assert imported(project, *arguments).exit_code == 2
+
+
+def test_control_characters_of_a_crontab_never_reach_the_terminal(project: Project) -> None:
+    result = imported(project, "crontab", "-", stdin="# \x1b[31mred\x85x: y\nMAILTO=\x1b]0;x\x07\n@daily x\n")
+    assert result.exit_code == 0
+    assert not {"\x1b", "\x07", "\x85"} & set(result.stdout + result.stderr)
+
+
+def test_a_jobs_file_becomes_a_file_that_passes_the_check(project: Project) -> None:
+    text = "jobs:\n  tidy: {interval: 10, type: script, run: 'textwrap:dedent', group: local}\n"
+    (project.folder / "jobs.yaml").write_text(text)
+    result = imported(project, "jobs", "jobs.yaml")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("1 job read, 1 job written, 0 left out\n")
+    project.write(result.stdout)
+    assert [job["schedule"] for job in project.json("check")["jobs"]] == ["every 10 s after it finishes"]
+
+
+def test_the_page_on_migrating_shows_what_is_printed(project: Project) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrating-from-cron.md").read_text()
+    result = imported(project, "crontab", stdin=CRONTAB)
+    assert f"```yaml\n{result.stdout}```" in page
+    assert f"> rota.yaml\n{result.stderr}```" in page

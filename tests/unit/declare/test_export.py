@@ -1,0 +1,251 @@
+"""What `rota export` writes declares the very specs that were stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rota.declare.exporting import Top, export_keys, export_text, schedule_word
+from rota.declare.fitting import default_misfire, default_when_false
+from rota.declare.validate import read_project
+from rota.model.spec import (
+    Anchor,
+    Condition,
+    Draw,
+    EnvValue,
+    FirstRun,
+    Gates,
+    GroupMode,
+    Isolate,
+    Jitter,
+    JobSpec,
+    Kind,
+    Member,
+    Misfire,
+    MisfirePolicy,
+    OnFailure,
+    OnRestart,
+    OutputPolicy,
+    Overlap,
+    OverlapPolicy,
+    RepeatedFailure,
+    Retention,
+    Retry,
+    Schedule,
+    WhenFalse,
+    Work,
+)
+
+FOLDER = "/srv/project"
+TOP = Top(FOLDER, "Europe/Berlin", pools={"gpu": 5, "ollama": 5})
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00{"), min_size=1, max_size=20)
+WORDS = TEXT.filter(lambda text: bool(text.strip()))
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+SPANS = st.integers(1, 100_000).map(lambda seconds: timedelta(seconds=seconds))
+GRACES = st.just(timedelta()) | SPANS
+INSTANTS = st.integers(1_700_000_000_000, 2_000_000_000_000).map(
+    lambda ms: datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
+)
+ZONES = st.sampled_from(["Europe/Berlin", "UTC", "Asia/Tokyo"])
+JITTERS = (
+    st.none()
+    | SPANS.map(lambda span: Jitter(up_to=span))
+    | st.integers(1, 50).map(lambda percent: Jitter(percent=float(percent)))
+)
+PARAMS = st.dictionaries(NAMES, st.none() | st.booleans() | st.integers(-99, 99) | TEXT | st.lists(TEXT, max_size=2))
+PLACES = st.sampled_from([FOLDER, "/srv/project/logs", "/tmp", "logs/{{ job }}", "/srv/project/~x"])
+
+
+class EveryName:
+    """Knows every function and condition."""
+
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+
+@st.composite
+def schedules(draw: Any) -> Schedule:
+    word = draw(st.sampled_from(["", "cron", "interval", "at"]))
+    bounded, once = word in ("cron", "interval"), draw(st.booleans()) and word != ""
+    start_at = draw(st.none() | INSTANTS) if bounded else None
+    end_at = draw(st.none() | SPANS.map(lambda span: start_at + span)) if start_at else None
+    crons = st.lists(st.sampled_from(["15 2 * * *", "*/5 9-17 * * MON-FRI", "0 0 L * *"]), min_size=1, unique=True)
+    return Schedule(
+        cron=tuple(draw(crons)) if word == "cron" else (),
+        interval=draw(SPANS) if word == "interval" else None,
+        at=draw(INSTANTS) if word == "at" else None,
+        timezone=draw(ZONES),
+        start_at=start_at,
+        end_at=end_at,
+        anchor=draw(st.sampled_from(Anchor)) if word == "interval" else Anchor.COMPLETION,
+        first_run=draw(st.sampled_from(FirstRun)) if word == "interval" else FirstRun.NOW,
+        jitter=draw(JITTERS) if bounded else None,
+        run_once=once,
+    )
+
+
+@st.composite
+def works(draw: Any) -> Work:
+    kind = draw(st.sampled_from([Kind.COMMAND, Kind.SHELL, Kind.FUNCTION]))
+    function = kind is Kind.FUNCTION
+    python = draw(st.sampled_from([None, "/bin/sh", "python3"])) if function else None
+    isolate = Isolate.PROCESS if python or (function and draw(st.booleans())) else Isolate.THREAD
+    process = not function or isolate is Isolate.PROCESS
+    names = draw(st.lists(NAMES, max_size=3, unique=True)) if process else []
+    values = [EnvValue(name, *draw(st.tuples(TEXT, st.none()) | st.just((None, "TOKEN")))) for name in names]
+    return Work(
+        kind=kind,
+        command=(draw(WORDS), *draw(st.lists(TEXT | st.just(""), max_size=3))) if kind is Kind.COMMAND else (),
+        shell=draw(WORDS) if kind is Kind.SHELL else "",
+        shell_with=draw(st.just(("/bin/sh", "-e", "-c")) | st.just(("bash", "-c")))
+        if kind is Kind.SHELL
+        else Work(kind).shell_with,
+        function=draw(st.just("tidy") | st.just("chores.all:tidy")) if function else "",
+        python=python,
+        params=draw(PARAMS),
+        env=tuple(values),
+        env_pass=tuple(draw(st.lists(NAMES, max_size=2))) if process else (),
+        env_file=draw(st.none() | st.just("/srv/project/.env")) if process else None,
+        cwd=draw(PLACES) if process else FOLDER,
+        timeout=draw(st.none() | SPANS),
+        term_grace=draw(GRACES) if process else timedelta(seconds=10),
+        isolate=isolate,
+        output=draw(st.sampled_from(OutputPolicy)),
+        on_restart=draw(st.sampled_from(OnRestart)) if process else OnRestart.ADOPT,
+    )
+
+
+@st.composite
+def gates(draw: Any, schedule: Schedule, word: str) -> Gates:
+    conditions = draw(
+        st.lists(
+            st.builds(Condition, name=WORDS, timeout=SPANS)
+            | st.builds(Condition, command=st.tuples(WORDS), timeout=SPANS),
+            max_size=2,
+        )
+    )
+    usual = min(timedelta(seconds=60), schedule.interval) if schedule.interval else timedelta(seconds=60)
+    when_false = draw(st.sampled_from(WhenFalse)) if conditions else default_when_false(word)
+    waits = conditions and when_false is WhenFalse.WAIT
+    return Gates(tuple(conditions), when_false, draw(SPANS) if waits else usual, draw(st.none() | SPANS))
+
+
+@st.composite
+def specs(draw: Any, name: str = "one") -> JobSpec:
+    schedule, work = draw(schedules()), draw(works())
+    word = schedule_word(schedule)
+    policy = draw(st.sampled_from(MisfirePolicy)) if word else default_misfire(word)
+    overlap = draw(st.sampled_from(OverlapPolicy))
+    spec = JobSpec(
+        name=name,
+        work=work,
+        schedule=schedule,
+        misfire=Misfire(
+            policy,
+            grace=draw(SPANS) if word else timedelta(seconds=60),
+            limit=draw(st.integers(1, 99)) if policy is MisfirePolicy.ALL else 10,
+            max_age=draw(st.none() | SPANS) if policy is not MisfirePolicy.SKIP and word else None,
+        ),
+        overlap=Overlap(overlap, draw(st.integers(1, 9)) if overlap is OverlapPolicy.QUEUE else 1),
+        gates=draw(gates(schedule, word)),
+        pools=tuple(
+            Draw(pool, draw(st.integers(1, 5))) for pool in draw(st.sampled_from([(), ("gpu",), ("gpu", "ollama")]))
+        ),
+        retention=draw(
+            st.builds(
+                Retention, st.none() | SPANS, st.none() | SPANS, st.none() | st.integers(1, 99), st.none() | SPANS
+            )
+        ),
+        labels=tuple(draw(st.lists(NAMES, max_size=2, unique=True))),
+        priority=draw(st.integers(-1000, 1000)),
+        enabled=draw(st.booleans()),
+        description=draw(TEXT | st.just("")),
+    )
+    repeated = (
+        draw(st.none() | st.builds(RepeatedFailure, st.integers(1, 9), SPANS)) if word in ("cron", "interval") else None
+    )
+    return replace(spec, retry=draw(RETRIES), on_repeated_failure=repeated)
+
+
+RETRIES = st.builds(
+    Retry,
+    max_attempts=st.integers(2, 9),
+    backoff=SPANS,
+    factor=st.sampled_from([1.0, 1.5, 2.0]),
+    max=st.just(timedelta(days=2)),
+    jitter=JITTERS,
+) | st.just(Retry(max_attempts=1))
+
+
+def declared(found: Sequence[JobSpec], top: Top = TOP) -> tuple[JobSpec, ...]:
+    content = export_text(found, top).encode()
+    return read_project(Path(FOLDER), environment={"HOME": "/home/x"}, functions=EveryName(), content=content).jobs
+
+
+@given(specs())
+@example(JobSpec("one", Work(Kind.SHELL, shell="a: b #c\n", cwd=FOLDER)))
+@example(JobSpec("one", Work(Kind.COMMAND, command=("true", "", "0755", "- x"), cwd=FOLDER)))
+def test_an_exported_job_is_the_stored_one(spec: JobSpec) -> None:
+    assert declared([spec]) == (spec,)
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=4), st.sampled_from(GroupMode), st.sampled_from(OnFailure), schedules()
+)
+def test_an_exported_group_is_the_stored_one(
+    always: list[bool], mode: GroupMode, on_failure: OnFailure, schedule: Schedule
+) -> None:
+    jobs = [
+        JobSpec(f"job{n}", Work(Kind.COMMAND, ("true",), params={"n": n}, cwd=FOLDER)) for n in range(len(always) + 1)
+    ]
+    members = (
+        Member("job0", {"n": 7}),
+        *(Member(job.name, always=one) for job, one in zip(jobs[1:], always, strict=True)),
+    )
+    work = Work(Kind.GROUP, timeout=None, members=members, mode=mode, on_failure=on_failure)
+    word = schedule_word(schedule)
+    recheck = min(timedelta(seconds=60), schedule.interval) if schedule.interval else timedelta(seconds=60)
+    group = JobSpec(
+        "all",
+        work,
+        schedule,
+        misfire=Misfire(default_misfire(word)),
+        gates=Gates(when_false=default_when_false(word), recheck=recheck),
+        retry=Retry(max_attempts=1),
+    )
+    assert declared([*jobs, group])[-1] == group
+
+
+@pytest.mark.parametrize(
+    ("spec", "keys"),
+    [
+        (
+            JobSpec("a", Work(Kind.COMMAND, ("true",), cwd=FOLDER), Schedule(timezone="Europe/Berlin")),
+            {"command": ["true"]},
+        ),
+        (
+            JobSpec(
+                "a",
+                Work(Kind.SHELL, shell="x", cwd="/srv/project/logs", timeout=None),
+                Schedule(interval=timedelta(minutes=90), timezone="UTC"),
+                misfire=Misfire(MisfirePolicy.ONCE),
+                gates=Gates(when_false=WhenFalse.WAIT),
+            ),
+            {"interval": "90m", "timezone": "UTC", "shell": "x", "timeout": "never", "cwd": "logs"},
+        ),
+    ],
+)
+def test_only_what_differs_is_written(spec: JobSpec, keys: dict[str, Any]) -> None:
+    assert export_keys(spec, TOP) == keys
+
+
+def test_a_function_under_the_project_s_interpreter_names_none() -> None:
+    work = Work(Kind.FUNCTION, function="m:f", python="/bin/sh", isolate=Isolate.PROCESS, cwd=FOLDER)
+    top = Top(FOLDER, "UTC", python="/bin/sh", interpreter="/bin/sh")
+    assert export_keys(JobSpec("a", work), top) == {"run": "m:f"}
+    assert declared([JobSpec("a", work)], top)[0].work == work

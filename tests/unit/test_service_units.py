@@ -1,0 +1,92 @@
+"""The text of services: what systemd and launchd are told, and that odd paths cannot change it."""
+
+import plistlib
+import shutil
+import subprocess
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.model.errors import InvalidValue
+from rota.operations.service_units import ServiceFacts, launchd_plist, systemd_unit
+
+FACTS = ServiceFacts(
+    program=("/opt/rota/bin/rota",),
+    folder=Path("/srv/api"),
+    state=Path("/srv/api/.rota"),
+    search_path="/usr/local/bin:/usr/bin",
+    shutdown_grace=timedelta(minutes=2),
+)
+ODD = replace(FACTS, folder=Path('/srv/my api/50% "$HOME" \\n'), state=Path("/var/lib/rota state"))
+
+
+def entries(text: str) -> list[tuple[str, str]]:
+    return [(key, value) for line in text.splitlines() for key, sign, value in [line.partition("=")] if sign]
+
+
+def test_a_unit_starts_by_absolute_path_and_stops_by_detaching() -> None:
+    """R-23: a restart of the service interrupts no command."""
+    unit = dict(entries(systemd_unit(FACTS)))
+    assert unit["ExecStart"] == "/opt/rota/bin/rota --dir /srv/api serve"
+    assert unit["ExecStop"] == "/opt/rota/bin/rota --dir /srv/api stop --detach"
+    assert (unit["KillMode"], unit["Restart"], unit["WantedBy"]) == ("process", "on-failure", "default.target")
+    assert unit["Environment"] == '"PATH=/usr/local/bin:/usr/bin"'
+
+
+def test_the_manager_waits_longer_than_the_grace() -> None:
+    assert int(dict(entries(systemd_unit(FACTS)))["TimeoutStopSec"]) > 120
+    assert plistlib.loads(launchd_plist(FACTS).encode())["ExitTimeOut"] > 120
+
+
+def test_a_system_service_starts_at_boot_as_its_user() -> None:
+    unit = dict(entries(systemd_unit(replace(FACTS, system=True, user="ops"))))
+    assert (unit["User"], unit["WantedBy"]) == ("ops", "multi-user.target")
+    assert plistlib.loads(launchd_plist(replace(FACTS, system=True, user="ops")).encode())["UserName"] == "ops"
+    assert "User" not in dict(entries(systemd_unit(replace(FACTS, user="ops"))))
+
+
+def test_odd_paths_are_quoted_as_systemd_reads_them() -> None:
+    unit = entries(systemd_unit(ODD))
+    start = dict(unit)["ExecStart"]
+    assert start == '/opt/rota/bin/rota --dir "/srv/my api/50%% \\"$$HOME\\" \\\\n" serve'
+    assert ("Environment", '"ROTA_STATE=/var/lib/rota state"') in unit
+
+
+@pytest.mark.parametrize("make", [systemd_unit, launchd_plist])
+def test_a_path_with_a_line_end_is_refused(make) -> None:
+    with pytest.raises(InvalidValue):
+        make(replace(FACTS, folder=Path("/srv/a\nExecStart=evil")))
+
+
+def test_a_property_list_leaves_keepers_alone() -> None:
+    """R-23: launchd would end the whole process group with the scheduler."""
+    content = plistlib.loads(launchd_plist(ODD).encode())
+    assert content["ProgramArguments"] == ["/opt/rota/bin/rota", "--dir", str(ODD.folder), "serve"]
+    assert content["AbandonProcessGroup"] is True
+    assert content["KeepAlive"] == {"SuccessfulExit": False}
+    assert content["EnvironmentVariables"] == {"PATH": FACTS.search_path, "ROTA_STATE": str(ODD.state)}
+
+
+def test_two_folders_of_one_name_have_two_services() -> None:
+    other = replace(FACTS, folder=Path("/home/me/api"))
+    assert FACTS.name.startswith("rota-api-")
+    assert FACTS.name != other.name
+    assert FACTS.name == replace(FACTS, search_path="/bin").name
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize("system", [False, True])
+def test_systemd_itself_finds_nothing_wrong(tmp_path: Path, system: bool) -> None:
+    folder = tmp_path / 'my 50% "api"'
+    folder.mkdir()
+    program = shutil.which("true")
+    assert program is not None
+    facts = replace(FACTS, folder=folder, program=(program,), system=system)
+    unit = tmp_path / f"{facts.name}.service"
+    unit.write_text(systemd_unit(facts))
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert [line for line in checked.stderr.splitlines() if facts.name in line] == []
