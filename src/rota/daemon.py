@@ -146,10 +146,11 @@ class Daemon:
         ending: Ending = "clean"
         try:
             with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
-                recovered = await self._recover()
-                await self._guard()
-                if loaded is not None:
-                    await self._file.first_apply(store, loaded)
+                with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
+                    recovered = await self._recover()
+                    await self._guard()
+                    if loaded is not None:
+                        await self._file.first_apply(store, loaded)
                 with self._looking_for_damage():
                     ending = await self._until_stopped(recovered)
         finally:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ async def test_with_one_slot_one_run_runs_whatever_is_queued_dec_011(tmp_path: P
     assert scene.processes.begun == ["first:1"]
     await scene.advance("10m")
     spans = sorted((run.started_at, run.finished_at) for name in ("first", "second") for run in scene.history(name))
-    assert [ended <= begun for (_, ended), (begun, _) in zip(spans, spans[1:], strict=False)] == [True, True]
+    assert [ended <= begun for (_, ended), (begun, _) in pairwise(spans)] == [True, True]
     assert scene.processes.begun == ["first:1", "second:1", "first:2"]
     assert audit(scene).violations == ()
     await scene.close()

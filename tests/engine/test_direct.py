@@ -217,6 +217,7 @@ async def test_a_caller_that_lacks_room_holds_the_pool_against_the_queue(scene: 
 
 
 async def test_a_draw_that_no_pool_could_grant_is_refused(scene: Scene) -> None:
+    """DEC-004."""
     scene.store.write(lambda db: queue.declare_pools(db, {"gpu": 1}))
     scene.declare(command("train", pools=(Draw("gpu", 2),)), command("lost", pools=(Draw("cpu"),)))
     with pytest.raises(InvalidValue, match="pool 'gpu' holds 1, the call would draw 2"):
@@ -232,6 +233,7 @@ async def test_a_disabled_job_is_not_called(scene: Scene) -> None:
 
 
 async def test_a_group_is_not_called_directly(scene: Scene) -> None:
+    """DEC-004."""
     scene.declare(command("a"), JobSpec("nightly", Work(Kind.GROUP, members=(Member("a"),))))
     with pytest.raises(InvalidValue, match="'nightly' is a group"):
         call(scene, "nightly")

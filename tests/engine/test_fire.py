@@ -224,7 +224,7 @@ async def test_a_hundred_jobs_due_at_once_all_fire_and_claim_in_order(scene: Sce
 
 
 async def test_slots_bound_what_runs_and_the_rest_waits_in_the_queue(tmp_path) -> None:
-    """R-04: at capacity a run stays QUEUED; its instant is not lost."""
+    """INV-003, R-04: at capacity a run stays QUEUED; its instant is not lost."""
     scene = Scene(tmp_path, NOON, concurrency=2)
     await scene.start()
     for name in "abcd":

@@ -108,7 +108,7 @@ async def test_a_failure_cancels_the_rest_and_always_members_still_run(scene):
 
 
 async def test_a_failed_member_is_retried_before_the_group_stops(scene):
-    """DEC-012: the rest is cancelled only after the chain has no attempt left."""
+    """R-15, DEC-012: the rest is cancelled only after the chain has no attempt left."""
     declare(scene, group("nightly", "a", "b"), retry=Retry(max_attempts=2, backoff=MINUTE))
     scene.processes.scripts["a"] = Script(ending=FAILS)
     scene.trigger("nightly")
@@ -348,7 +348,7 @@ async def test_the_same_job_may_stand_twice_in_a_group_and_the_second_waits(scen
 
 
 async def test_a_crash_between_two_members_loses_nothing(scene):
-    """DEC-008: a group's run has no process to lose; its members are recovered as any run is."""
+    """R-15, DEC-008: a group's run has no process to lose; its members are recovered as any run is."""
     declare(scene, group("nightly", "a", "b"))
     scene.trigger("nightly")
     await scene.settle()
@@ -467,6 +467,7 @@ async def test_a_member_of_a_group_that_runs_is_not_pruned(scene):
     ],
 )
 async def test_a_group_that_does_not_agree_with_its_members_is_found(unaudited, statement, said):
+    """INV-006."""
     scene = unaudited
     declare(scene, group("nightly", "a", "b", "c"))
     scene.processes.scripts["b"] = Script(ending=FAILS)

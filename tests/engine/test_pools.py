@@ -79,7 +79,7 @@ async def test_a_pool_of_three_holds_three(scene: Scene) -> None:
 
 
 async def test_a_full_pool_never_holds_back_others(scene: Scene) -> None:
-    """R-03."""
+    """RISK-4, R-03."""
     model = drawing("model", *OLLAMA, takes=MINUTE, scene=scene, priority=9)
     put(scene, model, command("plain"), drawing("other", Draw("gpu"), takes=MINUTE, scene=scene), ollama=1, gpu=1)
     for name in ("model", "model", "model", "plain", "other"):
@@ -264,7 +264,7 @@ async def test_the_threads_of_a_crashed_process_keep_nothing(scene: Scene) -> No
 
 
 async def test_under_aging_an_old_run_of_a_low_priority_comes_before_newer_ones_of_a_high_one(scene: Scene) -> None:
-    """R-03: overtaken only by what was made less than (5 - 0) × 1 min after it."""
+    """RISK-4, R-03: overtaken only by what was made less than (5 - 0) × 1 min after it."""
     low, high = (drawing(name, *OLLAMA, takes=MINUTE, scene=scene) for name in ("low", "high"))
     busy = drawing("busy", *OLLAMA, takes=10 * MINUTE, scene=scene)
     put(scene, low, replace(high, priority=5), busy, ollama=1, aging=MINUTE)

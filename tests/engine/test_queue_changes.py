@@ -119,7 +119,7 @@ async def test_only_queued_runs_have_a_place(busy: Scene) -> None:
 
 
 async def test_under_aging_moves_are_refused_and_priorities_still_change_the_order_r_03(busy: Scene) -> None:
-    """R-03: with aging the order is a constant rank."""
+    """DEC-005, R-03: with aging the order is a constant rank."""
     busy.store.write(lambda db: queue.set_aging(db, HOUR))
     busy.trigger("work")
     busy.trigger("work")

@@ -13,6 +13,7 @@ from rota.model.states import Reason, Status
 from rota.operations.runs import cancel_run
 from rota.store import runs
 from rota.testing import Scene, Script
+from tests.engine.calling import reserve
 from tests.engine.conftest import NOON, command, cron, every, function
 
 pytestmark = pytest.mark.anyio
@@ -164,8 +165,29 @@ async def test_a_cancel_asked_before_the_crash_is_carried_out_after_it(scene: Sc
     assert scene.told("long") == [("CANCELLED", "requested")]
 
 
+async def test_nothing_is_claimed_into_a_slot_before_recovery_has_found_what_sits_in_it(tmp_path):
+    """INV-003, R-23: the end of a run that is stopped frees its own slot alone, not that of a call found later."""
+    scene = Scene(tmp_path, NOON, concurrency=2)
+    await scene.start()
+    for name in ("stopped", "next"):
+        scene.processes.scripts[name] = Script(takes=timedelta(hours=1))
+        scene.declare(command(name))
+    scene.trigger("stopped")
+    await scene.settle()
+    reserve(scene, caller=scene.processes.caller())
+    await scene.settle()
+    scene.trigger("next")
+    cancel_run(scene.store, "stopped:1", now=scene.clock.now())
+    await scene.crash()
+    await scene.start()
+    await scene.settle()
+    assert scene.told("stopped") == [("CANCELLED", "requested")]
+    assert scene.told("next") == [("RUNNING", None)]
+    await scene.close()
+
+
 async def test_a_worker_whose_run_was_taken_cannot_write_it(scene: Scene) -> None:
-    """R-22: every write of a run names its epoch."""
+    """RISK-3, R-22: every write of a run names its epoch."""
     await crashed_with_a_running_command(scene)
     await scene.start()
     await scene.quiet()
@@ -188,7 +210,7 @@ async def test_an_interval_job_goes_on_after_its_run_was_recovered(scene: Scene)
 
 
 async def test_two_schedulers_on_one_state_find_each_other_alive(scene: Scene, tmp_path) -> None:
-    """R-22: a process is alive while it holds its lock; its runs are left alone."""
+    """CON-001, R-22: a process is alive while it holds its lock; its runs are left alone."""
     scene.processes.scripts["long"] = Script(takes=HOUR)
     scene.declare(command("long", schedule=cron("0 13 * * *")))
     await scene.advance("1h")

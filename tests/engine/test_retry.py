@@ -104,6 +104,7 @@ async def test_a_success_ends_the_chain(scene: Scene) -> None:
 
 
 async def test_a_backoff_survives_a_restart(scene: Scene) -> None:
+    """DEC-007."""
     failing(scene, command("job"), retry=Retry(max_attempts=2, backoff=HOUR, max=HOUR))
     scene.trigger("job")
     await scene.settle()
@@ -129,7 +130,7 @@ async def test_a_backoff_that_ended_while_no_scheduler_ran_is_over(scene: Scene)
 
 @pytest.mark.parametrize("back", [2 * SECOND, MINUTE, HOUR, timedelta(days=1)], ids=str)
 async def test_a_step_back_makes_no_backoff_longer(scene: Scene, back: timedelta) -> None:
-    """R-26: a backoff is elapsed time and moves with the clock."""
+    """DEC-007, R-26: a backoff is elapsed time and moves with the clock."""
     failing(scene, command("job"), retry=Retry(max_attempts=2, backoff=30 * MINUTE, max=HOUR))
     scene.trigger("job")
     await scene.advance("10m")
@@ -196,6 +197,7 @@ async def test_a_function_that_raises_is_tried_again(scene: Scene) -> None:
 
 
 async def test_a_cancelled_run_is_never_tried_again(scene: Scene) -> None:
+    """DEC-007."""
     failing(scene, command("job"), takes=HOUR)
     handle = scene.trigger("job")
     await scene.settle()

@@ -22,6 +22,7 @@ from rota.operations.project import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
 from rota.store import processes
+from tests.template import lay_database
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -77,6 +78,9 @@ class Project:
 
     def applied(self, text: str) -> "Project":
         self.write(text)
+        if not self.state.exists():
+            self.state.mkdir(0o700)
+            lay_database(self.state)
         self.ok("apply")
         return self
 

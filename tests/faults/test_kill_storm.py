@@ -7,7 +7,7 @@ from tests.faults.kills import storm
 
 
 def test_a_storm_of_kills_loses_doubles_and_leaves_nothing(tmp_path: Path) -> None:
-    """R-23, section 11."""
+    """RISK-3, R-23, section 11."""
     kills, damage = storm(kills=24, seed=20261115, folder=tmp_path)
     assert kills.total() >= 24
     assert damage == Damage()

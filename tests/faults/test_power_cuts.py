@@ -22,6 +22,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_power_cut_loses_or_doubles_what_was_acknowledged(recorder: Path, tmp_path: Path) -> None:
+    """DEC-002."""
     log = write(recorder, tmp_path, seed=1, rounds=60)
     verdicts = cut(log, at=places(log, count=150, seed=1), seed=1)
     assert [(at, loss, found) for at, loss, found in verdicts if not found.clean] == []

@@ -483,6 +483,8 @@ def test_a_stop_meant_for_all_does_not_end_the_spawner_before_its_scheduler(tmp_
 
 
 def test_the_specification_with_its_secrets_is_never_a_named_file(tmp_path):
+    """R-27."""
+
     async def look():
         async with spawner() as running:
             spawned = await running.spawn(launch_of("/bin/true", env={"TOKEN": "s3cret"}), tmp_path)

@@ -56,6 +56,7 @@ def test_sigterm_ends_an_idle_scheduler_with_exit_0(project: Project) -> None:
 
 
 def test_a_second_scheduler_is_refused_and_names_the_first(project: Project) -> None:
+    """CON-001."""
     project.write("jobs:\n  hello: {command: [echo, hi]}\n")
     first = project.serve()
     second = project.rota("serve", check=False)

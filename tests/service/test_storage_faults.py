@@ -117,7 +117,7 @@ def test_on_a_full_disk_new_work_is_refused_and_a_running_command_is_recorded_on
 
 
 def test_fires_missed_on_a_full_disk_are_accounted_for_when_there_is_room(project: Project, disk: Disk) -> None:
-    """R-10: every due instant has one row, and status showed why."""
+    """RISK-2, R-10: every due instant has one row, and status showed why."""
     project.write(TICKING.format(state=disk.folder / "state"))
     project.serve()
     until(lambda: len(project.history("tick")) >= 2, what="two fires")
@@ -233,6 +233,7 @@ def test_a_state_folder_that_was_replaced_is_not_served_any_longer(project: Proj
 
 @pytest.mark.parametrize("damage", ["foreign", "newer", "corrupt"])
 def test_a_database_that_cannot_be_used_ends_serve_at_once_and_is_left_alone(project: Project, damage: str) -> None:
+    """DEC-002."""
     project.write(WAITING.format(state=".rota"))
     project.rota("apply")
     path = project.state / "rota.db"

@@ -17,6 +17,7 @@ BATCH = 10
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
 def test_the_ledger_of_simulated_days_equals_the_oracle(first: int) -> None:
+    """RISK-2."""
     _, found = failing(range(first, first + BATCH))
     assert not found, explain(found[0])
 

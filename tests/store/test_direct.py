@@ -52,7 +52,7 @@ def found(store: Store, call: Call) -> direct.Direct:
 
 
 def test_who_came_first_is_first_whatever_the_clock_says(store) -> None:
-    """R-13: first come, first served, also across a clock that was set back."""
+    """DEC-004, R-13: first come, first served, also across a clock that was set back."""
     job = add_job(store)
     first, second = ask(store, job), ask(store, job, id=new_id(NOW), asked_at=NOW - MINUTE)
     third = ask(store)

@@ -47,6 +47,8 @@ def pragma(db, name):
 
 @pytest.mark.parametrize(("name", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)])
 def test_every_connection_has_the_pragmas_that_the_promises_rest_on(store, name, value):
+    """DEC-002."""
+
     async def submitted():
         return await store.submit(partial(pragma, name=name))
 
@@ -85,6 +87,7 @@ class Batch:
 
 
 def test_submitted_operations_share_a_commit_and_none_is_acknowledged_before_it(store, beside):
+    """RISK-1."""
     job = add_job(store)
     reached, release = threading.Event(), threading.Event()
 
@@ -320,6 +323,7 @@ print(*[store.write(lambda db: jobs.next_number(db, job.id)) for _ in range(150)
 
 
 def test_two_processes_that_write_at_once_both_get_through(store, path, request):
+    """CON-001, RISK-1."""
     job = add_job(store)
     argv = [sys.executable, "-c", COUNT, str(path), str(request.path.parent)]
     writers = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -351,6 +355,7 @@ def test_a_write_waits_for_another_process_to_let_go(store, beside):
 
 
 def test_a_database_that_is_held_for_seconds_is_busy_by_name(store, beside, path):
+    """RISK-1."""
     beside.execute("BEGIN IMMEDIATE")
     with pytest.raises(DatabaseBusy, match=str(path)) as refused:
         store.write(jobs.all_jobs)

@@ -73,7 +73,7 @@ from rota.model.spec import (
 class Strict(BaseModel):
     """A map in the file that knows its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class RetentionEntry(Strict):

@@ -41,18 +41,22 @@ async def recover(
     executor: Executor,
     slots: Slots,
 ) -> int:
-    """Resolve what the dead epochs carried; return how much there was. Doing it twice changes nothing more."""
-    found = store.read(partial(_left_behind, dead=dead, children=children))
-    for left in found:
-        faults.point("recover.found")
-        action = decide_recovery(left.facts)
-        log.info("run of a lost process", run=left.handle, action=action.value)
-        await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
-        faults.point("recover.resolved")
-    calls = await recover_calls(
-        store, clock, holder=holder, dead=dead, children=children, executor=executor, slots=slots
-    )
-    await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
+    """Resolve what the dead epochs carried; return how much there was. Doing it twice changes nothing more.
+
+    Nothing is claimed meanwhile, though runs that are stopped here may end: a slot may still hold what comes later.
+    """
+    with slots.shut():
+        found = store.read(partial(_left_behind, dead=dead, children=children))
+        for left in found:
+            faults.point("recover.found")
+            action = decide_recovery(left.facts)
+            log.info("run of a lost process", run=left.handle, action=action.value)
+            await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
+            faults.point("recover.resolved")
+        calls = await recover_calls(
+            store, clock, holder=holder, dead=dead, children=children, executor=executor, slots=slots
+        )
+        await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
     faults.point("recover.epochs_ended")
     return len(found) + calls
 

@@ -31,7 +31,8 @@ def retry(db: Database, ended: runs.Ended, *, now: datetime) -> Born | None:
     if at is None or failed is None:
         return None
     born = bear(db, _attempt(db, failed, spec, at=at, now=now))
-    runs.relink_followers(db, failed.id, born.id)
+    if not faults.planted("retry_not_waited_for"):
+        runs.relink_followers(db, failed.id, born.id)
     faults.point("retry.born")
     return born
 

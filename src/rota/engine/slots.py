@@ -1,5 +1,8 @@
 """The slots of a worker: which run sits where (R-04). In memory; the database's unique index has the last word."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Slots:
     """Slots 0 … concurrency-1, and those beyond that adopted runs kept."""
@@ -7,10 +10,20 @@ class Slots:
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
         self._taken: dict[int, str] = {}
+        self._shut = 0
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Have no free slot meanwhile: what sits in them is being found out."""
+        self._shut += 1
+        try:
+            yield
+        finally:
+            self._shut -= 1
 
     def free(self) -> list[int]:
         """Return the free slots, lowest first."""
-        return [slot for slot in range(self.concurrency) if slot not in self._taken]
+        return [] if self._shut else [slot for slot in range(self.concurrency) if slot not in self._taken]
 
     def take(self, slot: int, run_id: str) -> None:
         """Note that a slot holds a run, or is being filled."""

@@ -166,6 +166,7 @@ def test_a_job_may_stand_in_several_groups_and_twice_in_one(tmp_path):
     ],
 )
 def test_a_refused_group_is_told_with_place_value_and_hint(tmp_path, body, said):
+    """DEC-012."""
     assert refusal(tmp_path, body) == [said]
 
 

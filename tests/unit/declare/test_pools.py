@@ -112,6 +112,7 @@ def test_a_pool_without_room_may_be_drawn_on(tmp_path):
     ],
 )
 def test_a_wrong_draw_is_refused_where_it_stands(tmp_path, written, problem):
+    """CON-002."""
     assert job_refused(tmp_path, written) == problem
 
 
@@ -162,5 +163,6 @@ def test_aging_is_off_when_absent(tmp_path):
 
 @pytest.mark.parametrize("written", ["8d", "0", "soon"])
 def test_aging_out_of_its_bounds_is_refused(tmp_path, written):
+    """RISK-4."""
     (problem,) = refused(tmp_path, f"scheduler: {{aging: {written}}}\njobs: {{}}\n")
     assert "scheduler.aging" in problem

@@ -497,7 +497,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.dictionaries(KEYS, VALUES, max_size=3))
 def test_any_job_is_read_or_refused_with_problems_of_known_codes(tmp_path_factory, body, defaults):
     folder = tmp_path_factory.getbasetemp() / "fuzz"

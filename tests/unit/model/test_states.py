@@ -57,6 +57,7 @@ def test_every_status_but_queued_is_entered_by_some_event():
 
 
 def test_outside_dispatched_is_shown_as_running_r_01():
+    """DEC-006."""
     assert [status.shown for status in Status if status is not Status.DISPATCHED] == list(SHOWN)
     assert Status.DISPATCHED.shown is Status.RUNNING
 
@@ -75,5 +76,6 @@ def test_no_value_is_both_stored_and_derived_as_what_a_run_waits_for_r_02():
 
 
 def test_older_words_lead_to_final_statuses():
+    """DEC-006."""
     assert set(OLDER_WORDS.values()) <= FINAL
     assert not set(OLDER_WORDS) & {status.value for status in Status}

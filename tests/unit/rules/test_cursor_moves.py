@@ -148,6 +148,7 @@ def test_r06_a_new_cron_counts_from_now():
 
 
 def test_r06_a_new_time_zone_is_a_new_schedule():
+    """DEC-010."""
     stored = job(Schedule(cron=("0 12 * * *",)))
     edited = spec(Schedule(cron=("0 12 * * *",), timezone="Europe/Paris"))
     assert cursor_after_edit(stored, edited, now=NOW, active=False) == both(CREATED + 23 * HOUR)

@@ -28,7 +28,7 @@ def test_under_aging_all_runs_share_one_rank():
 
 @given(PRIORITIES, PRIORITIES, AGINGS, st.integers(0, 10**10))
 def test_a_newer_run_overtakes_only_within_the_worth_of_its_higher_priority(waits, newer, aging, later):
-    """R-03: of priority P it overtakes one of priority p only if made less than (P - p) × aging after it."""
+    """RISK-4, R-03: of priority P it overtakes one of priority p only if made less than (P - p) × aging after it."""
     overtakes = order(newer, NOON + later, aging) < order(waits, NOON, aging)
     assert overtakes == (later < (newer - waits) * (aging // timedelta(milliseconds=1)))
 

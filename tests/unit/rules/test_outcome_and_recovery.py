@@ -30,7 +30,7 @@ def test_a_run_that_was_stopped_because_somebody_asked_is_cancelled() -> None:
 
 
 def test_a_run_that_was_stopped_by_a_shutdown_is_failed() -> None:
-    """R-08: CANCELLED is only what somebody asked for."""
+    """CON-003, R-08: CANCELLED is only what somebody asked for."""
     assert settle(STOPPED, None).reason is Reason.SHUTDOWN
 
 
@@ -69,7 +69,7 @@ def test_the_third_loss_is_one_too_many(losses: int, expected: bool) -> None:
     ],
 )
 def test_what_really_happened_decides(changes: dict, expected: Recovery) -> None:
-    """R-23."""
+    """DEC-008, RISK-3, R-23."""
     assert decide_recovery(replace(RUNNING, **changes)) is expected
 
 

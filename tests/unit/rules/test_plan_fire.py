@@ -90,6 +90,7 @@ def test_r10_one_missed_instant_covers_nothing_else():
 
 
 def test_r10_once_runs_the_latest_missed_instant_and_counts_the_others():
+    """RISK-2."""
     found = plan(job(HOURLY, misfire=ONCE), at(5.5))
     assert outline(found) == [(Reason.MISSED, at(0), at(4), 5), ("run", at(5), at(5), 1)]
     assert found.steps[1] == PlannedRun(at(5), key(at(5)), Go(), HOUR / 2, made_up=True, after_previous=False)

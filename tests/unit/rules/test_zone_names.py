@@ -44,6 +44,7 @@ def test_an_iana_name_is_a_zone(name):
     ],
 )
 def test_anything_else_is_refused_as_a_name(name):
+    """DEC-010."""
     with pytest.raises(InvalidTimezone):
         zone(name)
 
