@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "rota"
 SET_CHILD_SUBREAPER = 36
 
-MACHINE = "tests/machine/test_machine.py::test_whatever_is_done_in_whatever_order_rota_stands_as_the_model_says"
 NODES = {
     "unique_key_dropped": "tests/store/test_store_runs.py::test_a_fire_is_stored_once_r_05",
     "synchronous_normal": "tests/store/test_sqlite.py::test_every_connection_has_the_pragmas_that_the_promises_rest_on",
@@ -43,8 +42,9 @@ NODES = {
     "::test_a_scheduler_that_died_with_its_keepers_leaves_no_process",
     "group_kill_only": "tests/service/test_process_trees.py"
     "::test_r28_what_a_command_leaves_behind_is_killed_when_it_ends",
-    "pool_not_given_back": f"{MACHINE}[0]",
-    "retry_not_waited_for": f"{MACHINE}[1]",
+    "pool_not_given_back": "tests/engine/test_pools.py::test_a_pool_of_one_never_holds_two",
+    "retry_not_waited_for": "tests/engine/test_retry.py"
+    "::test_who_is_queued_behind_a_run_waits_for_its_chain",
 }
 """Bugs that a test of the suite finds."""
 
