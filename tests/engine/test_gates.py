@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.engine.claim import claim
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Status
 from rota.operations.runs import cancel_run
@@ -173,3 +174,18 @@ async def test_a_waiting_run_survives_a_crash_with_its_reason_and_time(scene: Sc
     assert scene.told("gated") == [("QUEUED", None)]
     await scene.advance("30s")
     assert scene.told("gated") == [("COMPLETED", None)]
+
+
+async def test_a_run_that_expired_leaves_its_place_in_the_round_to_the_next(tmp_path):
+    """R-09: the one behind it starts in the same claim, not at the next tick."""
+    scene = Scene(tmp_path, NOON, concurrency=1)
+    await scene.start()
+    scene.declare(command("stale", gates=Gates(expires_after=timedelta(minutes=1))), command("fresh"))
+    scene.trigger("stale")
+    scene.trigger("fresh")
+    scene.clock.advance("2m")
+    holder = scene.session.holder
+    claimed = scene.store.write(lambda db: claim(db, holder, [0], now=scene.clock.now(), alive=scene.processes.alive))
+    assert [one.run.handle for one in claimed] == ["fresh:1"]
+    assert scene.told("stale") == [("SKIPPED", "expired")]
+    await scene.close()

@@ -14,7 +14,7 @@ from rota.operations.runs import cancel_run
 from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.calling import reserve
-from tests.engine.conftest import NOON, command, cron, every, function
+from tests.engine.conftest import ALLOW, NOON, command, cron, every, function
 
 pytestmark = pytest.mark.anyio
 
@@ -167,22 +167,26 @@ async def test_a_cancel_asked_before_the_crash_is_carried_out_after_it(scene: Sc
 
 async def test_nothing_is_claimed_into_a_slot_before_recovery_has_found_what_sits_in_it(tmp_path):
     """INV-003, R-23: the end of a run that is stopped frees its own slot alone, not that of a call found later."""
-    scene = Scene(tmp_path, NOON, concurrency=2)
+    names = ("stopped", "second", "third", "fourth")
+    scene = Scene(tmp_path, NOON, concurrency=len(names) + 1)
     await scene.start()
-    for name in ("stopped", "next"):
-        scene.processes.scripts[name] = Script(takes=timedelta(hours=1))
-        scene.declare(command(name))
-    scene.trigger("stopped")
+    for name in (*names, "next"):
+        scene.processes.scripts[name] = Script(takes=HOUR)
+        scene.declare(command(name, overlap=ALLOW))
+    for name in names:
+        scene.trigger(name)
     await scene.settle()
     reserve(scene, caller=scene.processes.caller())
     await scene.settle()
-    scene.trigger("next")
+    for _ in range(3):
+        scene.trigger("next")
     cancel_run(scene.store, "stopped:1", now=scene.clock.now())
     await scene.crash()
     await scene.start()
     await scene.settle()
     assert scene.told("stopped") == [("CANCELLED", "requested")]
-    assert scene.told("next") == [("RUNNING", None)]
+    assert [scene.told(name) for name in names[1:]] == [[("RUNNING", None)]] * 3
+    assert scene.told("next") == [("RUNNING", None), ("QUEUED", None), ("QUEUED", None)]
     await scene.close()
 
 

@@ -53,7 +53,7 @@ from tests.template import lay_database
 FOR_EVER = timedelta(days=1000)
 POOLS = {"disk": 2, "gpu": 1}
 DRAWS: list[dict[str, int]] = [{}, {}, {"gpu": 1}, {"disk": 1}, {"disk": 2}, {"disk": 1, "gpu": 1}, {"disk": 3}]
-ENDINGS = [("COMPLETED", None), ("FAILED", "exit_code"), ("FAILED", "timed_out"), ("COMPLETED", None)]
+ENDINGS = [("FAILED", "exit_code"), ("COMPLETED", None), ("FAILED", "timed_out")]
 MOST_JOBS, MOST_QUEUED, MOST_CALLS = 6, 12, 2
 PICK = st.integers(0, 99)
 PICKS = st.lists(PICK, min_size=1, max_size=3)
@@ -62,14 +62,14 @@ SELDOM = st.integers(0, 3).map(lambda number: number == 0)
 JOBS = st.builds(
     Job,
     name=st.just(""),
-    overlap=st.sampled_from(["allow", "forbid", "queue", "replace"]),
+    overlap=st.sampled_from(["queue", "allow", "replace", "queue", "forbid"]),
     depth=st.integers(1, 2),
-    attempts=st.integers(1, 3),
+    attempts=st.sampled_from([3, 2, 2, 1]),
     backoff=st.sampled_from([0, 10_000, 25_000]),
     draws=st.sampled_from(DRAWS),
     priority=st.integers(0, 2),
     expires=st.sampled_from([None, None, 30_000]),
-    stubborn=st.booleans(),
+    stubborn=SELDOM,
 )
 MEMBERS = st.lists(st.tuples(PICK, st.booleans(), st.integers(0, 9)), min_size=1, max_size=3)
 MODE = st.sampled_from(["sequential", "parallel"])
@@ -341,10 +341,16 @@ class Machine(Standing):
         return self.model.groups[-1 - pick % len(self.model.groups)]
 
     @precondition(lambda self: self.model.groups)
-    @rule(pick=PICK)
-    def cancel_group(self, pick: int) -> None:
-        """Cancel a group."""
+    @rule(pick=PICK, again=st.booleans())
+    def cancel_or_repeat_group(self, pick: int, again: bool) -> None:
+        """Cancel a group, or repeat what failed of it."""
         group = self.group_at(pick)
+        if again:
+            self.repeat_group(group)
+        else:
+            self.cancel_group(group)
+
+    def cancel_group(self, group: Group) -> None:
 
         def expected() -> None:
             if group.status != "RUNNING":
@@ -354,12 +360,7 @@ class Machine(Standing):
         handle = f"{group.name}:{group.number}"
         self.allowed(expected, partial(groups.cancel, self.scene.store, handle, now=self.now))
 
-    @precondition(lambda self: self.model.groups and len(self.model.queue()) < MOST_QUEUED)
-    @rule(pick=PICK)
-    def retry_group(self, pick: int) -> None:
-        """Repeat what failed of a group."""
-        group = self.group_at(pick)
-
+    def repeat_group(self, group: Group) -> None:
         def expected() -> None:
             if group.status == "RUNNING":
                 raise Refused
@@ -414,10 +415,16 @@ class Machine(Standing):
 
     # direct calls
 
-    @precondition(lambda self: self.plain() and len(self.open_calls()) < MOST_CALLS)
-    @rule(pick=PICK)
+    @precondition(lambda self: len(self.open_calls()) < MOST_CALLS)
+    @rule(pick=PICK, own=st.booleans())
+    def call(self, pick: int, own: bool) -> None:
+        """Call a job's work directly, or ask for a slot for code of one's own."""
+        if own:
+            self.reserve(DRAWS[pick % (len(DRAWS) - 1)])
+        else:
+            self.direct(pick)
+
     def direct(self, pick: int) -> None:
-        """Call a job's work directly."""
         job = self.plain()[pick % len(self.plain())]
         caller = self.scene.processes.caller()
 
@@ -432,10 +439,7 @@ class Machine(Standing):
 
         self.allowed(expected, real)
 
-    @precondition(lambda self: len(self.open_calls()) < MOST_CALLS)
-    @rule(draws=st.sampled_from(DRAWS[:6]))
     def reserve(self, draws: dict[str, int]) -> None:
-        """Ask for a slot for code of one's own."""
         caller = self.scene.processes.caller()
         name = reserve(self.scene, caller=caller, pools=[Draw(pool, cost) for pool, cost in sorted(draws.items())])
         self.callers[name] = caller
@@ -445,22 +449,20 @@ class Machine(Standing):
         return [call for call in self.model.calls if call.status in ("QUEUED", "RUNNING") and call.here]
 
     @precondition(lambda self: self.open_calls())
-    @rule(pick=PICK)
-    def give_up(self, pick: int) -> None:
-        """A caller gives its call up."""
-        call = self.open_calls()[pick % len(self.open_calls())]
-        self.model.withdraw(call)
-        withdraw(self.scene, call.name)
-
-    @precondition(lambda self: self.open_calls())
-    @rule(pick=PICK)
-    def leave(self, pick: int) -> None:
-        """The process of a caller ends."""
-        self.settle()
+    @rule(pick=PICK, dies=st.booleans())
+    def give_up(self, pick: int, dies: bool) -> None:
+        """A caller gives its call up, or its process ends."""
+        if dies:
+            self.settle()  # from then on it is watched
         calls = self.open_calls()
-        if not calls:
-            return
-        call = calls[pick % len(calls)]
+        if calls and dies:
+            self.leave(calls[pick % len(calls)])
+        elif calls:
+            call = calls[pick % len(calls)]
+            self.model.withdraw(call)
+            withdraw(self.scene, call.name)
+
+    def leave(self, call: Call) -> None:
         self.model.leave(call)
         self.scene.processes.leave(self.callers[call.name])
         self.do(self.scene.quiet())
@@ -505,21 +507,20 @@ class Machine(Standing):
         self.model.drift += seconds * 1000
         self.settle()
 
-    @precondition(lambda self: not self.model.paused)
     @rule(seconds=st.sampled_from([15, 15, 60, None]))
+    def pause_or_resume(self, seconds: int | None) -> None:
+        """Pause everything, for some time or until somebody resumes; or do that."""
+        if self.model.paused:
+            self.model.resume()
+            resume(self.scene.store, Chosen(everything=True), catch_up=False, now=self.now)
+        else:
+            self.pause(seconds)
+
     def pause(self, seconds: int | None) -> None:
-        """Pause everything, for some time or until somebody resumes."""
         until = None if seconds is None else self.model.now + seconds * 1000
         self.model.pause(until)
         ends = None if seconds is None else self.now + timedelta(seconds=seconds)
         pause(self.scene.store, Chosen(everything=True), until=ends, reason="", now=self.now)
-
-    @precondition(lambda self: self.model.paused)
-    @rule()
-    def resume(self) -> None:
-        """Resume everything."""
-        self.model.resume()
-        resume(self.scene.store, Chosen(everything=True), catch_up=False, now=self.now)
 
     # the scheduler itself
 

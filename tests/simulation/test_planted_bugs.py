@@ -43,8 +43,7 @@ NODES = {
     "group_kill_only": "tests/service/test_process_trees.py"
     "::test_r28_what_a_command_leaves_behind_is_killed_when_it_ends",
     "pool_not_given_back": "tests/engine/test_pools.py::test_a_pool_of_one_never_holds_two",
-    "retry_not_waited_for": "tests/engine/test_retry.py"
-    "::test_who_is_queued_behind_a_run_waits_for_its_chain",
+    "retry_not_waited_for": "tests/engine/test_retry.py::test_who_is_queued_behind_a_run_waits_for_its_chain",
 }
 """Bugs that a test of the suite finds."""
 

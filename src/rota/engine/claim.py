@@ -66,20 +66,43 @@ def claim(
 
 
 def _claim_queued(db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime) -> list[Claimed]:
+    """Claim until the slots are full or nobody is left: a run that had expired leaves its place to the next."""
     claimed: list[Claimed] = []
     specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
-    for chosen in _chosen(db, room, free=len(free)):
+    while len(claimed) < len(free):
+        taken, expired = _claim_round(db, holder, slots, free=len(free) - len(claimed), room=room, specs=specs, now=now)
+        claimed += taken
+        if not expired:
+            break
+    return claimed
+
+
+def _claim_round(
+    db: Database,
+    holder: Holder,
+    slots: Iterator[int],
+    *,
+    free: int,
+    room: Room,
+    specs: dict[tuple[str, int], JobSpec],
+    now: datetime,
+) -> tuple[list[Claimed], bool]:
+    """Claim those who come first; tell whether some of them had expired."""
+    claimed: list[Claimed] = []
+    expired = False
+    for chosen in _chosen(db, room, free=free):
         run = chosen.run
         spec = _spec(db, run, specs)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
-            finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now)
+            expired = finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or expired
+            room.give_back(chosen.draws)
         elif queue.take(db, chosen.draws):
             claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
     _take(db, claimed, holder, now=now)
-    return claimed
+    return claimed, expired
 
 
 def _chosen(db: Database, room: Room, *, free: int) -> list[Chosen]:

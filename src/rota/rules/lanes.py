@@ -66,6 +66,11 @@ class Room:
         for draw in draws:
             self.left[draw.pool] -= draw.cost
 
+    def give_back(self, draws: Sequence[Draw]) -> None:
+        """Count the draws of somebody back who was to go and does not."""
+        for draw in draws:
+            self.left[draw.pool] += draw.cost
+
     def hold(self, draws: Sequence[Draw]) -> None:
         """Keep the pools that somebody who stays lacks room in: nobody behind draws on them in this round.
 
