@@ -186,7 +186,7 @@ def main() -> int:
         total.update(counts)
     todo = [unit for unit in units(wanted) if unit.name not in kept]
     began = time.monotonic()  # noqa: TID251
-    with ProcessPoolExecutor(wanted.workers, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(wanted.workers, mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(work, unit): unit for unit in todo}
         for number, future in enumerate(as_completed(futures), 1):
             unit, result = futures[future], future.result()
