@@ -13,7 +13,7 @@ from tests.waiting import LONGEST_WAIT, until
 
 Victim = Literal["serve", "command", "child"]
 FEW = 3
-MIXED = ("hand", "again", "gated", "long", "late", "late-call", "stay")
+MIXED = ("hand", "again", "again", "gated", "long", "late", "late-call", "stay")
 
 
 @dataclass(frozen=True, slots=True)
