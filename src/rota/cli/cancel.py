@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.concluding import conclude
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, read_duration
 
 if TYPE_CHECKING:
-    from rota.model.errors import RotaError
     from rota.model.records import Run
     from rota.operations.bulk import Filter
     from rota.operations.direct import DirectView
@@ -102,7 +102,7 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
             told.append({**shape, "told": words})
             if not invocation.as_json:
                 click.echo(f"{name}  {words}")
-    _conclude(invocation, told, refused, dry_run=dry_run)
+    conclude(invocation, told, refused, dry_run=dry_run)
 
 
 def _direct_call(store: "Store", handle: str) -> "DirectView | None":
@@ -124,19 +124,6 @@ def _cancel_call(invocation: Invocation, place: "Place", store: "Store", call: "
         return "would be taken out of the line" if waits else "would be stopped"
     withdraw(store, place.state, call.id, now=invocation.now())
     return "taken out of the line, it had not started" if waits else f"is being stopped   rota show {call.id}"
-
-
-def _conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[RotaError]", *, dry_run: bool) -> None:
-    from rota.cli.errors import report
-
-    if invocation.as_json:
-        print_json(told)
-    elif dry_run:
-        click.echo("nothing was changed (--dry-run)")
-    for error in refused[:-1]:
-        report(error, as_json=invocation.as_json)
-    if refused:
-        raise refused[-1]
 
 
 def _cancel(invocation: Invocation, place: "Place", store: "Store", handle: str, *, dry_run: bool) -> tuple["Run", str]:

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.concluding import conclude
 from rota.cli.errors import NO_SCHEDULER
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option
 from rota.cli.run import follow_run, force_option, param_option, read_params, tell_pause
 
 if TYPE_CHECKING:
-    from rota.model.errors import RotaError
     from rota.operations.project import Place
     from rota.operations.retrying import Retried
     from rota.store.driver import Store
@@ -56,7 +56,7 @@ def command(
             if follow and retried.born is not None:
                 return _follow(invocation, place, store, retried)
             told.append(_tell(invocation, place, store, retried))
-    _conclude(invocation, told, refused, dry_run=dry_run)
+    conclude(invocation, told, refused, dry_run=dry_run)
     return 0
 
 
@@ -98,16 +98,3 @@ def _tell(invocation: Invocation, place: "Place", store: "Store", retried: "Retr
     if not invocation.as_json:
         click.echo(f"{run.handle}{first}  queued again as {born.handle}{idle}   rota logs -f {born.handle}")
     return {**run_json(show_run(store, born.id).run), "retried": run.handle}
-
-
-def _conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[RotaError]", *, dry_run: bool) -> None:
-    from rota.cli.errors import report
-
-    if invocation.as_json:
-        print_json(told)
-    elif dry_run:
-        click.echo("nothing was changed (--dry-run)")
-    for error in refused[:-1]:
-        report(error, as_json=invocation.as_json)
-    if refused:
-        raise refused[-1]
