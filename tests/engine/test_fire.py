@@ -8,7 +8,7 @@ from rota.model.clock import iso, to_ms
 from rota.model.records import Outcome
 from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy
 from rota.model.states import Reason, Status, Trigger
-from rota.store import runs
+from rota.store import births
 from rota.testing import Scene, Script
 from tests.engine.conftest import ALLOW, NOON, ONCE, QUEUE, REPLACE, command, cron, every
 
@@ -241,16 +241,16 @@ async def test_a_job_that_cannot_be_fired_costs_no_other(unaudited: Scene) -> No
     scene = unaudited
     scene.declare(command("good", schedule=cron("0 13 * * *")), command("bad", schedule=cron("0 13 * * *")))
     taken = _taken(scene)
-    scene.store.write(lambda db: runs.insert_run(db, taken, number=99))
+    scene.store.write(lambda db: births.insert_run(db, taken, number=99))
     await scene.advance("1h")
     assert scene.told("good") == [("COMPLETED", None)]
     assert len(scene.history("bad")) == 1
 
 
-def _taken(scene: Scene) -> runs.Newborn:
+def _taken(scene: Scene) -> births.Newborn:
     """A row that already has the slot key of 13:00, as no code of ours could leave it."""
     at = NOON + timedelta(hours=1)
-    return runs.Newborn(
+    return births.Newborn(
         id="0" * 36,
         job=scene.job("bad"),
         trigger=Trigger.SCHEDULE,

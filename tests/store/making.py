@@ -10,7 +10,7 @@ from rota.model.ids import new_id
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.store import jobs, processes, runs
+from rota.store import births, jobs, processes, runs
 from rota.store.driver import Database, Store
 
 NOW = datetime(2026, 11, 15, 20, 41, 7, 250_000, tzinfo=UTC)
@@ -41,9 +41,9 @@ def add_job(store: Store, name: str = "backup", *, next_at: datetime | None = NO
 
 
 def insert_run(db: Database, job: Job, *, at: datetime = NOW, **changes: Any) -> Run:
-    newborn = runs.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
+    newborn = births.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
     newborn = replace(newborn, **changes)
-    runs.insert_run(db, newborn, number=jobs.next_number(db, job.id))
+    births.insert_run(db, newborn, number=jobs.next_number(db, job.id))
     return seen(db, newborn.id)
 
 

@@ -10,7 +10,7 @@ from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.spec import GroupMode, Member, OnFailure, Retry
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
-from rota.store import groups, runs
+from rota.store import births, groups, runs
 from tests.store.making import CANCELLED, DONE, FAILED, NOW, add_holder, add_job, begin, end, seen
 
 SEQUENTIAL, PARALLEL = GroupMode.SEQUENTIAL, GroupMode.PARALLEL
@@ -123,18 +123,18 @@ def test_no_run_joins_a_final_group(store, backend):
     carry_out(store, holder, seat)
     job = add_job(store, "late")
     with pytest.raises(Exception, match="INV-006"):
-        store.write(lambda db: runs.insert_run(db, _newborn(job, group_id=group.id, place=2), number=1))
+        store.write(lambda db: births.insert_run(db, _newborn(job, group_id=group.id, place=2), number=1))
 
 
 def test_a_place_has_one_run_an_attempt(store):
     """R-05: unique (group, place, attempt)."""
     group, job = add_group(store, "a", "b"), add_job(store, "other")
     with pytest.raises(Exception, match="UNIQUE"):
-        store.write(lambda db: runs.insert_run(db, _newborn(job, group_id=group.id, place=1), number=1))
+        store.write(lambda db: births.insert_run(db, _newborn(job, group_id=group.id, place=1), number=1))
 
 
 def _newborn(job, **changes):
-    return runs.Newborn(id=new_id(NOW), job=job, trigger=Trigger.GROUP, created_at=NOW, lane_id=1, **changes)
+    return births.Newborn(id=new_id(NOW), job=job, trigger=Trigger.GROUP, created_at=NOW, lane_id=1, **changes)
 
 
 def test_a_stopped_group_ends_in_the_transaction_of_the_failure(store):

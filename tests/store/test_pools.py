@@ -14,7 +14,7 @@ from rota.model.records import Job, Outcome
 from rota.model.spec import Draw
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
-from rota.store import queue, runs
+from rota.store import births, queue, runs
 from rota.store.driver import Store
 from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look
 
@@ -38,7 +38,7 @@ def used(store: Store) -> dict[str, int]:
 
 def enqueue(store: Store, job: Job, *, later: int = 0, **changes) -> str:
     at = NOW + timedelta(milliseconds=later)
-    newborn = runs.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at, **changes)
+    newborn = births.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at, **changes)
     return store.write(lambda db: bear(db, newborn)).id
 
 

@@ -8,7 +8,7 @@ from rota.model.records import Outcome
 from rota.model.spec import Gates
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import After, Replace
-from rota.store import runs
+from rota.store import chains, runs
 from tests.store.making import (
     CANCELLED,
     FAILED,
@@ -166,18 +166,18 @@ def test_a_run_that_waits_for_a_condition_is_released_when_its_time_comes_r_09(s
     found = look(store, run)
     assert (found.waiting_for, found.not_before) == (WaitingFor.CONDITION, until)
     assert store.read(lambda db: db.row("run_next_release")) == (int(until.timestamp() * 1000),)
-    assert store.write(lambda db: runs.let_go_due(db, until - SECOND)) == 0
+    assert store.write(lambda db: chains.let_go_due(db, until - SECOND)) == 0
     assert ready(store) == []
-    assert store.write(lambda db: runs.let_go_due(db, until)) == 1
+    assert store.write(lambda db: chains.let_go_due(db, until)) == 1
     assert ready(store) == [run.id]
     assert look(store, run).not_before is None
-    assert store.write(lambda db: runs.let_go_due(db, until)) == 0
+    assert store.write(lambda db: chains.let_go_due(db, until)) == 0
 
 
 def test_time_releases_no_run_that_waits_for_another(store):
     job, holder = add_job(store), add_holder(store)
     queue_after(store, job, run_in(store, Status.RUNNING, job, holder=holder))
-    assert store.write(lambda db: runs.let_go_due(db, NOW + 1000 * HOUR)) == 0
+    assert store.write(lambda db: chains.let_go_due(db, NOW + 1000 * HOUR)) == 0
 
 
 def test_a_queued_run_expires_and_lets_the_next_one_go_r_09(store):

@@ -9,7 +9,7 @@ from rota.model.records import Job
 from rota.model.spec import Kind
 from rota.rules.lanes import GROUP_LANE, NO_POOLS
 from rota.rules.order import place_of
-from rota.store import jobs, queue, runs
+from rota.store import births, jobs, queue
 from rota.store.driver import Database
 
 
@@ -27,23 +27,23 @@ class Born:
         return f"{self.job}:{self.number}"
 
 
-def bear(db: Database, run: runs.Newborn) -> Born:
+def bear(db: Database, run: births.Newborn) -> Born:
     """Store a newborn run under the job's next number."""
     number = jobs.next_number(db, run.job.id)
-    runs.insert_run(db, settled(db, run), number=number)
+    births.insert_run(db, settled(db, run), number=number)
     faults.point("enqueue.inserted")
     return Born(run.id, run.job.name, number)
 
 
-def bear_many(db: Database, shared: runs.Newborn, siblings: Sequence[runs.Sibling]) -> list[Born]:
+def bear_many(db: Database, shared: births.Newborn, siblings: Sequence[births.Sibling]) -> list[Born]:
     """Store many runs of one job, in their order, by one statement and one count; `shared` is what they have alike."""
     first = jobs.next_numbers(db, shared.job.id, len(siblings))
-    runs.insert_runs(db, settled(db, shared), siblings, first=first)
+    births.insert_runs(db, settled(db, shared), siblings, first=first)
     faults.point("enqueue.many_inserted")
     return [Born(one.id, shared.job.name, first + index) for index, one in enumerate(siblings)]
 
 
-def settled(db: Database, run: runs.Newborn) -> runs.Newborn:
+def settled(db: Database, run: births.Newborn) -> births.Newborn:
     """Return a newborn run with its lane and its place, where nobody chose them: no door may forget them."""
     if run.reason is not None:
         return run  # it never stands in the queue

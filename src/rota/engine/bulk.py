@@ -13,7 +13,7 @@ from rota.model.records import Job, Outcome
 from rota.model.spec import Kind
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.overlap import After, Go, Replace
-from rota.store import runs
+from rota.store import births, chains, runs
 from rota.store.driver import Database
 from rota.store.finding import Matching
 
@@ -48,7 +48,7 @@ def enqueue_many(
         return _one_by_one(db, order, wanted, verdict=verdict, now=now)
     siblings = _siblings(wanted, verdict, chained=order.chained, now=now)
     expires_after = order.job.spec.gates.expires_after
-    shared = runs.Newborn(
+    shared = births.Newborn(
         id=siblings[0].id,
         job=order.job,
         trigger=order.trigger,
@@ -60,11 +60,11 @@ def enqueue_many(
     return bear_many(db, shared, siblings)
 
 
-def _siblings(wanted: Sequence[Wanted], verdict: Verdict, *, chained: bool, now: datetime) -> list[runs.Sibling]:
+def _siblings(wanted: Sequence[Wanted], verdict: Verdict, *, chained: bool, now: datetime) -> list[births.Sibling]:
     before = verdict.predecessor_id if isinstance(verdict, After) else None
-    siblings: list[runs.Sibling] = []
+    siblings: list[births.Sibling] = []
     for one in wanted:
-        siblings.append(runs.Sibling(new_id(now), one.params, one.scheduled_for, before))
+        siblings.append(births.Sibling(new_id(now), one.params, one.scheduled_for, before))
         before = siblings[-1].id if chained else None
     stay_above(siblings[-1].id)  # these fill their millisecond: who comes next stands behind all of them
     return siblings
@@ -90,7 +90,7 @@ def _one_by_one(db: Database, order: Order, wanted: Sequence[Wanted], *, verdict
 
 def _following(db: Database, born: Sequence[Born], *, chained: bool) -> Go | After:
     """Return how the next of many runs stands to the one before, which may have ended at its birth already."""
-    unfinished = chained and runs.is_unfinished(db, born[-1].id)
+    unfinished = chained and chains.is_unfinished(db, born[-1].id)
     return After(born[-1].id) if unfinished else Go()
 
 

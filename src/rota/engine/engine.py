@@ -28,7 +28,7 @@ from rota.model.errors import StateError
 from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.settings import Settings
-from rota.store import jobs, runs
+from rota.store import chains, jobs, runs
 from rota.store.driver import Database, Store
 
 FIRES_A_ROUND = 200
@@ -465,5 +465,5 @@ def next_release(db: Database) -> datetime | None:
 
 def _release(db: Database, *, now: datetime) -> list[PauseEnded]:
     expire(db, now=now, limit=EXPIRIES_A_ROUND)
-    runs.let_go_due(db, now)
+    chains.let_go_due(db, now)
     return end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND)

@@ -13,7 +13,7 @@ from rota.model.records import Group, Job, Outcome
 from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import ActiveRun, After, Go, Replace
-from rota.store import groups, runs
+from rota.store import births, groups, runs
 from rota.store.driver import Database
 
 
@@ -33,7 +33,7 @@ def enqueue(
 ) -> Born:
     """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces (R-11, R-12)."""
     expires_after = job.spec.gates.expires_after
-    run = runs.Newborn(
+    run = births.Newborn(
         id=new_id(now),
         job=job,
         trigger=trigger,
@@ -53,7 +53,7 @@ def enqueue(
     return _bear_group(db, run) if job.spec.work.kind is Kind.GROUP else bear(db, run)
 
 
-def _bear_group(db: Database, run: runs.Newborn) -> Born:
+def _bear_group(db: Database, run: births.Newborn) -> Born:
     """Store the run of a group; unless it waits it begins at once, with all of its members (R-15)."""
     begins = run.waiting_for is None
     born = bear(db, replace(run, begins=begins))
@@ -78,7 +78,7 @@ def skip(
     """Store the row of one or more instants that do not run."""
     return bear(
         db,
-        runs.Newborn(
+        births.Newborn(
             id=new_id(now),
             job=job,
             trigger=Trigger.SCHEDULE,

@@ -15,7 +15,7 @@ from rota.model.records import Group, Job, Outcome, Run
 from rota.model.spec import GroupMode, Kind, Member, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 from rota.rules.group import FAILING, Cancel, Finish, Place, Start, next_step, to_repeat
-from rota.store import groups, jobs, runs
+from rota.store import births, groups, jobs, runs
 from rota.store.driver import Database
 
 
@@ -123,7 +123,7 @@ def _bear_member(
     now: datetime,
 ) -> str:
     """Store one member; all are held at first, and `before` is what `explain` says it waits for."""
-    newborn = runs.Newborn(
+    newborn = births.Newborn(
         id=new_id(now),
         job=job,
         trigger=Trigger.GROUP,

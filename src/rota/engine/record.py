@@ -15,7 +15,7 @@ from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import ended_at, settle
 from rota.rules.retry import backing_off
-from rota.store import jobs, runs
+from rota.store import chains, jobs, runs
 from rota.store.driver import Database
 
 
@@ -107,37 +107,37 @@ def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> li
     return further
 
 
-def _chain(db: Database, ended: runs.Ended) -> runs.Chain:
+def _chain(db: Database, ended: runs.Ended) -> chains.Chain:
     if ended.chain_id is None:
-        return runs.Chain(ended.trigger, ended.started_at)
-    return runs.chain_of(db, ended.chain_id)
+        return chains.Chain(ended.trigger, ended.started_at)
+    return chains.chain_of(db, ended.chain_id)
 
 
 def _let_go_waiting(db: Database, ended: runs.Ended, *, now: datetime) -> list[runs.End]:
     further: list[runs.End] = []
     before = ended.predecessor_id if ended.group_id is None else None  # what held a member concerns its group alone
-    for follower in runs.followers(db, ended.id):
+    for follower in chains.followers(db, ended.id):
         further += _pass_on(db, follower, before, now=now)
-    for replacing in runs.replacing_runs(db, ended.job_id):
-        if not runs.unfinished_before(db, ended.job_id, replacing):
+    for replacing in chains.replacing_runs(db, ended.job_id):
+        if not chains.unfinished_before(db, ended.job_id, replacing):
             further += _let_go(db, replacing, now=now)
     return further
 
 
 def _pass_on(db: Database, run_id: str, predecessor_id: str | None, *, now: datetime) -> list[runs.End]:
     """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
-    if predecessor_id is not None and runs.is_unfinished(db, predecessor_id):
-        runs.relink(db, run_id, predecessor_id)
+    if predecessor_id is not None and chains.is_unfinished(db, predecessor_id):
+        chains.relink(db, run_id, predecessor_id)
         return []
     return _let_go(db, run_id, now=now)
 
 
 def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.End]:
     """Make a run claimable, or begin the group whose run it is; return what must end because of that."""
-    return [] if runs.let_go(db, run_id) else group.let_go(db, run_id, now=now)
+    return [] if chains.let_go(db, run_id) else group.let_go(db, run_id, now=now)
 
 
-def _end_scheduled(db: Database, ended: runs.Ended, begun: runs.Chain) -> None:
+def _end_scheduled(db: Database, ended: runs.Ended, begun: chains.Chain) -> None:
     job = jobs.job_by_id(db, ended.job_id)
     _count_failures(db, job, ended)
     _move_cursor(db, job, ended, begun.first_started_at)

@@ -12,7 +12,7 @@ from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Trigger, WaitingFor
 from rota.rules.retry import next_attempt
-from rota.store import jobs, runs
+from rota.store import births, chains, jobs, runs
 from rota.store.driver import Database
 
 
@@ -32,17 +32,17 @@ def retry(db: Database, ended: runs.Ended, *, now: datetime) -> Born | None:
         return None
     born = bear(db, _attempt(db, failed, spec, at=at, now=now))
     if not faults.planted("retry_not_waited_for"):
-        runs.relink_followers(db, failed.id, born.id)
+        chains.relink_followers(db, failed.id, born.id)
     faults.point("retry.born")
     return born
 
 
-def _attempt(db: Database, failed: Run, spec: JobSpec, *, at: datetime, now: datetime) -> runs.Newborn:
+def _attempt(db: Database, failed: Run, spec: JobSpec, *, at: datetime, now: datetime) -> births.Newborn:
     """Return the same run once more: what it does and with what stay as they were when the chain began."""
     job = replace(jobs.job_by_id(db, failed.job_id), version=failed.version, spec=spec)
     expires_after = spec.gates.expires_after
     waits = at > now
-    return runs.Newborn(
+    return births.Newborn(
         id=new_id(now),
         job=job,
         trigger=Trigger.RETRY,

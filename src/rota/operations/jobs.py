@@ -21,7 +21,7 @@ from rota.model.states import Reason, Status
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.rules.instants import Fire, next_fires
 from rota.rules.pause import cursor_after_pause
-from rota.store import jobs, queue, runs
+from rota.store import chains, jobs, queue, runs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
@@ -194,7 +194,7 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
 
 def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, now: datetime) -> Cursor:
     # Runs by hand never move the cursor, so none may be waited for.
-    active = runs.scheduled_chain_unfinished(db, job.id)
+    active = chains.scheduled_chain_unfinished(db, job.id)
     return cursor_after_edit(job, spec, now=now, active=active, accounted_to=jobs.accounted_until(db, job))
 
 

@@ -14,7 +14,7 @@ from rota.model.spec import Kind
 from rota.model.states import Status, Trigger
 from rota.operations.runs import find_run, merged_params, refuse_disabled
 from rota.rules.overlap import After, Go, Refuse, Replace, judge
-from rota.store import jobs, runs
+from rota.store import chains, jobs
 from rota.store.driver import Database, Store
 
 
@@ -61,7 +61,7 @@ def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapp
 def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
     if not run.status.final:
         raise RunUnfinished(run.handle, run.status)
-    pending = next((one for one in runs.chain_runs(db, run.chain_id or run.id) if not one.status.final), None)
+    pending = next((one for one in chains.chain_runs(db, run.chain_id or run.id) if not one.status.final), None)
     if pending is not None:
         raise RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
     if run.status is Status.COMPLETED and not again:

@@ -18,7 +18,7 @@ from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.overlap import Go, Refuse, judge
 from rota.runners.processes import send_signal
-from rota.store import groups, jobs, runs
+from rota.store import chains, groups, jobs, runs
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
 
@@ -152,7 +152,7 @@ def run_view(db: Database, run: Run) -> RunView:
         job=jobs.job_by_id(db, run.job_id),
         spec=jobs.version_spec(db, run.job_id, run.version),
         execution=runs.execution_of_run(db, run.id),
-        chain=tuple(runs.chain_runs(db, run.chain_id or run.id)),
+        chain=tuple(chains.chain_runs(db, run.chain_id or run.id)),
     )
 
 

@@ -7,66 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
-from rota.model.ids import created_ms
-from rota.model.records import ARTIFACTS_LIMIT, Execution, Job, Outcome, ProcessIdentity, Run
+from rota.model.records import ARTIFACTS_LIMIT, Execution, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
-from rota.rules.order import POSITION_GAP
 from rota.store import queue
 from rota.store.driver import Database
 from rota.store.rows import execution_of, read_object, run_of, write_json
 
-SIBLING_GAP = 64
-"""Places between runs made at once: 10,000 of them fit into one millisecond, with room for moves between them."""
 FIRST_ID = ""
 LAST_ID = "g"
-
-
-@dataclass(frozen=True, slots=True)
-class Newborn:
-    """A run as it enters the database: queued, skipped from the start (`reason`), or a group's, which `begins` at once.
-
-    `rank` and `position` None: at the end of its priority. `priority` None: the job's. `lane_id` None: no pools.
-    """
-
-    id: str
-    job: Job
-    trigger: Trigger
-    created_at: datetime
-    slot_key: str | None = None
-    scheduled_for: datetime | None = None
-    covers_to: datetime | None = None
-    count: int | None = None
-    reason: Reason | None = None
-    waiting_for: WaitingFor | None = None
-    not_before: datetime | None = None
-    predecessor_id: str | None = None
-    expires_at: datetime | None = None
-    lane_id: int | None = None
-    priority: int | None = None
-    rank: int | None = None
-    position: int | None = None
-    params: Mapping[str, Any] | None = None
-    attempt: int = 1
-    retry_of: str | None = None
-    chain_id: str | None = None
-    group_id: str | None = None
-    place: int | None = None
-    always: bool = False
-    forced: bool = False
-    begins: bool = False
-    error: str | None = None
-    decisions: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sibling:
-    """One of many runs made at once: what it does not share with the others. `params` None: the job's."""
-
-    id: str
-    params: Mapping[str, Any] | None = None
-    scheduled_for: datetime | None = None
-    predecessor_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,83 +123,6 @@ class Ended:
     def status(self) -> Status:
         """The final status."""
         return self.outcome.status
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """What a run and its retries began with: the door it came through, and the first start of them all."""
-
-    trigger: Trigger
-    first_started_at: datetime | None
-
-
-def insert_run(db: Database, run: Newborn, *, number: int) -> None:
-    """Store a newborn run."""
-    skipped = run.reason is not None
-    priority = run.job.spec.priority if run.priority is None else run.priority
-    db.execute(
-        "run_insert",
-        id=run.id,
-        job_id=run.job.id,
-        number=number,
-        version=run.job.version,
-        trigger=run.trigger,
-        slot_key=run.slot_key,
-        scheduled_for=to_ms_or_none(run.scheduled_for),
-        covers_to=to_ms_or_none(run.covers_to),
-        count=run.count,
-        status=Status.SKIPPED if skipped else Status.RUNNING if run.begins else Status.QUEUED,
-        reason=run.reason,
-        waiting_for=run.waiting_for,
-        not_before=to_ms_or_none(run.not_before),
-        expires_at=to_ms_or_none(run.expires_at),
-        predecessor_id=run.predecessor_id,
-        lane_id=NO_POOLS if run.lane_id is None else run.lane_id,
-        priority=priority,
-        rank=priority if run.rank is None else run.rank,
-        position=created_ms(run.id) * POSITION_GAP if run.position is None else run.position,
-        params=write_json(run.job.spec.work.params if run.params is None else run.params),
-        attempt=run.attempt,
-        retry_of=run.retry_of,
-        chain_id=run.chain_id,
-        group_id=run.group_id,
-        place=run.place,
-        always=int(run.always),
-        forced=int(run.forced),
-        created_at=to_ms(run.created_at),
-        started_at=to_ms(run.created_at) if run.begins else None,
-        finished_at=to_ms(run.created_at) if skipped else None,
-        error=run.error,
-        decisions=write_json(run.decisions or {}),
-    )
-
-
-def insert_runs(db: Database, shared: Newborn, siblings: Sequence[Sibling], *, first: int) -> None:
-    """Store many newborn runs of one job by one statement, numbered from `first` on and one behind the other."""
-    spec = shared.job.spec
-    db.execute(
-        "run_insert_many",
-        job_id=shared.job.id,
-        first=first,
-        version=shared.job.version,
-        trigger=shared.trigger,
-        expires_at=to_ms_or_none(shared.expires_at),
-        lane_id=NO_POOLS if shared.lane_id is None else shared.lane_id,
-        priority=spec.priority if shared.priority is None else shared.priority,
-        rank=spec.priority if shared.rank is None else shared.rank,
-        position=created_ms(shared.id) * POSITION_GAP if shared.position is None else shared.position,
-        gap=SIBLING_GAP,
-        params=write_json(spec.work.params),
-        forced=int(shared.forced),
-        created_at=to_ms(shared.created_at),
-        decisions=write_json(shared.decisions or {}),
-        siblings=json.dumps([_sibling(one) for one in siblings], separators=(",", ":"), ensure_ascii=False),
-    )
-
-
-def _sibling(one: Sibling) -> tuple[Any, ...]:
-    params = None if one.params is None else write_json(one.params)
-    return (one.id, params, to_ms_or_none(one.scheduled_for), one.predecessor_id)
 
 
 def run_by_id(db: Database, run_id: str) -> Run | None:
@@ -562,69 +434,6 @@ def _ended(
         outcome=end.outcome,
         finished_at=end.at,
     )
-
-
-def followers(db: Database, run_id: str) -> list[str]:
-    """Return the queued runs that wait for this one as their predecessor, oldest first; members of groups left out."""
-    return [follower for (follower,) in db.rows("runs_following", id=run_id)]
-
-
-def replacing_runs(db: Database, job_id: str) -> list[str]:
-    """Return the job's queued runs that wait until those they replace are gone, oldest first."""
-    return [run_id for (run_id,) in db.rows("runs_replacing", job_id=job_id)]
-
-
-def relink_followers(db: Database, run_id: str, successor_id: str) -> None:
-    """Let those who wait for a run wait for another one."""
-    db.execute("runs_relink_followers", id=run_id, successor_id=successor_id)
-
-
-def chain_of(db: Database, chain_id: str) -> Chain:
-    """Return what a chain began with; its first run is there as long as the chain is not final."""
-    row = db.row("chain_begun", id=chain_id)
-    assert row is not None
-    return Chain(Trigger(row[0]), from_ms_or_none(row[1]))
-
-
-def chain_runs(db: Database, chain_id: str) -> list[Run]:
-    """Return the runs of a chain, the first one first."""
-    return [run_of(row) for row in db.records("runs_of_chain", id=chain_id)]
-
-
-def retry_of(db: Database, run_id: str) -> Run | None:
-    """Return the automatic retry of a run, None for none."""
-    found = db.records("run_retried_as", id=run_id)
-    return run_of(found[0]) if found else None
-
-
-def scheduled_chain_unfinished(db: Database, job_id: str) -> bool:
-    """Tell whether a chain that the schedule began is not final."""
-    return db.row("chain_scheduled_unfinished", job_id=job_id) is not None
-
-
-def unfinished_before(db: Database, job_id: str, run_id: str) -> bool:
-    """Tell whether the job has an unfinished run older than this one."""
-    return db.row("run_unfinished_before", job_id=job_id, id=run_id) is not None
-
-
-def is_unfinished(db: Database, run_id: str) -> bool:
-    """Tell whether a run is there and not final."""
-    return db.row("run_is_unfinished", id=run_id) is not None
-
-
-def relink(db: Database, run_id: str, predecessor_id: str) -> None:
-    """Let a waiting run wait for another predecessor."""
-    db.execute("run_relink", id=run_id, predecessor_id=predecessor_id)
-
-
-def let_go(db: Database, run_id: str) -> bool:
-    """Make a waiting run claimable; tell whether it is: that of a group begins instead."""
-    return db.execute("run_let_go", id=run_id) == 1
-
-
-def let_go_due(db: Database, now: datetime) -> int:
-    """Make runs claimable whose waiting time is over; return how many."""
-    return db.execute("runs_let_go", now=to_ms(now))
 
 
 def executed_spans(
