@@ -1,0 +1,41 @@
+"""What every adapter is: a record of what it can keep, and the functions that start it and read it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+
+
+def _no_tools(_access: Access, _tools: Sequence[str]) -> tuple[str, ...]:
+    return ()
+
+
+def _no_options(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{name}: unknown option" for name in options)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One kind of agent. It has either `invoke` and `read` (a process) or `run` (a call in this process)."""
+
+    name: str
+    provider: str
+    """Who answers, and is held when it refuses; empty: the first part of the model's name says it."""
+    capabilities: Capabilities
+    executable: str = ""
+    probe: Probe | None = None
+    invoke: Callable[[AgentTask], Invocation] | None = None
+    read: Callable[[Ended, AgentTask], AgentResult] | None = None
+    run: Callable[[AgentTask], Awaitable[AgentResult]] | None = None
+    reach: Callable[[Mapping[str, str]], tuple[str, str, str | None]] | None = None
+    """Where `run` asks, what version answers there, and the problem when none does; instead of a probe."""
+    beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = _no_tools
+    """Which of some `allowed_tools` go beyond an access; such a job is refused at load."""
+    complaints: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_options
+    """What is wrong with the options of the file, each as `key: text`."""
+
+    def provider_for(self, model: str | None) -> str:
+        """Return who answers when this model is asked."""
+        first, slash, _ = (model or "").partition("/")
+        return self.provider or (first if slash and first else self.name)

@@ -1,0 +1,176 @@
+"""Claude Code: `claude -p`, prompt on standard input, events as JSON lines."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rota.agents.adapter import Adapter
+from rota.agents.endings import did_nothing, end_of, failed
+from rota.agents.events import (
+    Event,
+    count_at,
+    distinct,
+    items_at,
+    last_of,
+    look_up,
+    money_at,
+    number,
+    part,
+    read_events,
+    text_at,
+    total,
+)
+from rota.agents.refusals import from_epoch
+from rota.agents.servers import SERVER, mcp_config
+from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+
+READING = ("Read", "Grep", "Glob")
+EDITING = ("Edit", "Write", "NotebookEdit")
+WRITING = (*READING, *EDITING, "Bash(git *)")
+# As root Claude Code refuses to skip permissions, so full access names every tool instead; that works for everybody.
+EVERYTHING = (
+    *(*READING, *EDITING, "Bash", "Task", "Skill"),
+    *("WebFetch", "WebSearch", "Monitor", "TaskStop", "ToolSearch"),
+)
+TOOLS = {Access.READ: READING, Access.WRITE: WRITING, Access.FULL: EVERYTHING}
+OWN_TIMETABLE = ("CronCreate", "CronDelete", "ScheduleWakeup")
+"""Tools that schedule inside Claude Code, where nothing of rota sees it."""
+ENV = {"CLAUDE_CODE_MAX_RETRIES": "2", "DISABLE_AUTOUPDATER": "1"}
+"""Its own ten retries keep a bad key busy for minutes."""
+SENT = (
+    *("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
+    *("usage.input_tokens", "usage.cache_read_input_tokens", "usage.cache_creation_input_tokens"),
+)
+WRITTEN = ("outputTokens", "usage.output_tokens")
+UNAVAILABLE = "No such tool available: "
+
+
+def invoke(task: AgentTask) -> Invocation:
+    """Return the process of a task."""
+    argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
+    argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
+    argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
+    argv += _permissions(task) + _servers(task)
+    return Invocation(tuple(argv), env=ENV, stdin=task.prompt)
+
+
+def beyond(access: Access, tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the tools that change something although the access is to read."""
+    if access is not Access.READ:
+        return ()
+    return tuple(tool for tool in tools if _plain(tool) in (*EDITING, "MultiEdit", "Bash"))
+
+
+def _option(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]
+
+
+def _permissions(task: AgentTask) -> list[str]:
+    """Name what is allowed; everything else is denied without asking."""
+    refused = beyond(task.access, task.allowed_tools)
+    tools = [tool for tool in task.allowed_tools if tool not in refused] or TOOLS[task.access]
+    edits = task.access is Access.WRITE and not {*EDITING}.isdisjoint(tools)
+    # An editing tool that is named may edit everywhere; `acceptEdits` lets it edit in the workspace alone.
+    allowed = [tool for tool in tools if not (edits and tool in EDITING)]
+    own = [f"mcp__{SERVER}"] if task.tools_server else []
+    argv = ["--permission-mode", "acceptEdits" if edits else "dontAsk", "--allowedTools", ",".join([*allowed, *own])]
+    if task.allowed_tools or task.access is not Access.FULL:
+        # Without this, commands that only look would run although Bash is not among the tools.
+        argv += ["--tools", ",".join(distinct(_plain(tool) for tool in tools if not tool.startswith("mcp__")))]
+    return [*argv, "--disallowedTools", ",".join(OWN_TIMETABLE)]
+
+
+def _plain(tool: str) -> str:
+    return tool.partition("(")[0].strip()
+
+
+def _servers(task: AgentTask) -> list[str]:
+    """Start rota's server; those of the user's own settings only for who may use them."""
+    argv = ["--mcp-config", json.dumps(mcp_config(task))] if task.tools_server else []
+    others = task.access is Access.FULL or any(tool.startswith("mcp__") for tool in task.allowed_tools)
+    return argv if others else [*argv, "--strict-mcp-config"]
+
+
+# what it said
+
+
+def read(ended: Ended, task: AgentTask) -> AgentResult:
+    """Return what a process did: a success is exit code 0, a result event and no error, all three."""
+    events = read_events(ended.stdout)
+    result = last_of(events, "result")
+    found = _figures(events, result or {})
+    if result is None:
+        return failed(found, end_of("claude", ended), at=ended.ended_at)
+    if result.get("is_error") or result.get("subtype") != "success":
+        return _with_error(found, result, events=events, ended=ended, task=task)
+    if ended.exit_code != 0:
+        return failed(found, end_of("claude", ended), at=ended.ended_at)
+    return found if found.summary.strip() or _used(events, found) else did_nothing(found)
+
+
+def _figures(events: list[Event], result: Event) -> AgentResult:
+    started = next((event for event in events if event.get("subtype") == "init"), {})
+    # By model, because `usage` leaves out what subagents and the last request of a spent budget used.
+    used = list(part(result, "modelUsage").values()) or [result]
+    return AgentResult(
+        summary=text_at(result, "result") or "",
+        tokens_in=total(count_at(each, kind) for each in used for kind in SENT),
+        tokens_out=total(count_at(each, kind) for each in used for kind in WRITTEN),
+        usd=money_at(result, "total_cost_usd"),
+        model=text_at(started, "model"),
+        session_id=text_at(result, "session_id") or text_at(started, "session_id"),
+        denied_tools=_denied(events, result),
+        turns=count_at(result, "num_turns"),
+        usd_is_total=True,
+        tokens_are_total=True,
+    )
+
+
+def _denied(events: list[Event], result: Event) -> tuple[str, ...]:
+    refused = [text_at(denial, "tool_name") or "" for denial in items_at(result, "permission_denials")]
+    answers = (text_at(event, "tool_use_result") or "" for event in events if event.get("type") == "user")
+    missing = [answer.partition(UNAVAILABLE)[2].partition(".")[0] for answer in answers if UNAVAILABLE in answer]
+    return distinct([*refused, *missing])
+
+
+def _used(events: list[Event], found: AgentResult) -> bool:
+    """Say whether a tool was used that was not denied."""
+    blocks = (block for event in events for block in items_at(event, "message.content"))
+    used = {text_at(block, "name") for block in blocks if text_at(block, "type") == "tool_use"}
+    return bool(used - set(found.denied_tools))
+
+
+def _with_error(
+    found: AgentResult, result: Event, *, events: list[Event], ended: Ended, task: AgentTask
+) -> AgentResult:
+    found = replace(found, summary="")
+    if result.get("subtype") == "error_max_turns":
+        return failed(found, f"claude stopped at max_turns ({task.max_turns})", plain=True)
+    if result.get("subtype") == "error_max_budget_usd":
+        return failed(found, f"claude stopped at max_usd ({task.max_usd})", plain=True)
+    told = [text for text in items_at(result, "errors") if isinstance(text, str)]
+    text = text_at(result, "result") or "; ".join(told) or end_of("claude", ended)
+    failure = failed(found, text, status=count_at(result, "api_error_status"), at=ended.ended_at)
+    limit = last_of(events, "rate_limit_event")
+    if failure.problem is AgentProblem.QUOTA and text_at(limit, "rate_limit_info.status") == "rejected":
+        resets_at = from_epoch(number(look_up(limit, "rate_limit_info.resetsAt")))
+        return replace(failure, resets_at=resets_at or failure.resets_at)
+    return failure
+
+
+ADAPTER = Adapter(
+    name="claude",
+    provider="anthropic",
+    executable="claude",
+    capabilities=Capabilities(
+        allowed_tools=True, max_turns=True, max_usd=True, resume=True, cost=True, tools_server=True
+    ),
+    probe=Probe(
+        version=("claude", "--version"),
+        login=("claude", "auth", "status"),
+        login_env=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    ),
+    invoke=invoke,
+    read=read,
+    beyond=beyond,
+)

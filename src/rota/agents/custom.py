@@ -1,0 +1,157 @@
+"""Any other command line agent, described in the file: its argv, how it takes the prompt, how its output is read."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rota.agents.adapter import Adapter
+from rota.agents.custom_options import ACCESS, PLACEHOLDER, complaints, placeholders
+from rota.agents.endings import did_nothing, end_of, failed
+from rota.agents.events import look_up, number, parse, read_events
+from rota.agents.servers import mcp_config
+from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+
+__all__ = ["NAME", "adapter", "complaints"]
+
+NAME = "custom"
+
+
+def adapter(options: Mapping[str, Any]) -> Adapter:
+    """Return the adapter that the options describe; it can keep what its argv has a place for."""
+    argv = options.get("argv") or ("",)
+    version, login = (tuple(options.get(key) or ()) for key in ("version", "login"))
+    return Adapter(
+        name=NAME,
+        provider=str(options.get("provider") or NAME),
+        executable=str(argv[0]),
+        capabilities=_capabilities(options),
+        probe=Probe(version, login) if version or login else None,
+        invoke=invoke,
+        read=read,
+        complaints=complaints,
+    )
+
+
+def _capabilities(options: Mapping[str, Any]) -> Capabilities:
+    places, paths = placeholders(options.get("argv") or ()), options.get("paths") or {}
+    return Capabilities(
+        allowed_tools="allowed_tools" in places,
+        max_turns="max_turns" in places,
+        max_usd="max_usd" in places,
+        resume="session" in places and "session" in paths,
+        cost="usd" in paths,
+        tools_server="mcp_config" in places,
+        model="model" in places,
+        # Nothing restrains it unless the file says how, so full access is all that can be promised.
+        access=frozenset(map(Access, options.get("access") or {Access.FULL})),
+    )
+
+
+def invoke(task: AgentTask) -> Invocation:
+    """Return the process of a task: places are filled, a list inside argv goes when a place in it has no value."""
+    options, values = task.options, _values(task)
+    by_argument = options.get("prompt", "argument") == "argument"
+    argv = options["argv"]
+    if by_argument and "prompt" not in placeholders(argv):
+        argv = [*argv, "{prompt}"]
+    filled = [word for item in argv for word in _filled(item, values, access=_access(task))]
+    return Invocation(tuple(filled), stdin=None if by_argument else task.prompt)
+
+
+def _values(task: AgentTask) -> dict[str, str | None]:
+    return {
+        "prompt": task.prompt,
+        "model": task.model,
+        "session": task.session_id,
+        "max_turns": None if task.max_turns is None else str(task.max_turns),
+        "max_usd": None if task.max_usd is None else str(task.max_usd),
+        "allowed_tools": ",".join(task.allowed_tools) or None,
+        "mcp_config": json.dumps(mcp_config(task)) if task.tools_server else None,
+        "folder": task.folder,
+        "cwd": task.cwd,
+        "run_id": task.run_id,
+        "job": task.job,
+    }
+
+
+def _access(task: AgentTask) -> Sequence[str]:
+    return tuple((task.options.get("access") or {}).get(str(task.access)) or ())
+
+
+def _filled(item: Any, values: Mapping[str, str | None], *, access: Sequence[str]) -> list[str]:
+    if item == ACCESS:
+        return list(access)
+    if isinstance(item, str):
+        return [PLACEHOLDER.sub(partial(_value, values), item)]
+    missing = any(values.get(name, "") is None for name in placeholders(item))
+    return [] if missing else [word for each in item for word in _filled(each, values, access=access)]
+
+
+def _value(values: Mapping[str, str | None], place: re.Match[str]) -> str:
+    return values.get(place[1], place[0]) or ""
+
+
+# what it said
+
+
+def read(ended: Ended, task: AgentTask) -> AgentResult:
+    """Return what a process did: exit code 0, no error and an answer are a success."""
+    plain = task.options.get("parser", "text") == "text"
+    documents = [] if plain else _documents(ended.stdout, task.options["parser"])
+    found = _figures(documents, task)
+    if plain:
+        found = replace(found, summary=ended.stdout.strip())
+    error = _error(_last(documents, _path(task, "error")), found.summary)
+    if error:
+        return failed(found, error, at=ended.ended_at)
+    if ended.exit_code != 0:
+        return failed(found, end_of(task.options["argv"][0], ended), at=ended.ended_at)
+    if not plain and not documents:
+        return failed(found, f"its output is no {task.options['parser']}", plain=True)
+    return found if found.summary.strip() else did_nothing(found)
+
+
+def _documents(text: str, parser: str) -> list[Any]:
+    """Return what the paths are looked up in."""
+    return [parse(text)] if parser == "json" and parse(text) is not None else read_events(text)
+
+
+def _figures(documents: list[Any], task: AgentTask) -> AgentResult:
+    found = {name: _last(documents, _path(task, name)) for name in ("result", "session")}
+    counts = {name: number(_last(documents, _path(task, name))) for name in ("tokens_in", "tokens_out")}
+    return AgentResult(
+        summary=_text(found["result"]),
+        session_id=_text(found["session"]) or None,
+        tokens_in=None if counts["tokens_in"] is None else int(counts["tokens_in"]),
+        tokens_out=None if counts["tokens_out"] is None else int(counts["tokens_out"]),
+        usd=number(_last(documents, _path(task, "usd"))),
+        model=task.model,
+    )
+
+
+def _path(task: AgentTask, name: str) -> str | None:
+    path = (task.options.get("paths") or {}).get(name)
+    return None if path is None else str(path)
+
+
+def _last(documents: list[Any], path: str | None) -> Any:
+    """Return what a path leads to in the last document that has it."""
+    if path is None:
+        return None
+    return next((value for each in reversed(documents) if (value := look_up(each, path)) is not None), None)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _error(value: Any, summary: str) -> str:
+    """Return the words of an error; `true` says that the result is one."""
+    if value is True:
+        return summary or "it reported an error"
+    return _text(value) if value else ""

@@ -1,0 +1,78 @@
+"""Gemini: `gemini -o stream-json`, prompt on standard input, events as JSON lines."""
+
+from dataclasses import replace
+
+from rota.agents.adapter import Adapter
+from rota.agents.endings import did_nothing, end_of, failed
+from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
+from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+
+APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
+NO_LOGIN = 41
+"""The exit code for a missing login. Others above 128 are HTTP statuses cut to a byte (401 is 145), no signals."""
+REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
+"""Errors of tools that the access leaves out."""
+
+
+def invoke(task: AgentTask) -> Invocation:
+    """Return the process of a task; without a terminal Gemini leaves out the tools that it would ask about."""
+    argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
+    argv += ["-m", task.model] if task.model else []
+    argv += ["--resume", task.session_id] if task.session_id else []
+    return Invocation(tuple(argv), stdin=task.prompt)
+
+
+def read(ended: Ended, task: AgentTask) -> AgentResult:
+    """Return what a process did: a success is exit code 0 and a result event that says so."""
+    events = read_events(ended.stdout)
+    result = last_of(events, "result")
+    found = _figures(events, result, task=task)
+    if ended.exit_code == NO_LOGIN:
+        return replace(failed(found, end_of("gemini", ended)), problem=AgentProblem.AUTH)
+    if text_at(result, "status") == "error":
+        return failed(found, text_at(result, "error.message") or end_of("gemini", ended), at=ended.ended_at)
+    if result is None or ended.exit_code != 0:
+        return failed(found, end_of("gemini", ended), at=ended.ended_at)
+    worked = any(event.get("type") == "tool_result" and not _refused(event) for event in events)
+    return found if found.summary.strip() or worked else did_nothing(found)
+
+
+def _figures(events: list[Event], result: Event | None, *, task: AgentTask) -> AgentResult:
+    started, models = last_of(events, "init"), list(part(result, "stats.models"))
+    uses = (event for event in events if event.get("type") == "tool_use")
+    tools = {text_at(event, "tool_id"): text_at(event, "tool_name") or "?" for event in uses}
+    denied = [tools.get(text_at(event, "tool_id"), "?") for event in events if _refused(event)]
+    return AgentResult(
+        summary=_answer(events),
+        tokens_in=count_at(result, "stats.input_tokens"),
+        tokens_out=count_at(result, "stats.output_tokens"),
+        model=models[0] if len(models) == 1 else text_at(started, "model") or task.model,
+        session_id=text_at(started, "session_id") or task.session_id,
+        denied_tools=distinct(denied),
+    )
+
+
+def _answer(events: list[Event]) -> str:
+    """Return what it said after its last tool; it comes in pieces."""
+    said: list[str] = []
+    for event in events:
+        if event.get("type") in ("tool_use", "tool_result"):
+            said.clear()
+        elif event.get("type") == "message" and event.get("role") == "assistant":
+            said.append(text_at(event, "content") or "")
+    return "".join(said)
+
+
+def _refused(event: Event) -> bool:
+    return event.get("type") == "tool_result" and text_at(event, "error.type") in REFUSALS
+
+
+ADAPTER = Adapter(
+    name="gemini",
+    provider="google",
+    executable="gemini",
+    capabilities=Capabilities(resume=True),
+    probe=Probe(version=("gemini", "--version"), login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    invoke=invoke,
+    read=read,
+)

@@ -1,0 +1,86 @@
+"""Ollama: one HTTP request for an answer. It has no tools, so it can only read what its prompt holds."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from rota.agents.adapter import Adapter
+from rota.agents.endings import did_nothing, failed
+from rota.agents.events import count_at, parse, text_at
+from rota.model.agents import Access, AgentResult, AgentTask, Capabilities
+
+PORT = 11434
+CONNECT = 10.0
+OPTIONS = ("host",)
+
+
+def address(host: str | None) -> str:
+    """Return the address of a host as OLLAMA_HOST writes it.
+
+    >>> address("box:9000"), address("https://box/"), address(None), address("0.0.0.0")
+    ('http://box:9000', 'https://box', 'http://127.0.0.1:11434', 'http://127.0.0.1:11434')
+    """
+    scheme, _, rest = (host or "").strip().rstrip("/").rpartition("://")
+    parts = urlsplit(f"//{rest}")
+    # what a server listens at, all its addresses, is nothing to call
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else parts.netloc.removesuffix(f":{parts.port}")  # noqa: S104
+    port = parts.port or (None if scheme else PORT)
+    return f"{scheme or 'http'}://{name}" + (f":{port}" if port else "") + parts.path
+
+
+async def run(task: AgentTask) -> AgentResult:
+    """Ask for an answer and wait for it, for as long as the run may take."""
+    import httpx2
+
+    found = AgentResult(model=task.model)
+    if not task.model:
+        return failed(found, "ollama needs a model: set `model`", plain=True)
+    url = f"{address(task.options.get('host') or os.environ.get('OLLAMA_HOST'))}/api/chat"
+    body = {"model": task.model, "messages": [{"role": "user", "content": task.prompt}], "stream": False}
+    try:
+        async with httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT), trust_env=False) as client:
+            answer = await client.post(url, json=body)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return failed(found, f"no answer from {url}: {error or type(error).__name__}", plain=True)
+    return read_answer(answer.status_code, answer.text, found=found)
+
+
+def reach(environ: Mapping[str, str]) -> tuple[str, str, str | None]:
+    """Return where Ollama should be, its version, and the problem when it does not answer."""
+    import httpx2
+
+    url = address(environ.get("OLLAMA_HOST"))
+    try:
+        answer = httpx2.get(f"{url}/api/version", timeout=CONNECT, trust_env=False)
+        answer.raise_for_status()
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return url, "", f"no answer from {url}: {error or type(error).__name__}"
+    return url, text_at(parse(answer.text), "version") or "", None
+
+
+def read_answer(status: int, text: str, *, found: AgentResult) -> AgentResult:
+    """Return what an answer says."""
+    value: Any = parse(text)
+    error = text_at(value, "error")
+    if status >= 400 or error or not isinstance(value, dict):
+        return failed(found, error or f"ollama answered with status {status}", status=status)
+    found = replace(
+        found,
+        summary=text_at(value, "message.content") or "",
+        tokens_in=count_at(value, "prompt_eval_count"),
+        tokens_out=count_at(value, "eval_count"),
+        turns=1,
+    )
+    return found if found.summary.strip() else did_nothing(found)
+
+
+ADAPTER = Adapter(
+    name="ollama",
+    provider="ollama",
+    capabilities=Capabilities(access=frozenset({Access.READ})),
+    run=run,
+    reach=reach,
+    complaints=lambda options: tuple(f"{name}: unknown option" for name in options if name not in OPTIONS),
+)

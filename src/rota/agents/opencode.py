@@ -1,0 +1,85 @@
+"""OpenCode: `opencode run --format json`, prompt on standard input, events as JSON lines."""
+
+import json
+from typing import Any
+
+from rota.agents.adapter import Adapter
+from rota.agents.endings import did_nothing, end_of, failed
+from rota.agents.events import Event, count_at, distinct, last_of, money_at, part, read_events, text_at, total
+from rota.agents.servers import SERVER
+from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+
+AGENT = "build"
+LOOKING = ("read", "grep", "glob", "list", "skill", "task", "todowrite", "todoread", "invalid", f"{SERVER}_*")
+READING = {"*": "deny", **dict.fromkeys(LOOKING, "allow")}
+PERMISSIONS = {
+    Access.READ: READING,
+    Access.WRITE: {**READING, "edit": "allow", "bash": {"*": "deny", "git *": "allow"}},
+    Access.FULL: {"*": "allow"},
+}
+RULED_OUT = ("which prevents you from using", "rejected permission", "unavailable tool")
+
+
+def invoke(task: AgentTask) -> Invocation:
+    """Return the process of a task; its permissions go in by a variable, which counts more than any file."""
+    argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
+    argv += ["-m", task.model] if task.model else []
+    argv += ["-s", task.session_id] if task.session_id else []
+    rules = {"permission": PERMISSIONS[task.access]}
+    config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
+    if task.tools_server:
+        config["mcp"] = {SERVER: {"type": "local", "command": list(task.tools_server), "enabled": True}}
+    env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    return Invocation(tuple(argv), env=env, stdin=task.prompt)
+
+
+def read(ended: Ended, task: AgentTask) -> AgentResult:
+    """Return what a process did: no event says that it is done, so its exit code does."""
+    events = read_events(ended.stdout)
+    steps = [part(event, "part") for event in events if event.get("type") == "step_finish"]
+    tools = [part(event, "part") for event in events if event.get("type") == "tool_use"]
+    found = _figures(events, steps, tools=tools, task=task)
+    error = last_of(events, "error")
+    if error is not None:
+        text = text_at(error, "error.data.message") or text_at(error, "error.name") or end_of("opencode", ended)
+        return failed(found, text, status=count_at(error, "error.data.statusCode"), at=ended.ended_at)
+    if ended.exit_code != 0 or not steps:
+        return failed(found, end_of("opencode", ended), at=ended.ended_at)
+    worked = any(not _refused(tool) for tool in tools)
+    return found if found.summary.strip() or worked else did_nothing(found)
+
+
+def _figures(events: list[Event], steps: list[Event], *, tools: list[Event], task: AgentTask) -> AgentResult:
+    texts = [text_at(event, "part.text") or "" for event in events if event.get("type") == "text"]
+    read_in = ("tokens.input", "tokens.cache.read", "tokens.cache.write")
+    written = ("tokens.output", "tokens.reasoning")
+    usd = sum(money_at(step, "cost") or 0.0 for step in steps)
+    return AgentResult(
+        summary=texts[-1] if texts else "",
+        tokens_in=total(count_at(step, kind) for step in steps for kind in read_in),
+        tokens_out=total(count_at(step, kind) for step in steps for kind in written),
+        usd=usd or None,  # it says 0 for a model whose price it does not know
+        model=task.model,
+        session_id=next((found for event in events if (found := text_at(event, "sessionID"))), task.session_id),
+        denied_tools=distinct(_refused(tool) for tool in tools),
+        turns=len(steps) or None,
+    )
+
+
+def _refused(tool: Event) -> str:
+    """Return the name of a tool that was refused, an empty one when it was not."""
+    name, error = text_at(tool, "tool") or "?", text_at(tool, "state.error") or ""
+    if name == "invalid":  # stands in for a tool that is not there
+        name, error = text_at(tool, "state.input.tool") or "?", text_at(tool, "state.input.error") or ""
+    return name if any(words in error for words in RULED_OUT) else ""
+
+
+ADAPTER = Adapter(
+    name="opencode",
+    provider="",
+    executable="opencode",
+    capabilities=Capabilities(resume=True, cost=True, tools_server=True),
+    probe=Probe(version=("opencode", "--version")),
+    invoke=invoke,
+    read=read,
+)

@@ -1,0 +1,105 @@
+"""Looking whether an agent is there, which version it is and whether it is logged in, without asking a model."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from rota.agents.adapter import Adapter
+from rota.agents.endings import last_words
+
+PATIENCE = 10.0
+LONGEST_VERSION = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of an agent on this machine; `path` is None when it is not there."""
+
+    name: str
+    path: str | None = None
+    version: str = ""
+    logged_in: bool | None = None
+    """None: it cannot be told without asking a model."""
+    problem: str | None = None
+
+
+def probe(adapter: Adapter, environ: Mapping[str, str]) -> Found:
+    """Look for an agent as a run with these variables would find it."""
+    if adapter.reach is not None:
+        return _reached(adapter, environ)
+    path = shutil.which(adapter.executable, path=environ.get("PATH"))
+    if path is None:
+        return Found(adapter.name, problem=f"{adapter.executable} is not on PATH")
+    found = Found(adapter.name, path)
+    if adapter.probe is None:
+        return found
+    if adapter.probe.version:
+        answer = _ask(adapter.probe.version, path, environ=environ)
+        found = replace(found, version=version_in(answer.text), problem=answer.problem)
+    return found if found.problem else _with_login(found, adapter, environ)
+
+
+def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[Found, ...]:
+    """Look for several agents at the same time."""
+    listed = list(adapters)
+    with ThreadPoolExecutor(max(1, len(listed))) as asking:
+        return tuple(asking.map(lambda adapter: probe(adapter, environ), listed))
+
+
+def version_in(text: str) -> str:
+    """Return the first word that looks like a version.
+
+    >>> version_in("codex-cli 0.166.0")
+    '0.166.0'
+    """
+    words = (word for word in text.split() if word.lstrip("v")[:1].isdigit())
+    return next(words, "")[:LONGEST_VERSION]
+
+
+def _reached(adapter: Adapter, environ: Mapping[str, str]) -> Found:
+    assert adapter.reach is not None
+    where, version, problem = adapter.reach(environ)
+    return Found(adapter.name, where, version, logged_in=None if problem else True, problem=problem)
+
+
+def _with_login(found: Found, adapter: Adapter, environ: Mapping[str, str]) -> Found:
+    assert adapter.probe is not None
+    if any(environ.get(name) for name in adapter.probe.login_env):
+        return replace(found, logged_in=True)
+    if not adapter.probe.login:
+        return found
+    answer = _ask(adapter.probe.login, found.path or "", environ=environ)
+    if answer.exit_code is None:
+        return replace(found, problem=answer.problem)
+    logged_in = answer.exit_code == 0
+    return replace(found, logged_in=logged_in, problem=None if logged_in else f"{found.name} is not logged in")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    exit_code: int | None
+    text: str = ""
+    problem: str | None = None
+
+
+def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str]) -> _Answer:
+    """Run a command of an agent; one that hangs is ended and told."""
+    shown = " ".join(argv)
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(environ),
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _Answer(None, problem=f"`{shown}` did not end within {PATIENCE:.0f} s")
+    except OSError as error:
+        return _Answer(None, problem=f"`{shown}` cannot be started: {(error.strerror or str(error)).lower()}")
+    said = last_words(done.stderr.decode("utf-8", "replace"))
+    problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {said}" if said else "")
+    return _Answer(done.returncode, done.stdout.decode("utf-8", "replace"), problem if done.returncode else None)

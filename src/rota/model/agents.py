@@ -1,0 +1,122 @@
+"""What an agent is asked and what it answers: the one contract between the core and every adapter."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Access(StrEnum):
+    """What an agent may do to the project; each adapter translates it (R-30)."""
+
+    READ = "read"
+    WRITE = "write"
+    FULL = "full"
+
+
+class AgentProblem(StrEnum):
+    """Why an agent's run is no success. Each value is a reason of FAILED."""
+
+    AGENT_ERROR = "agent_error"
+    DENIED = "denied"
+    AUTH = "auth"
+    QUOTA = "quota"
+    RESULT_INVALID = "result_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Which limits an adapter keeps, and what it reports; a job that sets another one is refused at load (R-30)."""
+
+    allowed_tools: bool = False
+    max_turns: bool = False
+    max_usd: bool = False
+    resume: bool = False
+    cost: bool = False
+    tools_server: bool = False
+    """Whether it can be given rota's own tools over MCP."""
+    model: bool = True
+    """Whether it can be told which model to use."""
+    access: frozenset[Access] = frozenset(Access)
+    """Which levels of access it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """One task for an agent. `prompt` is complete: envelope, task, work item, what is carried over."""
+
+    prompt: str
+    model: str | None = None
+    access: Access = Access.READ
+    max_turns: int | None = None
+    max_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    session_id: str | None = None
+    """The session to go on with; None: a fresh one."""
+    folder: str = ""
+    """The run's own folder: files of an invocation lie there."""
+    cwd: str = ""
+    run_id: str = ""
+    job: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says about this agent beyond the common keys (`custom` uses it)."""
+    tools_server: tuple[str, ...] = ()
+    """The command that serves rota's tools over MCP; empty: none."""
+    cancelled: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """What an agent did. Unknown figures are None, never 0."""
+
+    summary: str = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    usd: float | None = None
+    model: str | None = None
+    session_id: str | None = None
+    denied_tools: tuple[str, ...] = ()
+    turns: int | None = None
+    problem: AgentProblem | None = None
+    error: str | None = None
+    resets_at: datetime | None = None
+    """When a provider that refuses (`quota`) takes work again, where it said so."""
+    usd_is_total: bool = False
+    """Whether `usd` is that of the whole session, also of its earlier runs."""
+    tokens_are_total: bool = False
+    """The same of `tokens_in` and `tokens_out`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """How a task becomes a process: argv, further environment, standard input, and files in the run's folder."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the process of a task ended: its exit code, what it wrote to standard output, and to standard error."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str = ""
+    stopped: bool = False
+    """Whether it was stopped: timed out, cancelled or shut down."""
+    ended_at: datetime | None = None
+    """When it ended, in the zone of the machine: "resets 11:00" means the next one after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How to find out about an installed agent: the commands that tell its version and whether it is logged in."""
+
+    version: tuple[str, ...]
+    login: tuple[str, ...] = ()
+    login_env: tuple[str, ...] = ()
+    """Variables that are a login of their own, such as an API key."""

@@ -1,0 +1,45 @@
+"""A small MCP server over standard input and output, with one tool: `ping` answers with its word and its run."""
+
+import json
+import os
+import sys
+from typing import Any
+
+TOOL = {
+    "name": "ping",
+    "description": "Answer.",
+    "inputSchema": {"type": "object", "properties": {"word": {"type": "string"}}},
+}
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request."""
+    given = asked.get("params", {})
+    if asked["method"] == "initialize":
+        about = {"name": "ping", "version": "1"}
+        result: Any = {
+            "protocolVersion": given["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": about,
+        }
+    elif asked["method"] == "tools/list":
+        result = {"tools": [TOOL]}
+    elif asked["method"] == "tools/call":
+        text = f"pong {given['arguments']['word']} from {os.environ.get('ROTA_RUN_ID')}"
+        result = {"content": [{"type": "text", "text": text}]}
+    else:
+        return {"error": {"code": -32601, "message": "no such method"}}
+    return {"result": result}
+
+
+def main() -> None:
+    """Answer line by line until the input ends."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" in asked:
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer(asked)}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

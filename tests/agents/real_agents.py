@@ -1,0 +1,238 @@
+"""The real command line agents against the stub: what the adapters promise of each. Run by `make test-agents` alone."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.agents.probing import probe
+from rota.agents.registry import adapter
+from rota.model.agents import Access, AgentProblem, AgentResult, Ended
+from rota.runners.output import read_all
+from rota.runners.processes import send_signal, tagged
+from rota.runners.spawning import Launch, Spawned
+from tests.agents.driving import Place, drive, environment, make_place, prompt, start, task_of
+from tests.agents.stub import serving
+from tests.service.keeping import RUN_ID, TIMEOUTS, Marker, keep, launch_of
+from tests.waiting import LONGEST_WAIT
+
+SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """What differs between the agents: how a tool is named, what it is denied, and who resumes and reaches servers."""
+
+    tool: str
+    given: dict[str, Any]
+    denied: str
+    access: Access = Access.READ
+    model: str | None = None
+    no_login: dict[str, str] = field(default_factory=dict)
+
+
+REAL = {
+    "claude": Real("Bash", {"command": "touch x", "description": "d"}, "Bash", no_login={"ANTHROPIC_API_KEY": ""}),
+    "codex": Real("exec_command", {"cmd": "sleep 1; touch /usr/x"}, "shell", Access.WRITE),
+    "gemini": Real(
+        "run_shell_command",
+        {"command": "touch x"},
+        "run_shell_command",
+        model="gemini-2.5-pro",
+        no_login={"GEMINI_API_KEY": ""},
+    ),
+    "opencode": Real("bash", {"command": "touch x", "description": "d"}, "bash", model="stub/m"),
+}
+EACH = pytest.mark.parametrize("agent", REAL)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with serving() as stub:
+        yield make_place(tmp_path, stub)
+
+
+def ask(agent: str, place: Place, order: dict[str, Any], **task: Any) -> AgentResult:
+    env = task.pop("env", {})
+    given = {"model": REAL[agent].model, "prompt": prompt(**order), **task}
+    return drive(agent, task_of(place, **given), place, **env).result
+
+
+@EACH
+def test_it_is_found_with_its_version(agent: str, place: Place) -> None:
+    found = probe(adapter(agent), environment(agent, place))
+    packages = Path(__file__).with_name("packages.txt").read_text()
+    assert found.version
+    assert f"@{found.version}\n" in packages
+
+
+@EACH
+def test_a_success_tells_answer_tokens_and_session(agent: str, place: Place) -> None:
+    result = ask(agent, place, {"say": "all fine"})
+    assert (result.problem, result.summary, result.denied_tools) == (None, "all fine", ())
+    assert (result.tokens_in or 0) >= 1200
+    assert (result.tokens_out or 0) >= 34
+    assert result.session_id
+    assert (result.usd is not None) == adapter(agent).capabilities.cost
+
+
+@EACH
+def test_a_tool_that_the_access_does_not_allow_does_nothing_and_shows(agent: str, place: Place) -> None:
+    """R-30: denied without asking anybody, and told."""
+    real = REAL[agent]
+    result = ask(agent, place, {"tool": real.tool, "input": real.given}, access=real.access)
+    assert (result.problem, result.denied_tools) == (None, (real.denied,))
+    assert sorted(os.listdir(place.project)) == ["notes.txt"]
+
+
+@EACH
+def test_full_access_runs_a_command(agent: str, place: Place) -> None:
+    """R-30; as root too, where Claude Code refuses to skip permissions."""
+    real = REAL[agent]
+    key = "cmd" if agent == "codex" else "command"
+    order = {"tool": real.tool, "input": {**real.given, key: f"touch {place.project}/made"}}
+    assert ask(agent, place, order, access=Access.FULL).denied_tools == ()
+    assert (place.project / "made").exists()
+
+
+@EACH
+def test_a_bad_key_is_a_failure_of_login(agent: str, place: Place) -> None:
+    assert ask(agent, place, {"status": 401, "message": "no such key"}).problem is AgentProblem.AUTH
+
+
+@pytest.mark.parametrize("agent", [name for name, real in REAL.items() if real.no_login])
+def test_no_login_is_a_failure_of_login(agent: str, place: Place) -> None:
+    assert ask(agent, place, {}, env=REAL[agent].no_login).problem is AgentProblem.AUTH
+
+
+@EACH
+def test_a_provider_that_wants_no_more_is_a_failure_of_quota(agent: str, place: Place) -> None:
+    order = {"status": 429, "message": "no more today", "headers": {"retry-after": "1"}}
+    assert ask(agent, place, order).problem is AgentProblem.QUOTA
+
+
+@EACH
+def test_a_session_is_resumed(agent: str, place: Place) -> None:
+    first = ask(agent, place, {"say": "the first answer"})
+    second = ask(agent, place, {"say": "the second answer"}, session_id=first.session_id)
+    assert (second.problem, second.session_id) == (None, first.session_id)
+    assert "the first answer" in json.dumps(place.stub.asked[-1].body)
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.tools_server])
+def test_it_uses_a_tool_of_the_server_that_it_is_given(agent: str, place: Place) -> None:
+    """With access to read too: rota's own tools keep their own policy."""
+    names = {"claude": {"tool": "mcp__rota__ping"}, "codex": {"tool": "ping", "namespace": "mcp__rota"}}
+    order = {**names.get(agent, {"tool": "rota_ping"}), "input": {"word": "hello"}}
+    result = ask(agent, place, order, tools_server=SERVER, env={"ROTA_RUN_ID": "the-run"})
+    assert (result.problem, result.denied_tools) == (None, ())
+    assert "pong hello from the-run" in json.dumps(place.stub.asked[-1].body)
+
+
+# what is left when it is killed
+
+
+def launch(agent: str, place: Place, order: dict[str, Any], **options: Any) -> Launch:
+    """Return the launch of a task under a real keeper."""
+    access = options.pop("access", Access.READ)
+    task = task_of(place, prompt=prompt(**order), model=REAL[agent].model, access=access)
+    invocation, environ = start(agent, task, place)
+    stdin = Path(task.folder) / "stdin"
+    stdin.write_text(invocation.stdin or "")
+    given = {"cwd": task.cwd, "stdin": str(stdin), "errors_apart": True, **options}
+    return launch_of(*invocation.argv, env=environ, **given)
+
+
+def kept_folder(place: Place, name: str = "kept") -> Path:
+    folder = place.folder / name
+    folder.mkdir()
+    return folder
+
+
+@EACH
+def test_a_run_that_is_stopped_leaves_no_process(agent: str, place: Place) -> None:
+    """Gemini does not end by itself when it is asked to; the keeper ends all of them."""
+
+    async def stop(spawned: Spawned) -> None:
+        assert await asyncio.to_thread(place.stub.waiting.wait, LONGEST_WAIT)
+        send_signal(spawned.identity, signal.SIGTERM)
+
+    folder = kept_folder(place)
+    ended = asyncio.run(keep(launch(agent, place, {"hang": True}, term_grace=5.0), folder, stop))
+    assert ended["why"] == "stopped"
+    assert tagged(RUN_ID) == []
+    read = adapter(agent).read
+    assert read is not None
+    said = Ended(ended["exit_code"], read_all(folder).decode(), stopped=True)
+    assert read(said, task_of(place)).problem is AgentProblem.AGENT_ERROR
+
+
+def test_a_run_of_claude_that_times_out_leaves_no_process(place: Place) -> None:
+    for number, timeout in enumerate(TIMEOUTS):
+        folder = kept_folder(place, f"kept{number}")
+        ended = asyncio.run(keep(launch("claude", place, {"hang": True}, timeout=timeout, term_grace=5.0), folder))
+        assert ended["why"] == "timed_out"
+        assert tagged(RUN_ID) == []
+        if place.stub.waiting.is_set():
+            return
+    pytest.fail("claude never came as far as asking")
+
+
+def test_a_command_of_claude_that_left_its_process_group_is_killed_with_it(place: Place) -> None:
+    """Trap: its Bash children leave the process group."""
+    marker = Marker(place.folder)
+    code = f"import os, signal; m = os.open('{marker.path}', os.O_WRONLY); os.write(m, b'r'); signal.pause()"
+    order = {"tool": "Bash", "input": {"command": f'{sys.executable} -c "{code}"', "description": "wait"}}
+
+    async def kill(spawned: Spawned) -> None:
+        await marker.ready()
+        send_signal(spawned.identity, signal.SIGTERM)
+        send_signal(spawned.identity, signal.SIGTERM)
+
+    started = launch("claude", place, order, access=Access.FULL, timeout=LONGEST_WAIT)
+    ended = asyncio.run(keep(started, kept_folder(place), kill))
+    assert ended["why"] == "stopped"
+    assert not marker.held()
+    assert tagged(RUN_ID) == []
+
+
+# Claude Code alone
+
+
+def test_a_usage_limit_of_claude_tells_when_it_ends(place: Place) -> None:
+    headers = {
+        "anthropic-ratelimit-unified-status": "rejected",
+        "anthropic-ratelimit-unified-reset": "1894830400",
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+    }
+    login = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "stub"}
+    result = ask("claude", place, {"status": 429, "message": "limit", "headers": headers}, env=login)
+    assert result.problem is AgentProblem.QUOTA
+    assert result.resets_at is not None
+    assert result.resets_at.timestamp() == 1894830400
+
+
+def test_claude_with_access_to_write_writes_in_the_project_and_nowhere_else(place: Place) -> None:
+    """R-30: access is translated."""
+    inside, outside = place.project / "new.txt", place.folder / "new.txt"
+    for path in (inside, outside):
+        order = {"tool": "Write", "input": {"file_path": str(path), "content": "new"}}
+        ask("claude", place, order, access=Access.WRITE)
+    assert inside.exists()
+    assert not outside.exists()
+
+
+@pytest.mark.parametrize("limit", [{"max_turns": 2}, {"max_usd": 0.01}])
+def test_claude_keeps_its_limits(limit: dict[str, Any], place: Place) -> None:
+    """R-30: no limit is accepted and ignored."""
+    order = {"tool": "Glob", "input": {"pattern": "*"}, "again": True}
+    result = ask("claude", place, order, **limit)
+    assert result.problem is AgentProblem.AGENT_ERROR
+    assert next(iter(limit)) in (result.error or "")

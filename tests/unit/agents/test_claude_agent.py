@@ -1,0 +1,260 @@
+"""Claude Code: its command line, and what its recorded streams are read as."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from tests.agents.replaying import argv, read, recording, replay
+
+from rota.agents.claude import ADAPTER, beyond, invoke
+from rota.model.agents import Access, AgentProblem, AgentTask
+
+
+def value_of(words: list[str], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+# its command line
+
+
+def test_the_prompt_goes_to_standard_input() -> None:
+    invocation = invoke(AgentTask(prompt="a prompt of any length"))
+    assert invocation.stdin == "a prompt of any length"
+    assert "a prompt of any length" not in invocation.argv
+
+
+def test_a_stream_of_json_is_asked_for_with_verbose() -> None:
+    """Trap: without --verbose it refuses to print its events."""
+    words = argv("claude")
+    assert value_of(words, "--output-format") == "stream-json"
+    assert "--verbose" in words
+
+
+def test_it_retries_twice_instead_of_for_minutes() -> None:
+    """Trap: a bad key is retried ten times, with growing pauses."""
+    assert invoke(AgentTask(prompt="look")).env["CLAUDE_CODE_MAX_RETRIES"] == "2"
+
+
+def test_limits_model_and_session_are_passed_on() -> None:
+    """R-30: each limit that it can keep reaches it."""
+    words = argv("claude", max_turns=30, max_usd=2.5, model="sonnet", session_id="abc")
+    given = {option: value_of(words, option) for option in ("--max-turns", "--max-budget-usd", "--model", "--resume")}
+    assert given == {"--max-turns": "30", "--max-budget-usd": "2.5", "--model": "sonnet", "--resume": "abc"}
+
+
+def test_what_is_not_set_is_not_passed_on() -> None:
+    assert {"--max-turns", "--max-budget-usd", "--model", "--resume", "--mcp-config"}.isdisjoint(argv("claude"))
+
+
+def test_access_to_read_offers_reading_tools_alone_and_asks_nobody() -> None:
+    """R-30: access is translated, permission prompts are denied."""
+    words = argv("claude")
+    assert value_of(words, "--tools") == value_of(words, "--allowedTools") == "Read,Grep,Glob"
+    assert value_of(words, "--permission-mode") == "dontAsk"
+
+
+def test_access_to_write_edits_in_the_workspace_and_uses_git() -> None:
+    """R-30. A tool that is named may edit everywhere, so editing tools are offered and not named."""
+    words = argv("claude", access=Access.WRITE)
+    assert value_of(words, "--permission-mode") == "acceptEdits"
+    assert value_of(words, "--tools") == "Read,Grep,Glob,Edit,Write,NotebookEdit,Bash"
+    assert value_of(words, "--allowedTools") == "Read,Grep,Glob,Bash(git *)"
+
+
+def test_full_access_names_every_tool_because_root_may_not_skip_permissions() -> None:
+    """Trap: --dangerously-skip-permissions and bypassPermissions are refused as root."""
+    words = argv("claude", access=Access.FULL)
+    assert {"--dangerously-skip-permissions", "bypassPermissions", "--tools"}.isdisjoint(words)
+    assert {"Bash", "Edit", "Write", "WebFetch"} <= set(value_of(words, "--allowedTools").split(","))
+
+
+def test_allowed_tools_are_the_only_ones_offered() -> None:
+    """R-30: without --tools a command that only looks would run although Bash is not allowed."""
+    words = argv("claude", allowed_tools=("Read", "mcp__github__get_issue"))
+    assert value_of(words, "--tools") == "Read"
+    assert value_of(words, "--allowedTools") == "Read,mcp__github__get_issue"
+    assert value_of(words, "--permission-mode") == "dontAsk"
+
+
+def test_a_tool_that_changes_things_goes_beyond_access_to_read() -> None:
+    """R-30: such a job is refused at load, and the tool is not passed on either."""
+    tools = ("Read", "Edit", "Bash(git log *)")
+    assert beyond(Access.READ, tools) == ("Edit", "Bash(git log *)")
+    assert beyond(Access.WRITE, tools) == ()
+    assert value_of(argv("claude", allowed_tools=tools), "--allowedTools") == "Read"
+
+
+def test_its_own_timetable_is_taken_away() -> None:
+    assert value_of(argv("claude"), "--disallowedTools") == "CronCreate,CronDelete,ScheduleWakeup"
+
+
+def test_it_is_given_the_tools_of_rota_and_no_other_server() -> None:
+    words = argv("claude", tools_server=("rota", "mcp"))
+    servers = json.loads(value_of(words, "--mcp-config"))["mcpServers"]
+    assert servers == {"rota": {"command": "rota", "args": ["mcp"]}}
+    assert "--strict-mcp-config" in words
+    assert "mcp__rota" in value_of(words, "--allowedTools").split(",")
+
+
+def test_servers_of_its_own_settings_start_only_for_who_may_use_them() -> None:
+    assert "--strict-mcp-config" in argv("claude")
+    assert "--strict-mcp-config" not in argv("claude", allowed_tools=("mcp__github__get_issue",))
+    assert "--strict-mcp-config" not in argv("claude", access=Access.FULL)
+
+
+def test_it_can_keep_every_limit() -> None:
+    """R-30"""
+    found = ADAPTER.capabilities
+    kept = (found.allowed_tools, found.max_turns, found.max_usd, found.resume, found.cost, found.tools_server)
+    assert all(kept)
+
+
+# what it says
+
+
+def test_a_success_tells_answer_usage_cost_and_session() -> None:
+    result = replay("claude-success")
+    assert (result.problem, result.error, result.summary) == (None, None, "stub answer")
+    assert (result.tokens_in, result.tokens_out, result.usd, result.turns) == (1300, 34, 0.0055, 1)
+    assert result.model == "claude-opus-5-5"
+    assert result.session_id
+
+
+def test_a_resumed_session_tells_the_cost_of_all_its_runs() -> None:
+    """Trap: cost is cumulative on --resume; so are the tokens by model."""
+    result = replay("claude-resumed")
+    assert (result.usd, result.usd_is_total) == (0.011, True)
+    assert (result.tokens_in, result.tokens_out, result.tokens_are_total) == (2600, 68, True)
+
+
+def test_a_denied_tool_is_a_success_that_carries_its_name() -> None:
+    """Trap: a denied tool exits 0 and shows only in permission_denials."""
+    result = replay("claude-tool_denied")
+    assert recording("claude-tool_denied").exit_code == 0
+    assert (result.problem, result.denied_tools) == (None, ("Bash",))
+
+
+def test_a_tool_that_was_not_offered_counts_as_denied() -> None:
+    """R-30: denied tools show, also where permission_denials is empty."""
+    assert replay("claude-tool_left_out").denied_tools == ("Bash",)
+
+
+def test_a_tool_that_was_used_is_not_denied() -> None:
+    result = replay("claude-edit")
+    assert (result.problem, result.denied_tools) == (None, ())
+
+
+def test_no_answer_and_no_tool_is_no_success() -> None:
+    """Trap: a run that did nothing is not a success."""
+    result = replay("claude-nothing")
+    assert recording("claude-nothing").exit_code == 0
+    assert result.problem is AgentProblem.AGENT_ERROR
+    assert "did nothing" in (result.error or "")
+
+
+def _without_answer(name: str) -> str:
+    events = [json.loads(line) for line in recording(name).stdout.splitlines()]
+    return "\n".join(json.dumps(event | ({"result": ""} if event["type"] == "result" else {})) for event in events)
+
+
+def test_nothing_but_denials_and_no_answer_is_denied() -> None:
+    """Trap: a run that did nothing is not a success."""
+    result = read("claude", replace(recording("claude-tool_denied"), stdout=_without_answer("claude-tool_denied")))
+    assert (result.problem, result.denied_tools) == (AgentProblem.DENIED, ("Bash",))
+    assert "Bash" in (result.error or "")
+
+
+def test_a_tool_that_was_used_is_something_done_also_without_an_answer() -> None:
+    result = read("claude", replace(recording("claude-edit"), stdout=_without_answer("claude-edit")))
+    assert result.problem is None
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "words"),
+    [
+        ("claude-bad_key", AgentProblem.AUTH, "Invalid API key"),
+        ("claude-no_login", AgentProblem.AUTH, "Not logged in"),
+        ("claude-rate_limit", AgentProblem.QUOTA, "429"),
+        ("claude-overloaded", AgentProblem.AGENT_ERROR, "529"),
+    ],
+)
+def test_an_error_of_the_api_is_a_failure_although_its_subtype_says_success(
+    name: str, problem: AgentProblem, words: str
+) -> None:
+    """Trap: an API error is reported as subtype success with is_error true."""
+    assert '"subtype": "success"' in recording(name).stdout
+    result = replay(name)
+    assert (result.problem, result.summary) == (problem, "")
+    assert words in (result.error or "")
+
+
+def test_a_usage_limit_tells_when_it_ends() -> None:
+    result = replay("claude-usage_limit")
+    assert (result.problem, result.resets_at) == (AgentProblem.QUOTA, datetime(2026, 11, 16, 12, tzinfo=UTC))
+
+
+def test_a_usage_limit_in_words_alone_tells_when_it_ends() -> None:
+    ended = recording("claude-usage_limit")
+    lines = [line for line in ended.stdout.splitlines() if '"rate_limit_event"' not in line]
+    result = read("claude", replace(ended, stdout="\n".join(lines)))
+    assert result.resets_at == datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def test_turns_and_money_used_up_are_said_in_the_words_of_the_file() -> None:
+    turns, money = replay("claude-max_turns", max_turns=2), replay("claude-max_usd", max_usd=0.01)
+    assert (turns.problem, turns.error) == (AgentProblem.AGENT_ERROR, "claude stopped at max_turns (2)")
+    assert (money.problem, money.error) == (AgentProblem.AGENT_ERROR, "claude stopped at max_usd (0.01)")
+    assert (money.usd, money.tokens_in) == (0.011, 2600)
+
+
+def test_an_unknown_session_is_a_failure() -> None:
+    result = replay("claude-no_session")
+    assert result.problem is AgentProblem.AGENT_ERROR
+    assert "No conversation found" in (result.error or "")
+
+
+def test_an_interrupt_is_a_failure_although_it_exits_with_0() -> None:
+    """Trap: SIGINT exits 0."""
+    assert recording("claude-interrupted").exit_code == 0
+    assert replay("claude-interrupted").problem is AgentProblem.AGENT_ERROR
+
+
+def test_an_interrupt_without_a_result_line_is_a_failure_although_it_exits_with_0() -> None:
+    """Trap: SIGINT exits 0, sometimes without a result line."""
+    ended = recording("claude-interrupted")
+    begun = ended.stdout.splitlines()[0]
+    result = read("claude", replace(ended, stdout=begun))
+    assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "claude ended without a result")
+    assert (result.tokens_in, result.usd) == (None, None)
+    assert result.session_id
+
+
+def test_a_process_that_was_stopped_says_so() -> None:
+    result = read("claude", replace(recording("claude-terminated"), stopped=True))
+    assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "claude was stopped")
+
+
+def test_a_bad_exit_code_after_a_result_is_a_failure() -> None:
+    result = read("claude", replace(recording("claude-success"), exit_code=1))
+    assert (result.problem, result.error) == (AgentProblem.AGENT_ERROR, "claude ended with exit code 1")
+
+
+def test_words_on_standard_error_tell_why_there_is_no_result() -> None:
+    ended = replace(recording("claude-terminated"), stdout="", stderr="Error: unknown option '--tools'\n", exit_code=1)
+    result = read("claude", ended)
+    assert result.error == "claude ended with exit code 1: Error: unknown option '--tools'"
+
+
+def test_what_the_model_wrote_never_passes_for_a_refusal() -> None:
+    text = {"type": "assistant", "message": {"content": [{"type": "text", "text": "usage limit reached, 401"}]}}
+    result = read("claude", replace(recording("claude-terminated"), stdout=json.dumps(text)))
+    assert result.problem is AgentProblem.AGENT_ERROR
+
+
+@pytest.mark.parametrize("name", ["claude-success", "claude-max_turns", "claude-usage_limit"])
+def test_a_stream_cut_anywhere_is_read_without_an_error_of_ours(name: str) -> None:
+    ended = recording(name)
+    for length in range(0, len(ended.stdout), 97):
+        cut = read("claude", replace(ended, stdout=ended.stdout[:length]))
+        assert cut.problem is not None or cut.summary == "stub answer"
