@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
-.PHONY: help bench run test test-faults check lint types layers cover docs lock clean setup
+.PHONY: help bench run test test-faults test-agents check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,14 @@ test: setup ## run all tests
 test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)
 	$(BIN)/python -m tests.simulation --seeds 10000
+
+.agents/installed: tests/agents/packages.txt
+	rm -rf .agents && mkdir .agents
+	npm install --prefix .agents --no-package-lock --no-audit --no-fund --loglevel error $$(cat $<)
+	@touch $@
+
+test-agents: setup .agents/installed ## the real agents (npm, 1.3 GB) against a stub of their models
+	$(BIN)/python -m pytest -n 0 --timeout 900 tests/agents/real_agents.py
 
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
 
@@ -74,5 +82,5 @@ lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	  --extra bench requirements/build.in pyproject.toml --output-file requirements/bench.txt
 
 clean: ## remove what make made
-	rm -rf .uv $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .uv .agents $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,21 @@
 import sys
 from collections.abc import Callable
 
-from bench import claim, commands, enqueue, idle, latency, lateness, noop, queue, scale, second_writer
+from bench import (
+    claim,
+    commands,
+    enqueue,
+    idle,
+    latency,
+    lateness,
+    noop,
+    queue,
+    scale,
+    second_writer,
+    simulate,
+    summary,
+    usage,
+)
 from bench.measuring import Report, machine, show, write
 
 PARTS: dict[str, Callable[[], Report]] = {
@@ -16,7 +30,10 @@ PARTS: dict[str, Callable[[], Report]] = {
     "commands": commands.measure,
     "claim": claim.measure,
     "queue": queue.measure,
+    "summary": summary.measure,
+    "usage": usage.measure,
     "idle": idle.measure,
+    "simulate": simulate.measure,
 }
 
 

@@ -85,6 +85,13 @@ class RawRows:
         with self._transaction():
             self.connection.execute(FILL, {"job_id": self.job.id, "lanes": json.dumps(list(lanes)), **span}).fetchall()
 
+    def block(self, count: int, *, lane_id: int) -> None:
+        """Let the first runs stand in one lane, whose pools have no room."""
+        with self._transaction():
+            self.connection.execute("UPDATE run SET lane_id = ? WHERE number <= ?", (lane_id, count)).fetchall()
+            full = "UPDATE pool SET capacity = 0 WHERE name IN (SELECT pool FROM lane_pool WHERE lane_id = ?)"
+            self.connection.execute(full, (lane_id,)).fetchall()
+
     def place(self, number: int) -> None:
         """Give one queued run another position and commit."""
         with self._transaction():

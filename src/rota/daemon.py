@@ -8,35 +8,33 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
-from rota.engine.engine import Engine
 from rota.engine.fire import Fired
-from rota.engine.functions import FunctionTable, InProcessFunctions
-from rota.engine.lock import take_serve_lock
+from rota.engine.functions import FunctionTable
+from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
 from rota.engine.pause import pause_in_crash_loop
-from rota.engine.processes import KeeperProcesses
-from rota.engine.record import Finished
-from rota.engine.recover import recover
-from rota.engine.session import Session, close_session, open_session, sweep_locks
-from rota.engine.stopping import Stop, StopMode, Stopping
+from rota.engine.pulses import tell_carried, tell_status
+from rota.engine.session import Session, close_session, open_session, sweep_locks, take_serving_lock
+from rota.engine.stopping import Stop, Stopping, wanted_stop
 from rota.engine.wake import WakeSocket
+from rota.engine.workshop import Workshop
 from rota.log import log
-from rota.model.clock import Clock, iso
+from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StorageFull
 from rota.model.records import Run
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
+from rota.operations.sdk import Sdk
 from rota.operations.served_file import ServedFile
+from rota.operations.watching import ended_with
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
-from rota.store import groups, runs
 from rota.store.copying import quick_check
 from rota.store.driver import Store
 
@@ -104,12 +102,12 @@ class Daemon:
     async def run(self) -> None:
         """Serve until asked to stop."""
         store = open_state(self._place.state, self._clock, create=True)
-        self._database = _file_identity(self._place.state / "rota.db")
+        self._database = file_identity(self._place.state / "rota.db")
         try:
             store.read(lambda db: db.row("probe_indexes"))
             if store.copied_to is not None:
                 log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
-            lock = take_serve_lock(self._place.state)
+            lock = await take_serving_lock(self._place.state, self._clock)
             try:
                 await self._serve(store)
             finally:
@@ -124,39 +122,35 @@ class Daemon:
         session = open_session(store, self._place.state, self._clock, kind="serve", identity=me)
         sweep_locks(self._place.state)
         self._store, self._settings, self._session = store, settings, session
-        self._processes = KeeperProcesses(self._clock, settings, self._environ)
-        self._functions = InProcessFunctions(
-            self._clock,
-            settings,
-            self._table,
-            ended=self._take_outcomes,
-            released=self._take_released,
-        )
-        self._engine = Engine(
+        self._ticks = list(session.living)
+        self._workshop = Workshop(
             store,
             self._clock,
             settings=settings,
-            holder=session.holder,
-            processes=self._processes,
-            functions=self._functions,
+            session=session,
+            table=self._table,
+            environ=self._environ,
+            sdk=Sdk(store, self._place.state, self._clock),
             on_fired=self._observe_fired,
             on_finished=self._observe_finished,
         )
+        self._engine = self._workshop.engine
         socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
         ending: Ending = "clean"
         try:
             with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
                 with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
-                    recovered = await self._recover()
+                    recovered = await self._workshop.recover(session.dead)  # before the first fire (R-23)
                     await self._guard()
                     if loaded is not None:
                         await self._file.first_apply(store, loaded)
+                    if settings.scheduler.enabled:
+                        await self._workshop.fire_at_boot()
                 with self._looking_for_damage():
                     ending = await self._until_stopped(recovered)
         finally:
             socket.close()
-            self._functions.close()
-            self._processes.close()
+            self._workshop.close()
             if not self._lost_state:
                 self._close_session(store, session, ending)
         if self._stopping.unstored:
@@ -201,24 +195,6 @@ class Daemon:
             log.error("the database is damaged", path=str(self._place.state / "rota.db"), found=found, hint=DAMAGE_HINT)
         else:
             log.debug("the database is whole")
-
-    def _take_outcomes(self, finished: list[Finished]) -> None:
-        self._engine.all_ended(finished)
-
-    def _take_released(self, run_id: str) -> None:
-        self._engine.released(run_id)
-
-    async def _recover(self) -> int:
-        """Record what happened to the runs of dead processes, before the first fire (R-23)."""
-        return await recover(
-            self._store,
-            self._clock,
-            holder=self._session.holder,
-            dead=self._session.dead,
-            children=self._processes,
-            executor=self._engine.executor,
-            slots=self._engine.slots,
-        )
 
     async def _guard(self) -> None:
         """Note what changed under us: new zone data is adopted; too many crashes in a row start us paused (R-23)."""
@@ -277,12 +253,21 @@ class Daemon:
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
-        if _file_identity(self._place.state / "rota.db") != self._database:
+        if file_identity(self._place.state / "rota.db") != self._database:
             self._lost_state = True
             self._stopping.ask(Stop("now", timedelta()))
             return None
+        await self._look_after_ticks()
         await self._file.look(self._store, self._settings)
         return self._clock.now() + LOOK_AT_FILES
+
+    async def _look_after_ticks(self) -> None:
+        """Take over what ticks carried that began before us and died since (R-23, R-24)."""
+        gone = [process for process in self._ticks if not process_lock_held(self._place.state, process.lock)]
+        if gone:
+            await self._workshop.recover([process.epoch for process in gone])
+            self._ticks = [process for process in self._ticks if process not in gone]
+            self._engine.wake()
 
     def _look_again(self) -> None:
         self._file.forget()
@@ -307,8 +292,9 @@ class Daemon:
         if asked == "status":
             return self.status()
         if asked == "stop":
-            self._stopping.ask(self._wanted_stop(question["mode"], question.get("within")))
-            return self._carries()
+            grace = self._settings.scheduler.shutdown_grace
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), grace=grace))
+            return tell_carried(self._engine)
         if asked == "pauses":
             self._observe_pauses()
             return {}
@@ -317,41 +303,17 @@ class Daemon:
             return {}
         raise KeyError(f"unknown question {asked!r}")
 
-    def _carries(self) -> Mapping[str, int]:
-        carried = self._engine.executor.carried.values()
-        calls = sum(one.direct for one in carried)
-        return {"running": len(carried) - calls, "direct": calls}
-
-    def _wanted_stop(self, mode: StopMode, within: float | None) -> Stop:
-        """Return the stop that a command asked for; grace and detach use the server's own `shutdown_grace`."""
-        if within is None and mode in ("grace", "detach"):
-            return Stop(mode, self._settings.scheduler.shutdown_grace)
-        return Stop(mode, None if within is None else timedelta(seconds=within))
-
     def status(self) -> Mapping[str, Any]:
         """Return how the scheduler is, told by its own loop."""
-        loops = (*self._engine.loops, self._watch)
-        return {
-            "pid": os.getpid(),
-            "started_at": iso(self._started_at),
-            "now": iso(self._clock.now()),
-            "enabled": self._settings.scheduler.enabled,
-            "concurrency": self._settings.scheduler.concurrency,
-            "slots_taken": self._engine.slots.taken,
-            "carries": self._carries(),
-            "file_problem": self._file.problem,
-            "storage_problem": self._engine.storage_problem,
-            "damage": self._damage,
-            "loops": [
-                {
-                    "name": loop.name,
-                    "rounds": loop.pulse.rounds,
-                    "last_at": iso(loop.pulse.last_at) if loop.pulse.last_at else None,
-                    "error": loop.pulse.error,
-                }
-                for loop in loops
-            ],
-        }
+        return tell_status(
+            self._engine,
+            self._clock,
+            settings=self._settings,
+            started_at=self._started_at,
+            further=(self._watch,),
+            file_problem=self._file.problem,
+            damage=self._damage,
+        )
 
     def _observe_pauses(self) -> None:
         if self._observer:
@@ -363,27 +325,5 @@ class Daemon:
 
     def _observe_finished(self, run_id: str) -> None:
         if self._observer:
-            run = self._store.read(partial(runs.run_by_id, run_id=run_id))
-            if run is not None:
+            for run in ended_with(self._store, run_id):
                 self._observer.finished(run)
-                self._observe_group(run)
-
-    def _observe_group(self, run: Run) -> None:
-        """Tell of a group that ended with this member."""
-        if self._observer is None or run.group_id is None:
-            return
-        group = self._store.read(partial(groups.group_by_id, group_id=run.group_id))
-        if group is None or group.run_id is None or group.finished_at != run.finished_at:
-            return
-        whole = self._store.read(partial(runs.run_by_id, run_id=group.run_id))
-        if whole is not None and whole.status.final:
-            self._observer.finished(whole)
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return which file a name leads to, None for none: another one in its place is not the one that is served."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return (found.st_dev, found.st_ino)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from rota.model.budget import Account, Price
 from rota.model.spec import Retention
 
 FILE_NAME = "rota.yaml"
@@ -40,6 +41,8 @@ class Settings:
     imports: tuple[str, ...] = ()
     python: str | None = None
     pools: Mapping[str, int] = field(default_factory=lambda: dict(BUILT_IN_POOLS))
+    budgets: Mapping[str, Account] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:

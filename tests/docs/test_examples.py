@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from rota.cli.root import cli
 from rota.declare.validate import read_project
 from rota.model.errors import FileProblems
+from rota.model.names import Names
 from tests.docs.pages import blocks
 
 YAML = dict(blocks("yaml"))
@@ -25,8 +26,8 @@ PREVIEWS = {
 class EveryName:
     """Knows every function and condition: the examples name those of their readers."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        return {}
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        return Names()
 
 
 def check(folder: Path, text: str) -> int:

@@ -12,13 +12,13 @@ from rota.operations.jobs import apply
 from rota.operations.pausing import Chosen, pause
 from rota.settings import Settings
 from rota.testing import Scene, Script
-from tests.engine.conftest import NOON, command, cron, every
+from tests.engine.conftest import NOON, ONCE, command, cron, every
 
 pytestmark = pytest.mark.anyio
 
 
 def declared(scene: Scene, *specs: JobSpec) -> SimpleNamespace:
-    return SimpleNamespace(jobs=specs, settings=Settings(scene.settings.folder, scene.settings.state))
+    return SimpleNamespace(jobs=specs, settings=Settings(scene.settings.folder, scene.settings.state), left_out=())
 
 
 def put(scene: Scene, *specs: JobSpec, **options) -> list[str]:
@@ -247,3 +247,15 @@ async def test_an_instant_that_waits_out_its_jitter_runs_before_its_definition_e
     await scene.settle()
     (run,) = scene.history("a")
     assert (run.scheduled_for, run.status.value, run.version) == (NOON + minutes(60), "COMPLETED", 1)
+
+
+async def test_an_edit_after_downtime_accounts_for_what_still_waits_out_its_jitter(scene: Scene) -> None:
+    """R-14, found by simulation: the instant behind those that are late waits out a jitter of its own."""
+    spec = command("job", schedule=cron("1,6,11 12 * * *", jitter=Jitter(percent=50)), misfire=ONCE)
+    put(scene, spec)
+    await scene.crash()
+    scene.clock.advance("30m")
+    put(scene, replace(spec, enabled=False))
+    covered = [run.covers_to or run.scheduled_for for run in scene.history("job")]
+    assert max(at for at in covered if at) == NOON + timedelta(minutes=11)
+    await scene.start()

@@ -36,7 +36,8 @@ from tests.engine.test_apply import put
 
 pytestmark = pytest.mark.anyio
 
-PLANNING = {f"rota.rules.{name}" for name in ("due", "pause", "cursor", "instants", "cron", "interval", "jitter")}
+PLANNED = ("due", "planner", "pause", "cursor", "instants", "cron", "interval", "jitter", "lull", "quiet", "exclusion")
+PLANNING = {f"rota.rules.{name}" for name in PLANNED}
 FIXED = replace(every("5m"), anchor=Anchor.FIXED)
 
 
@@ -313,6 +314,17 @@ async def worked(scene: Scene) -> None:
     assert audit(scene).violations == ()
 
 
+async def test_the_jitter_of_the_last_instant_before_the_end_is_that_of_any_other(scene: Scene) -> None:
+    """Found by simulation: the gap to the next instant counts, also where that lies beyond `end_at`."""
+    ends = NOON + timedelta(days=1)
+    scene.declare(command("last", schedule=cron("0 3 * * *", jitter=Jitter(percent=50), end_at=ends)))
+    job = scene.job("last")
+    assert job.next_for is not None
+    assert job.next_at is not None
+    assert job.next_at > job.next_for
+    assert audit(scene).violations == ()
+
+
 def tamper(database: Path, *statements: str) -> None:
     """Change the database behind rota's back: without triggers and checks, as a stray hand or a broken disk would."""
     connection = apsw.Connection(str(database))
@@ -489,6 +501,12 @@ BROKEN = {
             f"UPDATE run SET ({SLOT}) = (SELECT {SLOT} FROM run WHERE status = 'RUNNING') WHERE status = 'QUEUED'",
         ],
     ),
+    "a counter is off by one": (
+        Check.COUNTER,
+        "are counted as COMPLETED, but",
+        ["UPDATE counter SET count = count + 1 WHERE status = 'COMPLETED'"],
+    ),
+    "a counter is lost": (Check.COUNTER, "0 runs", ["DELETE FROM counter WHERE status = 'COMPLETED'"]),
     "an orphan": (
         Check.OWNER,
         "is gone",

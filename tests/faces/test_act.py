@@ -46,7 +46,8 @@ def served(project: Project):
 def test_run_without_a_scheduler_queues_and_is_69(project: Project) -> None:
     result = project.applied(JOBS).rota("run", "hello")
     assert result.exit_code == 69
-    assert result.stdout == "queued as hello:1; no scheduler is running here. Start one with rota serve\n"
+    start = "Start one with rota serve, or run it now with rota tick"
+    assert result.stdout == f"queued as hello:1; no scheduler is running here. {start}\n"
     assert project.json("show", "hello:1")["status"] == "QUEUED"
 
 

@@ -30,10 +30,12 @@ CHANGING = (
     "pause",
     "resume",
     "restore",
+    "touch",
     "move",
     "edit",
     "backfill",
     "service",
+    "tick",
 )
 
 

@@ -129,6 +129,17 @@ def test_an_agent_on_the_path_is_found_with_its_version(project: Project) -> Non
     assert findings(project, "agents", environ={"PATH": path})[0][:2] == ("ok", "claude 2.1.259")
 
 
+def test_an_agent_that_is_not_logged_in_is_noted(project: Project) -> None:
+    program = project.folder / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ntest "$1" != login && echo codex-cli 0.166.0\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    ((level, text, remedy),) = findings(project, "agents", environ={"PATH": path})
+    assert (level, text) == ("note", "codex 0.166.0: codex is not logged in")
+    assert "log in" in remedy
+
+
 def test_a_state_in_a_synced_folder_is_a_warning(project: Project) -> None:
     synced = Project(project.folder / "Dropbox" / "api", project.clock)
     Path(synced.folder).mkdir(parents=True)

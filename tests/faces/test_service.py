@@ -1,5 +1,6 @@
 """`rota service` with a manager that only notes what it was asked."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,13 @@ class Managed:
     """A service under a manager made of shell scripts."""
 
     def __init__(
-        self, folder: Path, *, manager: str = "systemd", system: bool = False, refused: str = "nothing"
+        self,
+        folder: Path,
+        *,
+        manager: str = "systemd",
+        system: bool = False,
+        every: timedelta | None = None,
+        refused: str = "nothing",
     ) -> None:
         self.notes = folder / "notes"
         programs = folder / "bin"
@@ -38,7 +45,7 @@ class Managed:
         project = Project(folder)
         project.write("jobs: {}\n")
         facts = ServiceFacts(
-            (str(programs / "rota"),), folder, folder / ".rota", "/bin", Scheduler().shutdown_grace, system
+            (str(programs / "rota"),), folder, folder / ".rota", "/bin", Scheduler().shutdown_grace, system, every=every
         )
         self.service = Service(facts, manager, environ, root=folder / "root")
 
@@ -47,6 +54,39 @@ class Managed:
         return (
             [line.replace(name, "NAME") for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
         )
+
+
+EVERY = timedelta(seconds=10)
+
+
+def test_ticks_are_a_timer_and_what_it_starts(tmp_path: Path) -> None:
+    """R-24."""
+    managed = Managed(tmp_path, every=EVERY)
+    managed.service.install()
+    units = tmp_path / ".config/systemd/user"
+    name = managed.service.facts.name
+    assert {file.name: file.read_text() for file in units.iterdir()} == {
+        file.name: text for file, text in managed.service.texts.items()
+    }
+    assert output_of_service(managed.service, lines=7) == "what it wrote\n"
+    managed.service.remove()
+    assert (list(units.iterdir()), name[-5:]) == ([], "-tick")
+    assert managed.asked() == [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable NAME.timer",
+        "systemctl --user restart NAME.timer",
+        "journalctl --user --no-pager -u NAME.service -n 7",
+        "systemctl --user disable --now NAME.timer",
+        "systemctl --user daemon-reload",
+    ]
+
+
+def test_launchd_starts_a_tick_when_it_is_restarted(tmp_path: Path) -> None:
+    """R-24: there is no scheduler to detach from its runs."""
+    managed = Managed(tmp_path, manager="launchd", every=EVERY)
+    managed.service.install()
+    managed.service.carry_out("restart")
+    assert [line.split()[:2] for line in managed.asked()] == [["launchctl", "bootstrap"], ["launchctl", "kickstart"]]
 
 
 def test_install_writes_the_unit_and_starts_it(tmp_path: Path) -> None:
@@ -167,6 +207,16 @@ def test_a_user_can_be_named_for_a_system_service_only(project: Project) -> None
     assert project.rota("service", "install", "--user", "ops", "--print").exit_code == 2
     assert "ops" in project.ok("service", "install", "--system", "--user", "ops", "--print")
     assert "User=" not in project.ok("service", "install", "--print", "--user")
+
+
+def test_the_distance_of_ticks_can_be_said(project: Project) -> None:
+    """R-24: ten seconds unless it is."""
+    project.write("jobs: {}\n")
+    printed = project.ok("service", "install", "--tick", "--print")
+    assert "OnUnitActiveSec=10s" in printed or "<integer>10</integer>" in printed
+    printed = project.ok("service", "install", "--tick", "--every", "2m", "--print")
+    assert "OnUnitActiveSec=120s" in printed or "<integer>120</integer>" in printed
+    assert project.rota("service", "install", "--every", "2m", "--print").exit_code == 2
 
 
 def test_a_broken_file_is_not_installed(project: Project) -> None:

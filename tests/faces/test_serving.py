@@ -151,6 +151,14 @@ def test_status_is_told_by_the_loop_itself_r_22(server: Server) -> None:
     assert server.rota("status", "--strict").returncode == 1
 
 
+def test_a_worker_that_serves_is_registered_with_its_counts(server: Server) -> None:
+    server.start_long()
+    (worker,) = server.json("status", "--poll")["workers"]
+    told = server.json("status", "--poll", "--worker", worker["id"])
+    assert told["orchestrator_registered"]
+    assert told["workers"][0]["counts"]["claimed"] >= 1
+
+
 def test_cancel_stops_a_running_command(server: Server) -> None:
     server.start_long()
     blocked = server.rota("run", "long")

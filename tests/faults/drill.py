@@ -40,6 +40,8 @@ WAITING = "SELECT count(*) FROM run WHERE status = 'QUEUED' AND waiting_for IS N
 FILE = """
 scheduler: {crash_guard: false, tick: 2s, shutdown_grace: "0", concurrency: 40}
 pools: {wide: 500}
+budgets: {many: {runs: 1000000, per: day}}
+poll: {run: "{chores}:poll", interval: 1s}
 defaults: {overlap: allow, term_grace: "0", retry: false}
 jobs:
   tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
@@ -59,6 +61,11 @@ jobs:
   stay: {run: "{chores}:stay"}
   old: {command: [sh, effect], retention: {runs: 1d}}
   quick: {run: "{chores}:call"}
+  remote: {interval: 1s, run: "{chores}:call", needs_poll: true, budget: many}
+  mood-1: {interval: {active: 1s, idle: 1s, dormant: never}, run: "{chores}:call"}
+  mood-2: {interval: {active: 1s, idle: 1s, dormant: 2s}, run: "{chores}:call"}
+  mood-3: {interval: {active: 1s, idle: 1s, dormant: 2s}, run: "{chores}:call"}
+  mood-4: {interval: {active: 1s, idle: 1s, dormant: 2s}, run: "{chores}:call"}
 groups:
   pair: {interval: 1s, overlap: forbid, members: [quick, quick]}
 """
@@ -73,6 +80,10 @@ def note(run):
 
 async def call(context):
     note(context.run)
+
+async def poll(context):
+    note(context.run)
+    return {{}}
 
 async def stay(context):
     note(context.run)
@@ -182,6 +193,14 @@ class Drill(Project):
         try:
             born = trigger(store, "old", now=self.clock.now() - OLD)
             cancel_run(store, born.id, now=self.clock.now() - OLD)
+        finally:
+            store.close()
+
+    def fall_asleep(self) -> None:
+        """Let the last activity be long ago, so that every job with intervals by mode must be planned anew."""
+        store = self.client()
+        try:
+            store.write(lambda db: db.execute("activity_touch", what="drill", now=0))
         finally:
             store.close()
 

@@ -42,10 +42,16 @@ def grown_old(drill: Drill) -> None:
     drill.grow_old()
 
 
+def asleep(drill: Drill) -> None:
+    """Have jobs that were planned while somebody was there, and nobody there any more."""
+    drill.declare()
+    drill.fall_asleep()
+
+
 def crashed(drill: Drill) -> None:
     """Have a scheduler that was killed while everything ran."""
     drill.declare()
-    started = drill.trigger("long", "long", "doomed", "stay", "stay")
+    started = drill.trigger("long", "long", "long", "long", "doomed", "stay", "stay")
     server = drill.serve()
     for run_id in started:
         drill.until_effect(run_id)
@@ -150,8 +156,10 @@ SCENES: dict[str, Scene] = {
     "apply.committed": FIRST_START,
     "apply.written": FIRST_START,
     "backfill.committed": Scene("command", backfill, declared),
+    "budget.reserved": BUSY,
     "bulk.cancelled": Scene("command", cancel_many, declared),
     "bulk.committed": Scene("command", trigger_many, declared),
+    "cadence.replanned": Scene("serve", serve, asleep),
     "cancel.asked": Scene("command", cancel_queued, declared),
     "claim.committed": BUSY,
     "claim.updated": BUSY,
@@ -183,6 +191,7 @@ SCENES: dict[str, Scene] = {
     "migrate.statement": FIRST_START,
     "migrate.written": FIRST_START,
     "pause.committed": Scene("command", pause_and_resume, declared),
+    "poll.stored": BUSY,
     "prune.committed": Scene("serve", serve, grown_old),
     "prune.folders_removed": Scene("serve", serve, grown_old),
     "prune.rows_deleted": Scene("serve", serve, grown_old),
@@ -206,6 +215,7 @@ SCENES: dict[str, Scene] = {
     "spawn.asked": BUSY,
     "spawner.forked": CHILD,
     "stop.sent": Scene("serve", serve_and_cancel, running),
+    "tick.looked": Scene("command", command("tick"), declared),
     "trigger.committed": Scene("command", command("trigger", "hand"), declared),
     "trigger.woken": Scene("command", command("trigger", "hand"), declared),
 }
@@ -225,12 +235,14 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "fire": ("session.locked", "session.entered", "fire.begun", "fire.cursor_moved", "enqueue.inserted"),
     "claim": ("fire.rows_written", "fire.committed", "claim.updated", "claim.committed", "spawn.asked"),
     "start": ("execute.launched", "execute.start_written", "execute.start_committed", "execute.gate_opened"),
+    "cadence": ("cadence.replanned", "poll.stored", "budget.reserved"),
     "group": ("group.members_born", "group.members_let_go", "group.finished"),
     "record": ("execute.outcome_read", "record.run_updated", "retry.born", "record.followed_up", "record.committed"),
     "end": ("function.timed_out", "stop.sent", "shutdown.run_left"),
     "recover": ("recover.found", "recover.swept", "recover.adopted", "recover.resolved", "recover.epochs_ended"),
     "stop": ("shutdown.quiesced", "shutdown.runs_ended", "session.closed"),
     "many": ("enqueue.many_inserted", "bulk.committed", "bulk.cancelled", "backfill.committed"),
+    "tick": ("tick.looked",),
     "prune": ("prune.rows_deleted", "prune.committed", "prune.folders_removed"),
     "commands": (
         "trigger.committed",
@@ -242,6 +254,9 @@ CHAINS: dict[str, tuple[str, ...]] = {
     ),
 }
 """One project dies at each of these in turn: every scheduler recovers from the death before its own."""
+
+BY_TICKS = ("session.entered", "fire.cursor_moved", "claim.committed", "execute.gate_opened", "record.followed_up")
+"""Points at which ticks die too, one after another (R-24)."""
 
 TOGETHER = tuple(name for name, scene in SCENES.items() if scene is CHILD)
 """These end children of a scheduler that lives: it sees them all."""
@@ -269,6 +284,14 @@ def _until_dead(drill: Drill, point: str) -> None:
     except subprocess.TimeoutExpired:
         raise AssertionError(f"nobody died at {point}, passed {drill.passed(point)} times") from None
     assert ended == -signal.SIGKILL, f"serve ended {ended}: {drill.log()}"
+
+
+def crash_ticks(drill: Drill) -> None:
+    """Let a tick die at each of some points: every one recovers from the death before its own."""
+    declared(drill)
+    for point in BY_TICKS:
+        drill.arm({point: 1})
+        command("tick")(drill)
 
 
 def crash_children(drill: Drill) -> None:

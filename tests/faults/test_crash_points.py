@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.drill import Damage, Drill, points
-from tests.faults.points import CHAINS, SCENES, TOGETHER, crash, crash_children
+from tests.faults.points import CHAINS, SCENES, TOGETHER, crash, crash_children, crash_ticks
 
 
 @pytest.fixture
@@ -31,6 +31,13 @@ def test_deaths_of_schedulers_and_commands_lose_double_and_leave_nothing(chain: 
     """R-23, section 11: acknowledged work survives kill -9."""
     for point in CHAINS[chain]:
         crash(drill, point)
+    drill.calm()
+    assert drill.damage() == Damage()
+
+
+def test_deaths_of_ticks_lose_double_and_leave_nothing(drill: Drill) -> None:
+    """R-23, R-24: fire and claim are as safe in a process that comes and goes."""
+    crash_ticks(drill)
     drill.calm()
     assert drill.damage() == Damage()
 

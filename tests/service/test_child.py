@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.model.budget import Usage
 from rota.model.ids import IdSource
 from rota.model.spec import Condition, Isolate, Kind, Work
 from rota.model.states import Reason, Status, Trigger
@@ -50,6 +51,15 @@ def leaves(ctx): sys.exit(3)
 def bad_state(ctx): ctx.state["x"] = {1}
 
 @rota.job
+def shares(ctx):
+    ctx.scheduler_state["seen"].append(2)
+    ctx.scheduler_state["new"] = 1
+    del ctx.scheduler_state["old"]
+
+@rota.job
+def asks(ctx): ctx.sdk.trigger("other")
+
+@rota.job
 def patient(ctx):
     open(ctx.params["ready"], "w").close()
     while not ctx.cancelled: signal.pause()
@@ -62,6 +72,18 @@ async def patient_async(ctx):
         await asyncio.sleep(60)
     finally:
         print("tidied")
+
+@rota.job
+def thirsty(ctx):
+    ctx.add_usage(tokens_in=100, model="sonnet")
+    ctx.add_usage(tokens_in=10, usd=0.25, requests=None)
+    try:
+        ctx.http
+    except RuntimeError as error:
+        raise rota.BudgetExceeded if "isolate" not in str(error) else ValueError(str(error))
+
+@rota.job
+def sober(ctx): ctx.add_usage(requests=2)
 
 @rota.condition
 def yes(ctx): return True
@@ -83,6 +105,19 @@ def deaf(ctx):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     open(ctx.params["ready"], "w").close()
     while True: pass
+"""
+
+
+GATES = """
+from rota import condition as register_condition, job as register_job
+@register_condition("has_work", needs_poll=True)
+def has_work(ctx): return ctx.poll_data["n"] > 0
+@register_condition("open")
+def is_open(ctx): return True
+@register_job("greet")
+def greet(ctx):
+    ctx.log(f"the poll says {ctx.poll_data['n']}")
+    return str(ctx.poll_data["n"])
 """
 
 
@@ -110,7 +145,7 @@ class Project:
         self.facts = RunFacts(
             run_id=IdSource().new(NOW), handle="a:3", job="a", number=3, attempt=1, trigger=Trigger.MANUAL,
             scheduled_for=NOW, timezone="Europe/Paris", params={"x": 5, "ready": str(folder / "ready")},
-            state={"count": 1},
+            state={"count": 1}, scheduler_state={"seen": [1], "old": 1, "same": 5},
         )  # fmt: skip
         self.runner = CommandRunner(Spawner(), state)
         self.around = Surroundings(
@@ -163,6 +198,17 @@ def test_an_async_function_runs_and_other_values_are_shown(project, python):
     assert (outcome.summary, outcome.state) == ("{'a': 1}", None)
 
 
+def test_the_changed_keys_of_the_scheduler_state_are_told(project, python):
+    """Document 000: `ctx.scheduler_state`."""
+    outcome = run(project, python, "shares")
+
+    assert outcome.scheduler_state == {"seen": [1, 2], "new": 1, "old": None}
+
+
+def test_the_operations_are_inside_the_scheduler_alone(project, python):
+    assert "ctx.sdk is there only for functions inside" in run(project, python, "asks").error
+
+
 def test_an_unregistered_function_is_found_by_module_and_name(project, python):
     assert run(project, python, "chores:plain").summary == "plain"
 
@@ -183,6 +229,17 @@ def test_an_exit_inside_a_function_is_an_exception(project, python):
 
     assert (outcome.reason, outcome.exit_code) == (Reason.EXCEPTION, 1)
     assert outcome.error.startswith("SystemExit: 3")
+
+
+def test_r19_a_function_tells_what_it_used(project, python):
+    assert run(project, python, "sober").usage == Usage(requests=2)
+
+
+def test_r19_what_a_failed_function_used_is_told_and_there_is_no_client_to_count(project, python):
+    outcome = run(project, python, "thirsty")
+
+    assert outcome.usage == Usage(tokens_in=110, usd=250_000, model="sonnet")
+    assert "ValueError: ctx.http is there only for functions inside the scheduler's process" in outcome.error
 
 
 def test_a_state_that_is_not_json_fails_the_run(project, python):
@@ -210,7 +267,7 @@ def test_r09_a_condition_answers_by_its_exit_code(name, code, project, python):
 def test_another_interpreter_tells_what_is_missing(project, python):
     finder = InterpreterFinder(python, project, imports=("chores", "absent_module"))
 
-    missing = finder.find(["hello", "helo", "chores:plain", "chores:plane", "nowhere:x"], ["yes", "maybe"])
+    missing = finder.find(["hello", "helo", "chores:plain", "chores:plane", "nowhere:x"], ["yes", "maybe"]).missing
 
     assert set(missing) == {"absent_module", "helo", "chores:plane", "nowhere:x", "maybe"}
     assert missing["helo"] == 'nothing is registered as "helo"; did you mean "hello"?'
@@ -218,8 +275,28 @@ def test_another_interpreter_tells_what_is_missing(project, python):
     assert "No module named 'absent_module'" in missing["absent_module"]
 
 
+def test_r16_another_interpreter_tells_which_conditions_look_at_the_poll(project, python):
+    (project / "gates.py").write_text(GATES)
+
+    found = InterpreterFinder(python, project, imports=("gates",)).find(["greet"], ["has_work", "open"])
+
+    assert (found.missing, found.conditions, found.needing_poll) == ({}, {"has_work", "open"}, {"has_work"})
+
+
+def test_r16_a_function_and_a_condition_get_what_the_poll_brought(project, python):
+    (project / "chores.py").write_text(GATES)
+    there = Project(project, python)
+    there.facts = replace(there.facts, poll_data={"n": 7})
+
+    assert asyncio.run(there.check("has_work")).exit_code == 0
+    outcome = asyncio.run(there.outcome("greet"))
+
+    assert (outcome.status, outcome.summary) == (Status.COMPLETED, "7")
+    assert (there.around.folder / "output.0").read_text().endswith(" the poll says 7\n")
+
+
 def test_an_interpreter_that_is_not_there_is_named(project):
-    missing = InterpreterFinder(".venv/bin/python", project).find(["hello"], [])
+    missing = InterpreterFinder(".venv/bin/python", project).find(["hello"], []).missing
 
     assert missing["hello"] == f"'{project}/.venv/bin/python' cannot be started: no such file or directory"
 
@@ -227,7 +304,7 @@ def test_an_interpreter_that_is_not_there_is_named(project):
 def test_an_interpreter_that_hangs_is_given_up(project):
     (project / "slow.py").write_text("import signal; signal.pause()")
 
-    missing = InterpreterFinder(sys.executable, project, imports=("slow",), timeout=0.5).find(["x"], ["y"])
+    missing = InterpreterFinder(sys.executable, project, imports=("slow",), timeout=0.5).find(["x"], ["y"]).missing
 
     assert "gave no answer within 0.5 s" in missing["x"]
     assert set(missing) == {"x", "y"}
@@ -238,7 +315,7 @@ def test_an_interpreter_that_fails_is_quoted(project):
     bad.write_text("#!/bin/sh\necho '\033[31mbroken install\033[0m' >&2; exit 4\n")
     bad.chmod(0o700)
 
-    missing = InterpreterFinder("./bad", project).find(["x"], [])
+    missing = InterpreterFinder("./bad", project).find(["x"], []).missing
 
     assert missing["x"].endswith("ended with exit 4: broken install")
 
@@ -254,7 +331,7 @@ def test_the_child_does_not_shadow_the_standard_library(tmp_path):
 
     done = subprocess.run([sys.executable, CHILD, "resolve"], input=asked, capture_output=True, text=True, check=True)
 
-    assert done.stdout == "{}"
+    assert json.loads(done.stdout)["missing"] == {}
 
 
 def test_a_function_in_a_process_can_be_killed(project, python):

@@ -10,6 +10,7 @@ from typing import Any
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import Anchor, FirstRun, Schedule
 from rota.operations.verify import verify
+from tests.simulation.lulls import quiet_end, wrong_fate
 from tests.simulation.play import Book, Played, Span
 from tests.unit.rules import cron_oracle
 
@@ -240,9 +241,11 @@ class _Job:
             here = [at for at in owned if row.first <= at <= row.last]
             covered.update(here)
             yield from self._row(row, here, self.book.spans[row.version - 1])
+            yield from self._fates(row, here, self.book.spans[row.version - 1])
         for at, times in covered.items():
             if times > 1:
                 yield "doubled", f"{_at(at)} has {times} rows"
+        yield from self._deferred(stretch, rows)
         frontier = self._frontier(stretch, rows)
         for at in owned:
             if at < frontier and at not in covered:
@@ -260,8 +263,14 @@ class _Job:
             since -= MILLISECOND
         return [to_ms(at) for at in found if at > since and (until is None or at <= until)]
 
+    def _crons(self, expression: str, zone: str) -> tuple[datetime, ...]:
+        return _cron(expression, zone, self.around - WINDOW, self.around + WINDOW)
+
     def _room(self, schedule: Schedule, at: int) -> int:
-        """Return how long jitter may hold an instant back."""
+        """Return how long jitter or quiet hours may hold an instant back."""
+        end = quiet_end(schedule, from_ms(at), self._crons)
+        if end is not None:
+            return to_ms(end) - at
         jitter = schedule.jitter
         if jitter is None:
             return 0
@@ -283,6 +292,26 @@ class _Job:
             yield "other", f"row {row.number} is {row.status}/{row.reason}, but there was no pause"
         if row.first + self._room(span.schedule, row.first) < to_ms(span.since) and not self._caught_up(row, span):
             yield "other", f"row {row.number} covers {_at(row.first)}, its definition began at {span.since}"
+
+    def _fates(self, row: Row, here: list[int], span: Span) -> Iterator[tuple[str, str]]:
+        """Quiet hours and excluded dates allow the row, for each of its instants (R-17)."""
+        before = self.book.spans[row.version - 2].mode if row.version > 1 else ""
+        if before == "paused" and row.created_at == to_ms(span.since):
+            return  # a person had it run after the pause
+        written = None if self.played.went_back else from_ms(row.created_at)
+        for at in here:
+            why = wrong_fate(span.schedule, from_ms(at), self._crons, reason=row.reason, written=written)
+            if why is not None:
+                yield "other", f"row {row.number} covers {_at(at)} as {row.reason or row.status}, which {why}"
+
+    def _deferred(self, stretch: "Stretch", rows: list[Row]) -> Iterator[tuple[str, str]]:
+        """Of all instants in quiet hours at most the last one is more than counted."""
+        run = Counter[datetime]()
+        for row in rows:
+            end = quiet_end(stretch.schedule, from_ms(row.first), self._crons)
+            if end is not None and row.reason not in ("quiet_hours", "paused", "excluded"):
+                run[end] += 1
+        yield from (("doubled", f"{times} runs for the night until {end}") for end, times in run.items() if times > 1)
 
     def _caught_up(self, row: Row, span: Span) -> bool:
         """Tell whether a row may be the latest instant of the pause before its span, or the very first one."""

@@ -26,6 +26,7 @@ from rota.model.spec import (
     WhenFalse,
     Work,
 )
+from tests.simulation.lulls import with_lulls
 
 DAY = timedelta(days=1)
 FIRES = 500
@@ -107,6 +108,9 @@ def draw(seed: int) -> Day:
     failing = Random(f"{seed}/failing")
     jobs = tuple(_failing(failing, job) for job in _jobs(random, place))
     happenings = sorted((_happening(random, jobs, place) for _ in range(random.randint(4, 36))), key=lambda one: one.at)
+    lull = partial(with_lulls, Random(f"{seed}/lulls"), zone=zone, around=around)
+    jobs = tuple(replace(job, schedule=lull(job.schedule)) for job in jobs)
+    happenings = [replace(one, value=lull(one.value)) if one.kind == "reschedule" else one for one in happenings]
     return Day(seed, begins, around, zone, random.choice((1, 2, 4, 16)), jobs, _bounded(happenings))
 
 

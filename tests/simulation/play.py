@@ -222,7 +222,7 @@ class Played:
             self._apply()
 
     def _apply(self) -> None:
-        declared: Any = SimpleNamespace(jobs=tuple(self.file.values()), settings=self.world.settings)
+        declared: Any = SimpleNamespace(jobs=tuple(self.file.values()), settings=self.world.settings, left_out=())
         plan = apply(self.world.disk, declared, now=self.now, allow_empty=True, dry_run=True)
         self._end_pauses([change.name for change in plan.changing if change.name in self.books])
         apply(self.world.disk, declared, now=self.now, allow_empty=True)

@@ -1,6 +1,7 @@
 """Pools, lanes and the order of the queue in the database (R-03, R-04, CON-002, INV-004)."""
 
 import os
+import random
 from datetime import timedelta
 
 import pytest
@@ -13,13 +14,14 @@ from rota.model.ids import begin_again, new_id
 from rota.model.records import Job, Outcome
 from rota.model.spec import Draw
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.lanes import NO_POOLS
+from rota.rules.lanes import NO_POOLS, Pool, room_of, walk
 from rota.store import births, queue, runs
 from rota.store.driver import Store
 from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look
 
 TIMED_OUT = Outcome(Status.FAILED, Reason.TIMED_OUT)
 OLLAMA = (Draw("ollama"),)
+GPU = (Draw("gpu"),)
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +161,53 @@ class TestClaiming:
         queued = [enqueue(store, job, later=n) for n, job in enumerate([plain, drawing, drawing, plain, drawing])]
         assert ids(claim_for(store, holder, 0, 1)) == queued[:2]
         assert ids(claim_for(store, holder, 2, 3, 4, 5)) == queued[2:]
+
+    def test_those_behind_a_long_line_of_a_full_pool_go_in_order(self, store):
+        """R-03, INV-004: further back than a look at the front of the queue reaches."""
+        declare(store, ollama=0, gpu=2)
+        full, plain, holder = add_job(store, "full", pools=OLLAMA), add_job(store, "plain"), add_holder(store)
+        other = add_job(store, "other", pools=GPU)
+        for number in range(40):
+            enqueue(store, full, later=number)
+        queued = [enqueue(store, job, later=50 + n) for n, job in enumerate([plain, other, other, plain, other])]
+        assert ids(claim_for(store, holder, 0, 1)) == queued[:2]
+        assert ids(claim_for(store, holder, 2, 3)) == queued[2:4]
+        assert claim_for(store, holder, 4) == []
+
+    def test_a_costly_run_far_behind_keeps_its_pool_too(self, store):
+        """R-03."""
+        declare(store, ollama=0, gpu=2)
+        full, cheap, holder = (
+            add_job(store, "full", pools=OLLAMA),
+            add_job(store, "cheap", pools=GPU),
+            add_holder(store),
+        )
+        first = enqueue(store, cheap)
+        assert ids(claim_for(store, holder, 0)) == [first]
+        for number in range(40):
+            enqueue(store, full, later=number)
+        enqueue(store, add_job(store, "costly", pools=(Draw("gpu", 2),)), later=50)
+        enqueue(store, cheap, later=51)
+        plain = enqueue(store, add_job(store, "plain"), later=52)
+        assert ids(claim_for(store, holder, 1, 2)) == [plain]
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_a_claim_takes_whom_a_look_at_every_run_in_order_would_take(self, store, seed):
+        """R-03, INV-004: however it is cut short."""
+        drawn = random.Random(seed)
+        capacities = {name: drawn.randrange(3) for name in ("gpu", "ollama", "disk")}
+        declare(store, **capacities)
+        kinds = [(), OLLAMA, GPU, (Draw("gpu", 2),), (Draw("disk"), *GPU), (Draw("disk", 2), *OLLAMA)]
+        made = [add_job(store, f"job-{number}", pools=draws) for number, draws in enumerate(kinds)]
+        holder, often = add_holder(store), drawn.choices(made[1:], k=2)
+        for number in range(40):
+            enqueue(store, drawn.choice(often if number < 30 else made), later=number, priority=drawn.randrange(2))
+        everybody = store.read(lambda db: queue.front(db, limit=99))
+        room = room_of(Pool(name, capacity, 0) for name, capacity in capacities.items())
+        free = drawn.randint(1, 3)
+        wanted = walk(everybody, room, free=free, following=lambda _: None)
+        assert len(everybody) == 40
+        assert ids(claim_for(store, holder, *range(free))) == [head.run_id for head in wanted]
 
     def test_an_expired_run_takes_nothing_of_its_pool(self, store):
         declare(store, ollama=1)

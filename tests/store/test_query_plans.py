@@ -26,14 +26,11 @@ HOT = {
     "runs_of_chain": "run_chain",
     "chain_scheduled_unfinished": "run_unfinished",
     "run_unfinished_before": "run_unfinished",
-    "order_ahead": "run_ready",
-    "order_behind": "run_ready",
-    "order_lane_ahead": "run_ready",
-    "order_lane_behind": "run_ready",
-    "order_waiting_ahead": "run_held",
-    "order_waiting_behind": "run_held",
+    "order_at": "run_order",
+    "order_ready": "run_order",
     "order_waiting": "run_held",
-    "order_next_rank": "run_ready",
+    "order_next_rank": "run_order",
+    "queue_front": "run_order",
     "runs_matching": "run_unfinished",
     "runs_matching_count": "run_unfinished",
     "runs_backfilled": "run_backfill",
@@ -44,15 +41,23 @@ HOT = {
     "executions_before": "execution_job",
     "runs_history_of_job": "run_number",
     "runs_newest": "run_number",
-    "runs_in_slots": "run_slot",
+    "slots_taken": "run_slot",
     "runs_owned": "run_slot",
     "processes_with_runs": "run_slot",
     "processes_unended": "process_open",
+    "job_next_due_but": "job_due",
+    "workers_all": "process_open",
+    "budget_any_held": "budget_entry_open",
+    "budget_anybody_waits": "run_budget",
+    "budget_largest": "budget_entry_job",
+    "budget_rest": "budget_entry_window",
+    "budget_waiting": "run_budget",
     "prune_candidates": "run_pruning",
     "prune_surplus": "run_pruning",
 }
-SMALL = ("lane", "json_each", "direct_hold", "direct_wait")
-"""What may be read whole: one row a set of pools, one row a value of a filter, one row a direct call under way."""
+SMALL = ("lane", "json_each", "direct_hold", "direct_wait", "abandoned", "worker")
+"""What may be read whole: one row a set of pools, one row a value of a filter, one row a direct call under way,
+one row a thread that outlived its run, one row a worker."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def plan_of(connection, name):
 
 def scans(plan):
     """Return the steps that read a table from end to end; reading a partial index is reading only what it holds."""
-    partial = re.compile(r"USING (COVERING )?INDEX (job_due|run_(?!number)\w+|process_open)\b")
+    partial = re.compile(r"USING (COVERING )?INDEX (job_due|run_(?!number)\w+|process_open|budget_entry_open)\b")
     whole = [step for step in plan if step.startswith("SCAN") and not partial.search(step)]
     return [step for step in whole if step.split()[1] not in SMALL and "VIRTUAL TABLE" not in step]
 
@@ -83,16 +88,32 @@ def test_a_hot_query_uses_its_index_and_scans_no_table(connection, name, index):
     assert scans(plan) == []
 
 
-@pytest.mark.parametrize("name", ["jobs_due", "run_unfinished_before", "runs_replacing", "runs_newest"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jobs_due",
+        "order_ahead",
+        "order_at",
+        "order_behind",
+        "order_next_rank",
+        "order_ready",
+        "order_waiting",
+        "queue_front",
+        "run_unfinished_before",
+        "runs_newest",
+        "runs_replacing",
+    ],
+)
 def test_the_order_comes_from_the_index_and_needs_no_sorting(connection, name):
     assert not any("TEMP B-TREE" in step for step in plan_of(connection, name))
 
 
-@pytest.mark.parametrize("name", ["run_candidates", "lane_heads"])
+@pytest.mark.parametrize("name", ["run_candidates", "lane_front", "lane_heads"])
 def test_the_heads_of_a_lane_are_found_without_sorting_the_queue_r_03(connection, name):
     plan = plan_of(connection, name)
     assert any("INDEX run_ready (lane_id=?)" in step for step in plan), plan
-    assert not any("TEMP B-TREE" in step for step in plan), plan
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert sorts == (plan[-1:] if name == "lane_heads" else []), "at most the heads, one a lane"
 
 
 @pytest.mark.parametrize("name", ["job_by_name", "run_by_id", "run_by_number", "run_ending", "execution_by_run"])
@@ -101,9 +122,26 @@ def test_a_single_row_is_found_by_its_key(connection, name):
     assert all(step.startswith("SEARCH") for step in plan), plan
 
 
+@pytest.mark.parametrize("name", ["order_ahead", "order_behind"])
+def test_neighbours_are_found_by_one_step_into_what_is_ready_and_one_into_what_waits_r_03(connection, name):
+    plan = plan_of(connection, name)
+    sign = ">" if name == "order_ahead" else "<"
+    for index in ("run_order", "run_held"):
+        step = f"INDEX {index} (rank=? AND (position,created_at,id){sign}(?,?,?))"
+        assert any(step in found for found in plan), plan
+
+
 @pytest.mark.parametrize("name", ["order_place", "order_count_above", "order_count_ready"])
-def test_a_count_steps_into_the_index_of_each_lane_r_03(connection, name):
-    assert any(step.startswith("SEARCH q USING INDEX run_ready (lane_id=?") for step in plan_of(connection, name))
+def test_a_count_reads_the_queue_in_its_order_r_03(connection, name):
+    plan = plan_of(connection, name)
+    assert [step for step in plan if " run " in step and "INDEX run_order" not in step] == [], plan
+
+
+@pytest.mark.parametrize("name", ["direct_held", "audit_called"])
+def test_direct_calls_under_way_are_read_from_the_few_that_are_held_r_13(connection, name):
+    plan = plan_of(connection, name)
+    assert "SEARCH execution USING PRIMARY KEY (id=?)" in plan
+    assert scans(plan) == []
 
 
 def test_a_plan_without_its_index_would_be_noticed(connection):

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from rota.model.errors import InvalidValue
-from rota.operations.service_units import ServiceFacts, launchd_plist, systemd_unit
+from rota.operations.service_units import (
+    ServiceFacts,
+    launchd_plist,
+    systemd_tick_unit,
+    systemd_timer,
+    systemd_unit,
+)
 
 FACTS = ServiceFacts(
     program=("/opt/rota/bin/rota",),
@@ -19,6 +25,7 @@ FACTS = ServiceFacts(
     search_path="/usr/local/bin:/usr/bin",
     shutdown_grace=timedelta(minutes=2),
 )
+TICKS = replace(FACTS, every=timedelta(seconds=10))
 ODD = replace(FACTS, folder=Path('/srv/my api/50% "$HOME" \\n'), state=Path("/var/lib/rota state"))
 
 
@@ -76,6 +83,27 @@ def test_two_folders_of_one_name_have_two_services() -> None:
     assert FACTS.name == replace(FACTS, search_path="/bin").name
 
 
+def test_a_timer_starts_ticks_that_leave_their_runs_behind() -> None:
+    """R-24: a unit that is still active is not started again, so a tick must not stay."""
+    unit, timer = dict(entries(systemd_tick_unit(TICKS))), dict(entries(systemd_timer(TICKS)))
+    assert unit["ExecStart"] == "/opt/rota/bin/rota --dir /srv/api tick --detach --quiet"
+    assert (unit["Type"], unit["KillMode"]) == ("oneshot", "process")
+    assert unit["Environment"] == '"PATH=/usr/local/bin:/usr/bin"'
+    assert (timer["OnUnitActiveSec"], timer["AccuracySec"], timer["WantedBy"]) == ("10s", "1s", "timers.target")
+
+
+def test_launchd_starts_ticks_at_an_interval() -> None:
+    """R-24."""
+    content = plistlib.loads(launchd_plist(replace(TICKS, every=timedelta(seconds=4))).encode())
+    assert content["ProgramArguments"][-3:] == ["tick", "--detach", "--quiet"]
+    assert (content["StartInterval"], content["ThrottleInterval"], content["AbandonProcessGroup"]) == (4, 4, True)
+    assert "KeepAlive" not in content
+
+
+def test_ticks_and_a_scheduler_of_one_project_are_two_services() -> None:
+    assert TICKS.name == f"{FACTS.name}-tick"
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 @pytest.mark.parametrize("system", [False, True])
 def test_systemd_itself_finds_nothing_wrong(tmp_path: Path, system: bool) -> None:
@@ -84,9 +112,16 @@ def test_systemd_itself_finds_nothing_wrong(tmp_path: Path, system: bool) -> Non
     program = shutil.which("true")
     assert program is not None
     facts = replace(FACTS, folder=folder, program=(program,), system=system)
-    unit = tmp_path / f"{facts.name}.service"
-    unit.write_text(systemd_unit(facts))
+    ticks = replace(facts, every=timedelta(seconds=10))
+    texts = {
+        f"{facts.name}.service": systemd_unit(facts),
+        f"{ticks.name}.service": systemd_tick_unit(ticks),
+        f"{ticks.name}.timer": systemd_timer(ticks),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    units = [str(tmp_path / name) for name in texts]
     checked = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
     assert [line for line in checked.stderr.splitlines() if facts.name in line] == []

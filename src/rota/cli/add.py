@@ -47,7 +47,7 @@ def command(
     if twice := sorted(set(keys) & set(others)):
         raise click.UsageError(f"{twice[0]} is given twice, by its own option and by --set")
     place, now = invocation.place(), invocation.now()
-    added = add_job(place.folder, name, {**keys, **others}, environ=invocation.environ, now=now, dry_run=dry_run)
+    added = add_job(place, name, {**keys, **others}, environ=invocation.environ, now=now, dry_run=dry_run)
     if invocation.as_json:
         print_json(_as_json(added, now, dry_run=dry_run))
         return

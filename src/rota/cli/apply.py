@@ -8,6 +8,7 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_j
 
 if TYPE_CHECKING:
     from rota.declare.plan import Change, Plan
+    from rota.declare.validate import Declared
 
 
 @click.command("apply", cls=RotaCommand)
@@ -32,18 +33,31 @@ def command(
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
     from rota.engine.wake import wake
+    from rota.operations.hosting import refuse_served
     from rota.operations.jobs import apply, first_plan
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()
     declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
+    refuse_served(declared.projects, place.state)
     if dry_run and not (place.state / "rota.db").exists():
         return first_plan(declared)
     with invocation.store(create=True) as (_, store):
         plan = apply(store, declared, now=now, dry_run=dry_run, **options)
     if not dry_run:
         wake(place.state)
+        _remember(invocation, declared)
     return plan
+
+
+def _remember(invocation: Invocation, declared: "Declared") -> None:
+    """Let commands inside included projects find this one; that is a convenience, nothing is lost without it."""
+    from rota.operations.including import remember_host
+
+    try:
+        remember_host(declared.settings.folder, invocation.environ, includes=bool(declared.projects))
+    except OSError as error:
+        click.echo(f"rota: commands inside included projects may not find this one: {error}", err=True)
 
 
 def show_plan(plan: "Plan") -> None:

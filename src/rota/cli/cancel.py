@@ -50,6 +50,8 @@ def command(
     if filtered:
         from rota.cli.sweeping import sweep
 
+        if not chosen["jobs"]:
+            chosen["labels"] = invocation.labels(chosen["labels"])
         return sweep(invocation, _filter(**chosen), yes=yes, dry_run=dry_run)
     _cancel_each(invocation, runs, dry_run=dry_run)
     return None
@@ -142,9 +144,9 @@ def _cancel(invocation: Invocation, place: "Place", store: "Store", handle: str,
 def _stopping(invocation: Invocation, place: "Place", store: "Store", done: "Cancelled") -> tuple["Run", str]:
     """Wait a little for a running run to end; without a scheduler signal its keeper ourselves."""
     from rota.operations.runs import show_run, stop_keeper
-    from rota.operations.system import serves
+    from rota.operations.system import carried, serves
 
-    if not serves(place.state):
+    if not serves(place.state) and not carried(store, place.state, done.run):
         if stop_keeper(store, done.run):
             return done.run, "is being stopped; no scheduler is running here, the next start records its end"
         return done.run, "noted; no scheduler and no process of it is running here, the next start records its end"

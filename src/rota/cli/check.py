@@ -16,24 +16,30 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(invocation: Invocation) -> None:
     """Check rota.yaml: every problem with line and column, else each job in plain English with its next fire."""
+    from rota.operations.hosting import refuse_served
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()
     declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
+    refuse_served(declared.projects, place.state)
     if invocation.as_json:
         print_json(_as_json(declared, now))
         return
-    _show(declared, now)
+    _show(invocation, declared, now)
 
 
-def _show(declared: "Declared", now: datetime) -> None:
+def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
     from rota.rules.instants import explain_schedule
 
     click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
-    names = max((len(spec.name) for spec in declared.jobs), default=0)
-    schedules = {spec.name: explain_schedule(spec.schedule) for spec in declared.jobs}
+    for one in declared.included:
+        click.echo(f"  includes {one.file}{f', its jobs as {one.name}/…' if one.name else ''}")
+    invocation.tell_scope()
+    jobs = [spec for spec in declared.jobs if invocation.covers(spec.name)]
+    names = max((len(spec.name) for spec in jobs), default=0)
+    schedules = {spec.name: explain_schedule(spec.schedule) for spec in jobs}
     width = max((len(text) for text in schedules.values()), default=0)
-    for spec in declared.jobs:
+    for spec in jobs:
         line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {coming_words(spec, now)}"
         click.echo(line.rstrip())
     for note in declared.notes:
@@ -56,8 +62,8 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
 
     if not spec.enabled:
         return "disabled"
-    if spec.schedule.manual:
-        return ""
+    if spec.schedule.manual or spec.schedule.reboot:
+        return "next boot" if spec.schedule.reboot else ""
     at = first_fire(spec, now)
     if at is None:
         return "never again"
@@ -68,9 +74,15 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
 
 def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
     """Return when a job that is new now would first fire."""
+    from rota.rules.coming import fires_from
     from rota.rules.cursor import first_cursor
+    from rota.rules.lull import has_lulls
 
-    return first_cursor(spec, created_at=now).next_at if spec.enabled else None
+    cursor = first_cursor(spec, created_at=now)
+    if cursor.next_for is None or not has_lulls(spec.schedule):
+        return cursor.next_at
+    fires = fires_from(spec.schedule, cursor.next_for, 1, created_at=now, name=spec.name)
+    return fires[0].at if fires else None
 
 
 def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:
@@ -92,5 +104,6 @@ def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:
             }
             for spec in declared.jobs
         ],
+        "included": [{"file": str(one.path), "project": one.name or None} for one in declared.included],
         "notes": list(declared.notes),
     }

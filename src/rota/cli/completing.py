@@ -1,11 +1,14 @@
 """What a shell's completion offers for jobs and runs; a shell waits for it, so nothing heavy is imported."""
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from rota.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from rota.operations.project import Place
 
 JOB_ARGUMENTS = frozenset({"job", "jobs", "group"})
 RUN_ARGUMENTS = frozenset({"run", "runs"})
@@ -25,21 +28,23 @@ class Known(click.types.StringParamType):
 def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
     from rota.store.names import known_jobs, known_runs
 
-    database = _database(ctx)
-    if database is None:
+    place = _place(ctx)
+    if place is None:
         return []
-    job, colon, _ = incomplete.partition(":")
+    database = place.state / "rota.db"
+    within = f"{place.scope}/" if place.scope and "/" not in incomplete else ""
+    job, colon, _ = f"{within}{incomplete}".partition(":")
     known = known_runs(database, job) if colon and runs else known_jobs(database)
-    return [name for name in known if name.startswith(incomplete)]
+    return [name.removeprefix(within) for name in known if name.startswith(f"{within}{incomplete}")]
 
 
-def _database(ctx: click.Context) -> Path | None:
+def _place(ctx: click.Context) -> "Place | None":
     from rota.model.errors import RotaError
 
     invocation = ctx.find_object(Invocation) or Invocation()
     invocation.directory = invocation.directory or ctx.find_root().params.get("directory")
     try:
-        return invocation.place().state / "rota.db"
+        return invocation.place()
     except (RotaError, OSError):
         return None
 

@@ -22,10 +22,11 @@ from rota.model.durations import say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
-from rota.operations.jobs import coming_fires, find_job, list_jobs
+from rota.operations.jobs import find_job, list_jobs
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
 from rota.operations.views import run_json
+from rota.rules.coming import coming_fires
 from rota.rules.times import clock_time, day_time, from_now
 from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
@@ -59,18 +60,28 @@ class Console:
         self._paused = Pauses(None, ())
 
     def close(self) -> None:
+        """Print what was held back and that the scheduler has stopped; let the database go."""
+        self.leave()
+        if self._store is not None:
+            click.echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
+
+    def leave(self) -> None:
         """Print what was held back and let the database go."""
-        self._release()
+        self.flush()
         if self._store is not None:
             self._store.close()
-            click.echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
+
+    def open(self, settings: Settings) -> None:
+        """Read what is told from the project's database, in its zone."""
+        self._store = open_state(self._place.state, self._clock, create=False)
+        self._zone = settings.timezone
 
     # what the scheduler tells
 
     def serving(self, settings: Settings, *, recovered: int) -> None:
         """The scheduler is up."""
-        self._store = open_state(self._place.state, self._clock, create=False)
-        self._zone = settings.timezone
+        self.open(settings)
+        assert self._store is not None
         if self._as_json:
             self._event("serving", pid=os.getpid(), project=str(settings.folder), recovered=recovered)
         else:
@@ -147,7 +158,7 @@ class Console:
 
     def stopping(self, stop: Stop, *, running: int) -> None:
         """The scheduler was asked to stop."""
-        self._release()
+        self.flush()
         if self._as_json:
             self._event("stopping", mode=stop.mode, running=running)
             return
@@ -229,11 +240,11 @@ class Console:
 
     def _tick(self) -> None:
         self._room = min(self._room + LINES_A_SECOND, LINES_AT_ONCE)
-        self._release()
+        self.flush()
         if self._room < LINES_AT_ONCE:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
 
-    def _release(self) -> None:
+    def flush(self) -> None:
         """Print what was held back: one line for each kind of ending."""
         if self._timer is not None:
             self._timer.cancel()

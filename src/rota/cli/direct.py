@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def command(invocation: Invocation, *, job: str, params: tuple[str, ...], limit: str | None, dry_run: bool) -> int:
     """Execute JOB in the next free slot and follow it to its end, without making a run: `rota run --next-slot`.
 
-    It comes before the whole queue and asks for slot and pools alone. Ctrl-C gives up the place, or cancels the call.
+    It comes before the whole queue and asks for slot, pools and budgets alone; without room in a budget it is refused.
+    Ctrl-C gives up the place, or cancels the call.
 
     Exit codes: 0 COMPLETED, 1 FAILED, 4 CANCELLED, 5 given up at the --wait limit, 69 no scheduler.
     """

@@ -20,6 +20,8 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.UnknownJob: USAGE,
     model.UnknownRun: USAGE,
     model.UnknownGroup: USAGE,
+    model.UnknownAccount: USAGE,
+    model.UnknownAdapter: USAGE,
     model.GroupIsFinal: REFUSED,
     model.GroupUnfinished: REFUSED,
     model.RunIsFinal: REFUSED,
@@ -32,6 +34,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.InvariantRefused: REFUSED,
     model.JobDisabled: REFUSED,
     model.OverlapRefused: REFUSED,
+    model.BudgetExceeded: REFUSED,
     model.SetRefused: REFUSED,
     model.EmptyApply: REFUSED,
     model.NameTaken: REFUSED,
@@ -45,10 +48,13 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.NoScheduler: NO_SCHEDULER,
     model.ServiceUnavailable: NO_SCHEDULER,
     model.CallerDismissed: NO_SCHEDULER,
+    model.SchedulerError: NO_SCHEDULER,
     model.NoSlot: 75,
     model.IllegalTransition: 70,
     model.SpawnFailed: 71,
     model.AlreadyServing: 73,
+    model.ProjectServed: 73,
+    model.ProjectIncluded: 73,
     model.StateError: 74,
     model.StorageFull: 74,
     model.DatabaseBusy: 75,
@@ -83,7 +89,7 @@ def tell_problems(error: FileProblems) -> None:
     """Tell the problems of a file on stderr, one a line."""
     for problem in error.problems:
         click.echo(str(problem), err=True)
-    click.echo(f"{error.message}, nothing was changed", err=True)
+    click.echo(f"{error.message}, {error.effect}", err=True)
 
 
 def error_json(error: RotaError) -> dict[str, object]:

@@ -32,10 +32,12 @@ def _list(invocation: Invocation) -> None:
     from rota.operations.jobs import project_timezone
 
     with invocation.store() as (_, store):
-        lines, zone = list_groups(store), project_timezone(store)
+        lines = [line for line in list_groups(store) if invocation.covers(line.name)]
+        zone = project_timezone(store)
     if invocation.as_json:
         print_json([line_json(line) for line in lines])
         return
+    invocation.tell_scope()
     if not lines:
         click.echo("no groups; declare some under `groups:` in rota.yaml and apply it")
         return

@@ -56,7 +56,7 @@ def command(
             job=job,
             statuses=statuses,
             reasons=reasons,
-            labels=labels,
+            labels=labels if job else invocation.labels(labels),
             since=read_instant(since, zone, now=now) if since else None,
             until=read_instant(until, zone, now=now) if until else None,
             limit=limit if whole else limit * ROWS_A_LINE,
@@ -64,6 +64,8 @@ def command(
     if invocation.as_json:
         print_json([run_json(run) for run in runs])
         return
+    if job is None:
+        invocation.tell_scope()
     stretches = [[run] for run in runs] if each else collapsed(runs)
     _show(stretches[:limit], zone, now=now)
     if len(stretches) > limit:

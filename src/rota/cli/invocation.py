@@ -32,6 +32,8 @@ class Invocation:
     pause: Callable[[float], None] = _pause
     directory: str | None = None
     as_json: bool = False
+    found: "tuple[str | None, Place] | None" = None
+    """The place that was found last, and the --dir that it was found with."""
 
     @property
     def clock(self) -> "Clock":
@@ -55,7 +57,45 @@ class Invocation:
         """Return where the project and its state are; ProjectMissing when there is none."""
         from rota.operations.project import locate
 
-        return locate(self.directory, self.environ, self.cwd)
+        if self.found is None or self.found[0] != self.directory:
+            self.found = (self.directory, locate(self.directory, self.environ, self.cwd))
+        return self.found[1]
+
+    def own_place(self, verb: str) -> "Place":
+        """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
+        from rota.model.errors import ProjectIncluded
+
+        place = self.place()
+        if place.scope:
+            raise ProjectIncluded(str(place.nearest), str(place.folder), verb=verb)
+        return place
+
+    def full_name(self, name: str) -> str:
+        """Return the name of a job or run as it is stored: inside an included project `triage` is `api/triage`."""
+        from rota.model.ids import is_id
+
+        if "/" in name.partition(":")[0] or is_id(name) or not (scope := self.place().scope):
+            return name
+        return f"{scope}/{name}"
+
+    def labels(self, given: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return labels that choose jobs, inside an included project only its own."""
+        from rota.declare.including import project_label
+
+        scope = self.place().scope
+        return (*given, project_label(scope)) if scope else given
+
+    def covers(self, name: str) -> bool:
+        """Tell whether a job is shown here: inside an included project only its own are."""
+        from rota.operations.project import in_scope
+
+        return in_scope(name, self.place().scope)
+
+    def tell_scope(self) -> None:
+        """Say that only the jobs of an included project are shown."""
+        place = self.place()
+        if place.scope and not self.as_json:
+            click.echo(f"{place.scope}, included by {place.folder}   all projects: rota --dir {place.folder}")
 
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
@@ -72,7 +112,7 @@ class Invocation:
         try:
             yield place, store
         except UnknownJob as error:
-            if _declares(place.folder, error.name):
+            if _declares(place.nearest, error.name.removeprefix(f"{place.scope}/")):
                 error.hint = "it is in rota.yaml but not applied yet: `rota apply`"
             raise
         finally:
@@ -98,6 +138,25 @@ class RotaCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params = [*self.params, _json_option(), _directory_option()]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; names of jobs and runs are those of the project that the caller is in."""
+        for param in self.params:
+            if param.name in NAMES or (param.name == "name" and self.name in NAMED):
+                ctx.params[param.name] = _full_names(ctx.ensure_object(Invocation), ctx.params.get(param.name))
+        return super().invoke(ctx)
+
+
+NAMES = frozenset({"job", "jobs", "group", "run", "runs", "adopt", "before", "always", "members"})
+"""Params of commands that hold names of jobs, runs or groups."""
+NAMED = frozenset({"show", "explain", "run"})
+"""Commands whose `name` is such a name."""
+
+
+def _full_names(invocation: Invocation, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(invocation.full_name(name) for name in value)
+    return invocation.full_name(value) if isinstance(value, str) else value
 
 
 def _json_option() -> click.Option:

@@ -17,10 +17,11 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], retired: bool) -
     from rota.operations.views import is_failing, job_json
 
     with invocation.store() as (_, store):
-        views, zone = list_jobs(store, labels=labels, retired=retired), project_timezone(store)
+        views, zone = list_jobs(store, labels=invocation.labels(labels), retired=retired), project_timezone(store)
     if invocation.as_json:
         print_json([job_json(view) for view in views])
         return
+    invocation.tell_scope()
     now = invocation.now()
     rows = []
     for view in views:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -33,6 +34,14 @@ def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str])
     logger.handlers[:] = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.propagate = False
+
+
+def same_stream() -> bool:
+    """Tell whether stdout and stderr end up in one place, where a line in both would be told twice."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 class _AsJson(logging.Formatter):

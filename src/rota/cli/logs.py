@@ -20,13 +20,14 @@ LOOK_AGAIN = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose output is read, how it stands, and why there is nothing to read, if so."""
+    """Whose output is read, how it stands, why there is nothing to read, if so, and whether anybody will end it."""
 
     id: str
     name: str
     status: str
     final: bool
     note: str | None
+    attended: bool
 
 
 Look = Callable[[], Source]
@@ -81,6 +82,7 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
     from rota.operations.direct import direct_view
     from rota.operations.output import why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run
+    from rota.operations.system import attended, serves
 
     called = direct_view(store, name) if is_id(name) else None
     first = show_run(store, name) if called is None else None
@@ -91,10 +93,11 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
         call = direct_view(store, run_id) if called is not None else None
         if call is not None:
             note = why_no_output_of_call(place.state, call)
-            return Source(call.id, call.name, call.status.shown, call.status.final, note)
+            return Source(call.id, call.name, call.status.shown, call.status.final, note, serves(place.state))
         view = show_run(store, run_id)
         note = why_no_output(place.state, view, now=now)
-        return Source(run_id, view.run.handle, view.run.status.shown, view.run.status.final, note)
+        lives = attended(store, place.state, now=now, run=view.run)
+        return Source(run_id, view.run.handle, view.run.status.shown, view.run.status.final, note, lives)
 
     return look
 
@@ -130,13 +133,12 @@ def _print_lines(lines: list[str]) -> None:
 
 def _follow(invocation: Invocation, place: "Place", look: Look, lines: int | None, *, raw: bool) -> None:
     from rota.operations.output import follow
-    from rota.operations.system import serves
 
     source = look()
     reader = follow(place.state, source.id, raw=raw)
     _catch_up(reader, lines)
     while not source.final:
-        if not serves(place.state):
+        if not source.attended:
             _print_lines(reader.rest())
             click.echo(f"rota: {source.name} is {source.status}, and no scheduler is running here", err=True)
             return

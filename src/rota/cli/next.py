@@ -22,6 +22,7 @@ class Coming:
     nominal: datetime
     timezone: str
     job: str = ""
+    deferred: bool = False
 
 
 @click.command("next", cls=RotaCommand)
@@ -63,6 +64,8 @@ def command(
     if job and not found and not invocation.as_json:
         click.echo(_why_none(invocation, job))
         return
+    if not given and not job:
+        invocation.tell_scope()
     _answer(invocation, found[:limit], now=now, zone=timezone, single=bool(given or job))
     if not given and not invocation.as_json:
         _tell_pauses(invocation, job)
@@ -91,7 +94,7 @@ def _schedule(
 
 
 def _of_schedule(schedule: "Schedule", after: datetime, limit: int) -> list[Coming]:
-    from rota.rules.instants import next_fires
+    from rota.rules.coming import next_fires
 
     fires = next_fires(schedule, after, limit)
     return [Coming(fire.at, fire.nominal, schedule.timezone) for fire in fires]
@@ -117,7 +120,7 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
         return
     with invocation.store() as (_, store):
         found, zone = pauses(store).jobs, project_timezone(store)
-    paused = [one for one in found if name is None or one.job == name]
+    paused = [one for one in found if (invocation.covers(one.job or "") if name is None else one.job == name)]
     if paused:
         told = jobs_paused_words(paused, zone=zone, now=invocation.now())
         click.echo(f"fires inside a pause are left out; paused: {told}")
@@ -136,12 +139,12 @@ def _why_none(invocation: Invocation, name: str) -> str:
 
 
 def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming] | None:
-    from rota.operations.jobs import coming_fires, list_jobs
-    from rota.rules.instants import next_fires
+    from rota.operations.jobs import list_jobs
+    from rota.rules.coming import coming_fires, next_fires
 
     with invocation.store() as (_, store):
         stored = [view.job for view in list_jobs(store)]
-    chosen = [job for job in stored if name is None or job.name == name]
+    chosen = [job for job in stored if (invocation.covers(job.name) if name is None else job.name == name)]
     if not chosen:
         return None
     found: list[Coming] = []
@@ -151,11 +154,21 @@ def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | No
             fires = coming_fires(job, n=limit)  # those inside a pause are left out
         else:
             fires = (
-                next_fires(schedule, since, limit, created_at=job.created_at, name=job.name) if job.schedules else []
+                next_fires(schedule, _begin(schedule, since), limit, created_at=job.created_at, name=job.name)
+                if job.schedules
+                else []
             )
         fires = [fire for fire in fires if since is None or fire.at > since]
-        found += [Coming(fire.at, fire.nominal, schedule.timezone, job.name) for fire in fires]
+        found += [Coming(fire.at, fire.nominal, schedule.timezone, job.name, fire.deferred) for fire in fires]
     return sorted(found, key=lambda fire: (fire.at, fire.job))
+
+
+def _begin(schedule: "Schedule", since: datetime) -> datetime:
+    """Return from where to look for fires after `since`: instants of quiet hours fire at their end."""
+    from rota.rules.lull import waiting_run
+
+    quiet = waiting_run(schedule, since)
+    return since if quiet is None else quiet.since - timedelta(milliseconds=1)
 
 
 def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
@@ -164,11 +177,11 @@ def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None
     from rota.cli.check import first_fire
     from rota.model.errors import UnknownJob
     from rota.operations.loading import load_project
-    from rota.rules.instants import Fire, next_fires
+    from rota.rules.coming import Fire, next_fires
 
     place, now = invocation.place(), invocation.now()
     specs = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.jobs
-    chosen = [spec for spec in specs if name is None or spec.name == name]
+    chosen = [spec for spec in specs if (invocation.covers(spec.name) if name is None else spec.name == name)]
     if name is not None and not chosen:
         raise UnknownJob(name, get_close_matches(name, [spec.name for spec in specs], n=1))
     found: list[Coming] = []
@@ -177,7 +190,8 @@ def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None
         first = first_fire(spec, now)
         if since is None and first is not None and first <= now:
             fires = [Fire(first, first), *fires]
-        found += [Coming(fire.at, fire.nominal, spec.schedule.timezone, spec.name) for fire in fires[:limit]]
+        zone = spec.schedule.timezone
+        found += [Coming(fire.at, fire.nominal, zone, spec.name, fire.deferred) for fire in fires[:limit]]
     return sorted(found, key=lambda fire: (fire.at, fire.job))
 
 
@@ -195,12 +209,16 @@ def _answer(invocation: Invocation, found: list[Coming], *, now: datetime, zone:
 def _line(fire: Coming, zone: str | None, *, now: datetime, width: int) -> str:
     from rota.model.clock import iso
     from rota.model.durations import say_duration
+    from rota.rules.coming import Fire
+    from rota.rules.lull_words import say_deferred
     from rota.rules.times import from_now, full_time
 
     tz = zone or fire.timezone
     local = f"{full_time(fire.at, tz, now=now, seconds=True)} {tz}"
     utc = "" if tz == "UTC" else f"  {iso(fire.at)}"
     jitter = f"  jitter +{say_duration(fire.at - fire.nominal)}" if fire.at > fire.nominal else ""
+    if fire.deferred:
+        jitter = say_deferred(Fire(fire.nominal, fire.at, deferred=True), tz, now=now)
     name = f"{fire.job:{width}}  " if width else ""
     return f"{name}{local}{utc}  {from_now(fire.at, now)}{jitter}"
 
@@ -211,4 +229,6 @@ def _as_json(fire: Coming, zone: str | None, *, single: bool) -> dict[str, Any]:
 
     local = fire.at.astimezone(zone_of(zone or fire.timezone))
     told = {"at": iso(fire.at), "local": local.isoformat(timespec="milliseconds" if local.microsecond else "seconds")}
+    if fire.deferred:
+        told["deferred_from"] = iso(fire.nominal)
     return told if single else {"job": fire.job, **told}

@@ -42,7 +42,7 @@ def command(
     from rota.operations.jobs import project_timezone
     from rota.operations.pausing import pause
 
-    chosen = chosen_jobs(jobs, labels, everything=everything)
+    chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
     if duration and until:
         raise click.UsageError("--for and --until do not go together")
     now = invocation.now()
@@ -52,11 +52,16 @@ def command(
         told = pause(store, chosen, until=end, reason=reason, now=now, dry_run=dry_run)
     if not dry_run:
         tell_scheduler(place.state)
-    _tell(invocation, told, end, zone=zone, reason=reason, everything=everything, dry_run=dry_run)
+    _tell(invocation, told, end, zone=zone, reason=reason, everything=chosen.everything, dry_run=dry_run)
 
 
-def chosen_jobs(names: tuple[str, ...], labels: tuple[str, ...], *, everything: bool) -> "Chosen":
-    """Return which jobs are meant; exactly one way of naming them is allowed."""
+def chosen_jobs(
+    invocation: Invocation, names: tuple[str, ...], labels: tuple[str, ...], *, everything: bool
+) -> "Chosen":
+    """Return which jobs are meant; exactly one way of naming them is allowed.
+
+    Inside an included project all are all of its own.
+    """
     from rota.operations.pausing import Chosen
 
     given = [way for way, used in (("jobs", names), ("--label", labels), ("--all", everything)) if used]
@@ -64,7 +69,8 @@ def chosen_jobs(names: tuple[str, ...], labels: tuple[str, ...], *, everything: 
         raise click.UsageError("no job is named; name jobs, a --label, or --all")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} do not go together")
-    return Chosen(names, labels, everything)
+    within = () if names else invocation.labels(labels)
+    return Chosen(names, within, everything and not within)
 
 
 def tell_scheduler(state: Path) -> None:

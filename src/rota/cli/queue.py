@@ -28,17 +28,38 @@ def command(invocation: Invocation, *, limit: int) -> None:
 
     now = invocation.now()
     with invocation.store() as (place, store):
-        view = look_at_queue(store, place.state, limit=limit, now=now)
+        view = _covered(
+            invocation, look_at_queue(store, place.state, limit=MOST if place.scope else limit, now=now), limit
+        )
         zone = project_timezone(store)
     if invocation.as_json:
         print_json(queue_json(view))
         return
+    invocation.tell_scope()
     if not (view.direct or view.ready or view.waiting):
         click.echo("the queue is empty")
         return
     for line in _head(view, zone, now=now):
         click.echo(line)
     _show(view, zone, now=now)
+
+
+def _covered(invocation: Invocation, view: "QueueView", limit: int) -> "QueueView":
+    """Return what of the queue is shown here: inside an included project only its own runs, at their places."""
+    from dataclasses import replace
+
+    if not invocation.place().scope:
+        return view
+    ready = [one for one in view.ready if invocation.covers(one.run.job)]
+    waiting = [run for run in view.waiting if invocation.covers(run.job)]
+    return replace(
+        view,
+        direct=tuple(call for call in view.direct if invocation.covers(call.name)),
+        ready=tuple(ready[:limit]),
+        waiting=tuple(waiting[:limit]),
+        ready_count=len(ready),
+        waiting_count=len(waiting),
+    )
 
 
 def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import ExitStack
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,11 +30,11 @@ def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, 
     if invocation.as_json:
         print_json(_as_json(found))
         return 0
-    _show(found, force=force)
+    _show(found, force=force, now=invocation.now())
     return 0
 
 
-def _show(found: "Rehearsal", *, force: bool) -> None:
+def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
     import json
 
     from rota.cli.words import plain
@@ -46,6 +47,9 @@ def _show(found: "Rehearsal", *, force: bool) -> None:
     if found.params:
         pairs.append(("params", plain(json.dumps(dict(found.params), ensure_ascii=False))))
     pairs += [("conditions", text) for text in _conditions(found, force=force)]
+    pairs += [("budget", text) for text in _budgets(found)]
+    if (quiet := _quiet(found, now)) is not None:
+        pairs.append(("quiet hours", quiet))
     pairs.append(("overlap", "passed over, --force" if force else overlap_words(found)))
     if found.environment:
         pairs.append(("environment", f"{_names(found.environment)} (names only)"))
@@ -54,6 +58,14 @@ def _show(found: "Rehearsal", *, force: bool) -> None:
         click.echo(f"{label:12} {text}")
     asked = any(condition.command for condition in spec.gates.conditions) and not force
     click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+
+
+def _quiet(found: "Rehearsal", now: datetime) -> str | None:
+    """Return the job's quiet hours; a start by hand does not heed them."""
+    from rota.rules.lull_words import say_quiet_now
+
+    told = say_quiet_now(found.spec.schedule, now=now)
+    return told if told is None or told.endswith("open") else f"{told}; a start by hand ignores them"
 
 
 def _work(found: "Rehearsal") -> str:
@@ -86,6 +98,28 @@ def _conditions(found: "Rehearsal", *, force: bool) -> list[str]:
     return [*told, *(f"{plain(condition.title)} → not asked" for condition in left)]
 
 
+def _budgets(found: "Rehearsal") -> list[str]:
+    from rota.rules.budget_words import say_amount, say_used
+
+    told = []
+    for one in found.charges:
+        used = say_used(one.used, one.account.limit, one.account.unit)
+        wanted = f"{say_amount(one.estimate.amount, one.account.unit)} (by {one.estimate.origin})"
+        told.append(f"{one.account.name}  {used} used or reserved, would reserve {wanted} → {one.answer}")
+    return told
+
+
+def _budget_obstacles(found: "Rehearsal") -> list[str]:
+    from rota.model.clock import iso
+    from rota.rules.admission import Skip, Wait
+    from rota.rules.budget import judge
+
+    verdict = judge(found.charges)
+    if isinstance(verdict, Skip):
+        return [f"it would be SKIPPED {verdict.reason}: {verdict.why}"]
+    return [f"it would wait for its budget until {iso(verdict.until)}"] if isinstance(verdict, Wait) else []
+
+
 def _obstacles(found: "Rehearsal") -> list[str]:
     from rota.cli.words import plain
     from rota.rules.admission import Skip, Wait
@@ -100,10 +134,12 @@ def _obstacles(found: "Rehearsal") -> list[str]:
         told.append(f"it would be SKIPPED {found.admission.reason}: {plain(found.admission.why)}")
     if isinstance(found.admission, Wait):
         told.append("it would wait until its condition is true")
-    return told
+    return told + _budget_obstacles(found)
 
 
 def _as_json(found: "Rehearsal") -> dict[str, Any]:
+    from rota.engine.budget import charge_json
+
     return {
         "job": found.spec.name,
         "applied": found.applied,
@@ -116,5 +152,6 @@ def _as_json(found: "Rehearsal") -> dict[str, Any]:
             {"title": one.title, "answer": one.answer, "detail": one.detail, "took_ms": one.took_ms}
             for one in found.conditions
         ],
+        "budgets": [charge_json(one) for one in found.charges],
         "obstacles": _obstacles(found),
     }

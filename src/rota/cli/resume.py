@@ -36,20 +36,20 @@ def command(
     """Let paused JOBs go: they fire again from now on, and the instants of the pause become one SKIPPED row a job."""
     from rota.operations.pausing import pauses, resume
 
-    chosen = chosen_jobs(jobs, labels, everything=everything)
+    chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
     now = invocation.now()
     with invocation.store() as (place, store):
         before = pauses(store).everything
         ended = resume(store, chosen, catch_up=catch_up == "once", now=now, dry_run=dry_run)
     if not dry_run:
         tell_scheduler(place.state)
-    still = None if everything else before
+    still = None if chosen.everything else before
     if invocation.as_json:
         print_json(_as_json(ended, still, was=before, dry_run=dry_run))
         return
     for line in _lines(ended, dry_run=dry_run):
         click.echo(line)
-    _tell_rest(ended, still, was=before if everything else None, now=now)
+    _tell_rest(ended, still, was=before if chosen.everything else None, now=now)
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
 

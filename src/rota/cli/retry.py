@@ -7,7 +7,7 @@ import click
 from rota.cli.concluding import conclude
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option
-from rota.cli.run import follow_run, force_option, param_option, read_params, tell_pause
+from rota.cli.run import START, follow_run, force_option, param_option, read_params, tell_pause
 
 if TYPE_CHECKING:
     from rota.operations.project import Place
@@ -72,11 +72,11 @@ def _retry(invocation: Invocation, place: "Place", store: "Store", *, handle: st
 
 def _follow(invocation: Invocation, place: "Place", store: "Store", retried: "Retried") -> int:
     from rota.operations.runs import show_run
-    from rota.operations.system import serves
+    from rota.operations.system import attended
 
     assert retried.born is not None
     tell_pause(invocation, store, "the run")
-    if not serves(place.state):
+    if not attended(store, place.state, now=invocation.now()):
         _tell(invocation, place, store, retried)
         return NO_SCHEDULER
     return follow_run(invocation, place, store, run=show_run(store, retried.born.id).run)
@@ -85,7 +85,7 @@ def _follow(invocation: Invocation, place: "Place", store: "Store", retried: "Re
 def _tell(invocation: Invocation, place: "Place", store: "Store", retried: "Retried") -> dict[str, Any]:
     """Say what became of one run; return it as JSON: the new run, or what would be run again."""
     from rota.operations.runs import show_run
-    from rota.operations.system import serves
+    from rota.operations.system import attended
     from rota.operations.views import run_json
 
     run, born = retried.run, retried.born
@@ -94,7 +94,7 @@ def _tell(invocation: Invocation, place: "Place", store: "Store", retried: "Retr
         if not invocation.as_json:
             click.echo(f"{run.handle}  would be run again{first}{VERDICTS[type(retried.verdict).__name__]}")
         return {"retried": run.handle, "params": dict(retried.params), "would": "queue"}
-    idle = "" if serves(place.state) else "; no scheduler is running here. Start one with rota serve"
+    idle = "" if attended(store, place.state, now=invocation.now()) else f"; no scheduler is running here. {START}"
     if not invocation.as_json:
         click.echo(f"{run.handle}{first}  queued again as {born.handle}{idle}   rota logs -f {born.handle}")
     return {**run_json(show_run(store, born.id).run), "retried": run.handle}

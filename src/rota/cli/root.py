@@ -15,7 +15,9 @@ from rota.cli.invocation import Invocation
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-GROUPS = ("Start", "Define", "See", "Act", "Queue and groups", "Keep")
+GROUPS = ("Start", "Define", "See", "Act", "Queue and groups", "Agents and money", "Keep")
+ALIASES = {"budget": "budgets"}
+"""Other names of commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,12 @@ class Entry:
 COMMANDS: dict[str, Entry] = {
     "init": Entry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
     "serve": Entry("Start", "run the scheduler in the foreground"),
+    "tick": Entry("Start", "do what is due, then exit (for launchd, cron, systemd timers)"),
     "stop": Entry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
     "service": Entry(
-        "Start", "install, remove, restart, status, logs of the system service", "[--user | --system] [--print]"
+        "Start",
+        "install, remove, restart, status, logs of the system service",
+        "[--user | --system | --tick] [--print]",
     ),
     "completion": Entry("Start", "print a shell's completion script", "bash|zsh|fish"),
     "help": Entry("Start", "show this, or one command", "[COMMAND | --all]"),
@@ -40,6 +45,9 @@ COMMANDS: dict[str, Entry] = {
     "apply": Entry("Define", "make the stored jobs equal to the file", "[--dry-run shows the plan]"),
     "add": Entry("Define", "add a job to rota.yaml from flags, comments kept", "[--cron E | --interval D | --at T]"),
     "next": Entry("Define", "the coming fires of all jobs, of one job, or of --cron / --interval / --at"),
+    "simulate": Entry(
+        "Define", "play days ahead: fires, collisions, requests, budgets, cost", "[--days N] [--svg FILE]"
+    ),
     "import": Entry("Define", "turn a crontab or a document-000 file into rota.yaml", "crontab|jobs [FILE|-]"),
     "export": Entry("Define", "print stored jobs as rota.yaml, also those that no file declares", "[JOB…]"),
     "schema": Entry("Define", "print the JSON Schema of rota.yaml, for editors"),
@@ -51,6 +59,9 @@ COMMANDS: dict[str, Entry] = {
     ),
     "logs": Entry("See", "output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
     "explain": Entry("See", "why did it, did it not, or will it run"),
+    "usage": Entry(
+        "See", "runs, time, tokens and money by job, model or day", "[--by job|model|day] [--since 30d] [--csv]"
+    ),
     "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run] [--next-slot]"),
     "trigger": Entry("Act", "start a job now and do not wait: run --detach", "[--each FILE]"),
     "direct": Entry("Act", "execute a job in the next free slot, before the queue: run --next-slot", "[--param k=v]"),
@@ -59,12 +70,14 @@ COMMANDS: dict[str, Entry] = {
     "backfill": Entry("Act", "create the runs of a past range", "--from T --to T [--dry-run] [--parallel]"),
     "pause": Entry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
     "resume": Entry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
+    "touch": Entry("Act", "say that somebody is here: jobs with intervals by mode become active"),
     "queue": Entry("Queue and groups", "what waits, in order, and why the first does not run", "[--limit N]"),
     "move": Entry("Queue and groups", "change a queued run's place", "(--first | --last | --before RUN | --to N)"),
     "edit": Entry("Queue and groups", "change a queued run's params or priority", "[--param k=v] [--priority N]"),
     "groups": Entry(
         "Queue and groups", "groups of runs; show, cancel, retry or make one", "[show | cancel | retry | run]"
     ),
+    "budgets": Entry("Agents and money", "used, reserved, left, reopening, forecast of each account", "[ACCOUNT]"),
     "verify": Entry("Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"),
     "doctor": Entry("Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"),
     "backup": Entry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
@@ -102,7 +115,8 @@ class Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that was asked for; an unknown one is answered with the nearest name."""
-        name = args[0]
+        name = ALIASES.get(args[0], args[0])
+        args = [name, *args[1:]]
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
             guess = f"; did you mean `rota {near[0]}`?" if near else ""

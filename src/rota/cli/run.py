@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN = 0.05
 STILL_WAITING = 5
+START = "Start one with rota serve, or run it now with rota tick"
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
 
 param_option = click.option(
@@ -101,14 +102,14 @@ def start(
     """Enqueue a run and follow it, unless detached; return the exit code."""
     from rota.engine.wake import wake
     from rota.operations.runs import show_run, trigger
-    from rota.operations.system import serves
+    from rota.operations.system import attended
 
     with invocation.store() as (place, store):
         born = trigger(store, job, now=invocation.now(), params=params, force=force)
         wake(place.state)
         faults.point("trigger.woken")
         tell_pause(invocation, store, "the run")
-        served = serves(place.state)
+        served = attended(store, place.state, now=invocation.now())
         run = show_run(store, born.id).run
         if detach or not served:
             _tell_queued(invocation, run, served=served)
@@ -144,7 +145,7 @@ def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
         if not invocation.as_json:
             click.echo(f"queued as {run.handle}   rota logs -f {run.handle}")
         return
-    told = f"queued as {run.handle}; no scheduler is running here. Start one with rota serve"
+    told = f"queued as {run.handle}; no scheduler is running here. {START}"
     click.echo(told, err=invocation.as_json)
 
 
@@ -177,7 +178,7 @@ class _Following:
 
     def _watch(self) -> int:
         from rota.operations.runs import show_run
-        from rota.operations.system import serves
+        from rota.operations.system import attended
 
         clock = self._invocation.clock
         began = clock.monotonic()
@@ -186,7 +187,7 @@ class _Following:
         while not self._run.status.final:
             if self._bound is not None and clock.monotonic() - began >= self._bound.total_seconds():
                 return self._leave_at_limit()
-            if not serves(self._place.state):
+            if not attended(self._store, self._place.state, now=self._invocation.now(), run=self._run):
                 return self._leave_alone()
             self._invocation.pause(LOOK_AGAIN)
             self._run = show_run(self._store, self._run.id).run
@@ -248,10 +249,12 @@ class _Following:
 
     def _final_line(self) -> str:
         from rota.cli.words import coloured, plain, shown_status, took
+        from rota.operations.runs import usage_words
 
         run = self._run
         reason = f" {run.reason}" if run.reason else ""
-        told = [took(run, now=self._invocation.now()), plain(run.error), plain(run.result_summary)]
+        used = plain(usage_words(self._store, run))
+        told = [took(run, now=self._invocation.now()), used, plain(run.error), plain(run.result_summary)]
         words = " · ".join(part for part in told if part)
         return f"{run.handle}  {coloured(run.status, shown_status(run))}{reason}  {words}   rota show {run.handle}"
 
@@ -271,7 +274,7 @@ class _Following:
     def _leave_alone(self) -> int:
         self._say("", end_line=True)
         handle = self._run.handle
-        told = f"{handle} is {self._run.status.shown}; the scheduler has stopped. Start one with rota serve"
+        told = f"{handle} is {self._run.status.shown}; the scheduler has stopped. {START}"
         click.echo(told, err=self._quiet)
         return NO_SCHEDULER
 

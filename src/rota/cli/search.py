@@ -18,7 +18,7 @@ def show_matches(invocation: Invocation, text: str, *, name: str | None, since: 
 
     with invocation.store() as (place, store):
         start = read_instant(since, project_timezone(store), now=invocation.now()) if since else None
-        found = search_output(store, place.state, text, name=name, since=start, limit=limit)
+        found = search_output(store, place.state, text, name=name, labels=invocation.labels(), since=start, limit=limit)
     if invocation.as_json:
         matches = [{"run": match.run.handle, "line": match.line, "text": match.text} for match in found.matches]
         print_json({"matches": matches, "runs": found.runs, "stopped": found.stopped})

@@ -1,8 +1,5 @@
 """`rota serve`: run the scheduler in the foreground."""
 
-import os
-import sys
-
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand
@@ -24,13 +21,15 @@ def command(invocation: Invocation, *, quiet: bool, verbose: bool) -> int:
 
     leave_first_place()
     from rota.cli.console import Console
-    from rota.cli.logging import configure_logging
+    from rota.cli.logging import configure_logging, same_stream
     from rota.daemon import Daemon
+    from rota.operations.hosting import refuse_included
 
-    place = invocation.place()
-    same_stream = not quiet and not invocation.as_json and _same_stream()
+    place = invocation.own_place("serve")
+    refuse_included(place, invocation.environ, verb="serve")
+    in_one_place = not quiet and not invocation.as_json and same_stream()
     console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
-    configure_logging(verbose=verbose, console=same_stream, stamp=console.time)
+    configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
     observer = None if quiet else console
     try:
         asyncio.run(Daemon(place, invocation.clock, environ=invocation.environ, observer=observer).run())
@@ -49,11 +48,3 @@ def _known_zone(invocation: Invocation) -> str:
             return project_timezone(store)
     except NotApplied:
         return "UTC"
-
-
-def _same_stream() -> bool:
-    """Tell whether stdout and stderr end up in one place, where a line in both would be told twice."""
-    try:
-        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
-    except (OSError, ValueError):
-        return False

@@ -1,16 +1,18 @@
 """`rota service`: the scheduler as a service of systemd or launchd."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 
 if TYPE_CHECKING:
     from rota.operations.service import Service
 
 ACTIONS = ("install", "remove", "restart", "status", "logs")
 ME = "-"
+TICK_EVERY = timedelta(seconds=10)
 
 
 @click.command("service", cls=RotaCommand)
@@ -24,6 +26,8 @@ ME = "-"
     help="A service of your own login, the default; with --system: the user as whom it runs.",
 )
 @click.option("--system", is_flag=True, help="A service of the machine, started at boot; needs root.")
+@click.option("--tick", is_flag=True, help="Ticks instead of a scheduler that stays: `rota tick` again and again.")
+@click.option("--every", metavar="D", help="With --tick: how far apart ticks come (10s).")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit or property list; write nothing.")
 @click.option("--tail", "lines", metavar="N", type=click.IntRange(1), default=100, help="With logs: how many lines.")
 @dry_run_option
@@ -34,6 +38,8 @@ def command(
     action: str,
     user: str | None,
     system: bool,
+    tick: bool,
+    every: str | None,
     only_print: bool,
     lines: int,
     dry_run: bool,
@@ -44,7 +50,9 @@ def command(
     """
     if user not in (None, ME) and not system:
         raise click.UsageError("--user NAME belongs to --system; a service of your own login is yours already")
-    service = _service(invocation, system=system, user=None if user in (None, ME) else user, only_text=only_print)
+    distance = _distance(every, tick=tick)
+    as_user = None if user in (None, ME) else user
+    service = _service(invocation, system=system, user=as_user, every=distance, only_text=only_print)
     if only_print:
         _print_text(invocation, service)
     elif dry_run and action in ("install", "remove", "restart"):
@@ -59,12 +67,21 @@ def command(
     return 0
 
 
-def _service(invocation: Invocation, *, system: bool, user: str | None, only_text: bool) -> "Service":
+def _distance(every: str | None, *, tick: bool) -> timedelta | None:
+    if every is not None and not tick:
+        raise click.UsageError("--every belongs to --tick")
+    distance = read_duration(every) if every else TICK_EVERY
+    return distance if tick else None
+
+
+def _service(
+    invocation: Invocation, *, system: bool, user: str | None, every: timedelta | None, only_text: bool
+) -> "Service":
     from rota.operations.loading import load_project
     from rota.operations.service import Service, find_manager, no_manager, own_program
     from rota.operations.service_units import ServiceFacts
 
-    place = invocation.place()
+    place = invocation.own_place("service install")
     manager = find_manager()
     if manager is None and not only_text:
         raise no_manager()
@@ -77,6 +94,7 @@ def _service(invocation: Invocation, *, system: bool, user: str | None, only_tex
         shutdown_grace=settings.scheduler.shutdown_grace,
         system=system,
         user=user,
+        every=every,
     )
     return Service(facts, manager or "systemd", invocation.environ)
 
@@ -106,7 +124,8 @@ def _answer(invocation: Invocation, service: "Service", action: str, *, dry_run:
         return
     if dry_run:
         what = {"install": "write", "remove": "remove", "restart": "leave"}[action]
-        click.echo(f"would {what} {service.file}")
+        for file in service.texts:
+            click.echo(f"would {what} {file}")
         for step in steps:
             click.echo(f"would run {step}")
         click.echo("nothing was changed (--dry-run)")

@@ -10,7 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
-    from rota.model.spec import JobSpec
+    from rota.model.spec import AgentWork, JobSpec
     from rota.operations.direct import DirectView
     from rota.operations.groups import GroupView
     from rota.operations.jobs import JobView
@@ -89,6 +89,7 @@ def spec_pairs(spec: "JobSpec") -> Pairs:
     """Yield what a job does and under which policies, in the words of the file."""
     from rota.model.durations import say_duration, write_duration
     from rota.model.spec import Kind
+    from rota.rules.budget_words import say_spend
     from rota.rules.pool_words import say_draws
     from rota.rules.retry import say_retry
 
@@ -115,6 +116,8 @@ def spec_pairs(spec: "JobSpec") -> Pairs:
     yield "overlap", spec.overlap.policy.value
     if spec.pools:
         yield "pools", say_draws(spec.pools)
+    if spec.budgets:
+        yield "budget", ", ".join(say_spend(spend) for spend in spec.budgets)
     if spec.labels:
         yield "labels", ", ".join(spec.labels)
     if spec.priority:
@@ -132,7 +135,19 @@ def work_words(spec: "JobSpec") -> str:
         listed = [f"{member.job}{' (always)' * member.always}" for member in work.members]
         joint = " → " if work.mode == "sequential" else " | "
         return f"{joint.join(listed)}  ({work.mode}, on_failure: {work.on_failure})"
-    return plain(shlex.join(work.command) if work.command else work.shell or work.function)
+    if work.agent is not None:
+        return plain(_agent_words(work.agent))
+    return plain(shlex.join(work.command) if work.command else work.shell or work.function or work.url)
+
+
+def _agent_words(work: "AgentWork") -> str:
+    """Return who is asked, with which access, and the beginning of what."""
+    from rota.model.records import cut
+
+    model = f", {work.model}" if work.model else ""
+    name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
+    asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
+    return f"{name}{model}, access {work.access}: {asked}"
 
 
 def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
@@ -207,6 +222,7 @@ def _chain_pairs(view: "RunView", when: Callable[[datetime | None], str]) -> Pai
 
 def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
     from rota.cli.words import plain, took
+    from rota.rules.budget_words import say_usage
 
     run = view.run
     if run.started_at:
@@ -217,6 +233,12 @@ def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
         yield "error", plain(run.error)
     if run.result_summary:
         yield "summary", plain(run.result_summary)
+    usage = view.execution.artifacts.get("usage") if view.execution is not None else None
+    if usage:
+        yield "used", plain(say_usage(usage))
+    denied = view.execution.artifacts.get("denied_tools") if view.execution is not None else None
+    if denied:
+        yield "denied", plain(", ".join(map(str, denied)))
     if run.params:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
 

@@ -11,8 +11,9 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
+    from rota.operations.cadence import CadenceView, PollView
     from rota.operations.direct import DirectCalls
-    from rota.operations.system import SystemView
+    from rota.operations.system import Heartbeat, SystemView
 
 SHOWN = 5
 WIDTH = 1000
@@ -22,14 +23,40 @@ LEAST = 30
 @click.command("status", cls=RotaCommand)
 @click.option("--strict", is_flag=True, help="Exit 1 also when something needs attention.")
 @click.option("--loops", is_flag=True, help="Also the scheduler's loops: rounds, last round, errors.")
+@click.option("--poll", is_flag=True, help="Only counts, mode and when to ask again, for programs that ask often.")
+@click.option("--worker", metavar="ID", help="With --poll: also whether this worker, by id or name, is registered.")
 @click.pass_obj
-def command(invocation: Invocation, *, strict: bool, loops: bool) -> int:
+def command(invocation: Invocation, *, strict: bool, loops: bool, poll: bool, worker: str | None) -> int:
     """Show whether the scheduler lives, what needs you, what runs and what is next.
 
-    Exit codes: 0 alive, 1 dead or stalled; with --strict 1 also when something needs attention.
+    Exit codes: 0 alive, or ticks come; 1 dead or stalled; with --strict 1 also when something needs attention.
     """
+    if poll and (strict or loops):
+        raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} do not go together")
+    if worker is not None and not poll:
+        raise click.UsageError("--worker belongs to --poll")
+    return _poll_summary(invocation, worker) if poll else _status(invocation, strict=strict, loops=loops)
+
+
+def _poll_summary(invocation: Invocation, worker: str | None) -> int:
+    from rota.cli.summary_words import summary_lines
     from rota.operations.jobs import project_timezone
-    from rota.operations.system import Liveness, SystemView, heartbeat, look, system_json
+    from rota.operations.summary import summarise, summary_json
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        found, zone = summarise(store, place.state, now=now, worker=worker), project_timezone(store)
+    if invocation.as_json:
+        print_json(summary_json(found))
+    else:
+        for line in summary_lines(found, zone, now=now):
+            click.echo(line)
+    return 0 if found.heartbeat.alive else 1
+
+
+def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
+    from rota.operations.jobs import project_timezone
+    from rota.operations.system import SystemView, heartbeat, look, system_json
 
     place = invocation.place()
     beat = heartbeat(place.state)
@@ -37,18 +64,25 @@ def command(invocation: Invocation, *, strict: bool, loops: bool) -> int:
     applied = (place.state / "rota.db").exists()
     if applied:
         with invocation.store() as (_, store):
-            view, zone = look(store, beat, now=invocation.now()), project_timezone(store)
+            view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
     if invocation.as_json:
-        print_json({"project": str(place.folder), "applied": applied, **system_json(view)})
+        print_json(
+            {
+                "project": str(place.folder),
+                "scope": place.scope,
+                "applied": applied,
+                **system_json(view, now=invocation.now()),
+            }
+        )
     else:
-        for line in _lines(view, place.folder.name, zone, now=invocation.now()):
+        invocation.tell_scope()
+        for line in _lines(view, place.nearest.name, zone, now=invocation.now()):
             click.echo(line)
         if not applied:
             click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
         if loops:
             _show_loops(view, zone, now=invocation.now())
-    alive = beat.liveness is Liveness.RUNNING
-    return 0 if alive and not (strict and view.attention) else 1
+    return 0 if view.heartbeat.alive and not (strict and view.attention) else 1
 
 
 def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterator[str]:
@@ -66,12 +100,18 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
         if len(view.attention) > SHOWN:
             yield f"  and {len(view.attention) - SHOWN} more   rota list"
     yield from _pauses(view, zone, now=now)
+    if view.cadence is not None and view.cadence.adaptive:
+        yield f"mode      {_mode(view.cadence, now=now)}"
+    if view.cadence is not None and view.cadence.poll is not None:
+        yield f"poll      {_poll(view.cadence.poll, now=now)}"
     yield f"running   {_running(view, now=now)}"
     if view.direct.waiting or view.direct.running:
         yield f"direct    {direct_words(view.direct)}"
     yield f"queue     {_queue(view)}"
     if view.pools:
         yield f"pools     {_pools(view)}"
+    if view.budgets:
+        yield f"spent     {_spent(view)}"
     yield f"next      {_next(view, zone, now=now)}"
 
 
@@ -93,6 +133,8 @@ def _head(view: "SystemView", *, now: datetime) -> str:
     from rota.rules.times import ago
 
     beat = view.heartbeat
+    if beat.ticks is not None:
+        return _ticks(beat, now=now)
     if beat.liveness is Liveness.DEAD:
         return click.style("no scheduler is running", fg="red") + "; start one with `rota serve`"
     if beat.liveness is Liveness.STALLED:
@@ -104,6 +146,41 @@ def _head(view: "SystemView", *, now: datetime) -> str:
     off = "" if beat.answer["enabled"] else click.style(" · switched off by `scheduler.enabled: false`", fg="yellow")
     running = click.style("scheduler running", fg="green")
     return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+
+
+def _mode(view: "CadenceView", *, now: datetime) -> str:
+    from rota.rules.times import ago
+
+    activity = view.activity
+    return f"{view.mode} (last activity {f'{ago(activity.at, now)} ago: {activity.what}' if activity else 'never'})"
+
+
+def _poll(view: "PollView", *, now: datetime) -> str:
+    """Return how often the poll comes and how the last one went: `every 15 s, last 200 OK 4 s ago`."""
+    from rota.cli.words import plain
+    from rota.model.durations import say_duration
+    from rota.rules.times import ago
+
+    often = f"every {say_duration(view.interval)}" if view.interval else "only when a run needs it"
+    waiting = f", {view.waiting} waiting for it" if view.waiting else ""
+    if view.last is None:
+        return f"{often}, none yet{waiting}"
+    told = plain(view.last.detail) if view.last.ok else click.style(f"failed: {plain(view.last.detail)}", fg="red")
+    return f"{often}, last {told} {ago(view.last.at, now)} ago{waiting}"
+
+
+def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
+    """Return when the last tick looked: `ticks: last 8 s ago, usually every 10 s · 1 of 16 slots taken`."""
+    from rota.rules.times import ago, roughly
+
+    ticks = beat.ticks
+    assert ticks is not None
+    assert ticks.last is not None
+    told = f"last {ago(ticks.last, now)} ago, usually every {roughly(ticks.usual)}"
+    if not beat.alive:
+        return click.style(f"no tick comes any more: {told}", fg="red") + "; look at what starts `rota tick`"
+    taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
+    return f"{click.style('ticks', fg='green')}: {told} · {taken} of {slots} slots taken"
 
 
 def _running(view: "SystemView", *, now: datetime) -> str:
@@ -140,6 +217,21 @@ def _pools(view: "SystemView") -> str:
         holders = f" ({', '.join(one.holders)})" if one.holders else ""
         told.append(f"{one.pool.name} {one.pool.used:,} of {one.pool.capacity:,}{holders}")
     return " · ".join(told)
+
+
+def _spent(view: "SystemView") -> str:
+    """Return what is used of the accounts: `today $1.92 of $10.00 (claude-day)`, and what is in the way."""
+    from rota.rules.budget_words import say_amount, say_this, say_used
+
+    told = []
+    for one in view.budgets[:SHOWN]:
+        account = one.account
+        over = click.style(f", {say_amount(one.over, account.unit)} above it", fg="red") if one.over else ""
+        waiting = click.style(f", {len(one.waiting)} waiting", fg="yellow") if one.waiting else ""
+        used = say_used(one.settled, account.limit, account.unit)
+        told.append(f"{say_this(account.per)} {used}{over} ({account.name}{waiting})")
+    more = f" and {len(view.budgets) - SHOWN} more" if len(view.budgets) > SHOWN else ""
+    return " · ".join(told) + more
 
 
 def _next(view: "SystemView", zone: str, *, now: datetime) -> str:

@@ -45,7 +45,7 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
     from rota.model.errors import NoScheduler
     from rota.operations.system import Carries, ask_to_stop, heartbeat, serves
 
-    state = invocation.place().state
+    state = invocation.own_place("stop").state
     pid = serving_pid(state)
     if dry_run:
         if not serves(state):

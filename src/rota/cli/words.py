@@ -10,6 +10,7 @@ from rota.model.durations import say_duration
 from rota.model.records import Run
 from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.jobs import JobView
+from rota.rules.coming import coming_fires
 from rota.rules.guard import REASON
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, day_time, roughly
@@ -92,12 +93,17 @@ def next_words(view: JobView, zone: str, *, now: datetime) -> str:
         return f"paused{pause_words(job.paused_until, job.pause_reason, zone=zone, now=now)}"
     if job.next_at is None:
         return _no_next(view)
-    away = job.next_at - now
+    fire = next(iter(coming_fires(job, n=1)), None)
+    if fire is None:
+        return "never, by quiet hours"
+    away = fire.at - now
     when = "now" if away < timedelta(seconds=1) else f"in {roughly(away)}"
     seconds = away < timedelta(minutes=2)
-    words = f"{day_time(job.next_at, zone, now=now, seconds=seconds)}  {when}"
-    if job.next_for is not None and job.next_at > job.next_for:
-        words += f"  jitter +{roughly(job.next_at - job.next_for)}"
+    words = f"{day_time(fire.at, zone, now=now, seconds=seconds)}  {when}"
+    if fire.deferred:
+        words += f"  deferred from {day_time(fire.nominal, zone, now=now)}"
+    elif fire.at > fire.nominal:
+        words += f"  jitter +{roughly(fire.at - fire.nominal)}"
     return words
 
 
@@ -107,8 +113,13 @@ def _no_next(view: JobView) -> str:
         return view.state
     if schedule.manual:
         return "by hand"
-    if schedule.interval is not None and schedule.follows_runs and view.unfinished:
-        return f"when done + {say_duration(schedule.interval)}"
+    if schedule.reboot:
+        return "next boot"
+    interval = view.job.interval
+    if schedule.follows_runs and interval is not None and view.unfinished:
+        return f"when done + {say_duration(interval)}"
+    if schedule.by_mode is not None and interval is None:
+        return f"not while {view.job.mode}"
     return "when done" if view.unfinished else "no more"
 
 

@@ -2,16 +2,23 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any
 
-from rota.declare.fitting import default_misfire, default_when_false
+from rota.declare.agents import AGENTS_POOL, pool_of
+from rota.declare.budget_keys import account_keys, price_keys, spend_keys
+from rota.declare.fields import REBOOT
+from rota.declare.fitting import AT_BOOT, default_misfire, default_when_false
+from rota.declare.quiet_hours import IGNORE, means_something, written_quiet
 from rota.declare.writing import write_comment, write_entry, write_job
+from rota.model.budget import Account, Price
 from rota.model.clock import iso
 from rota.model.durations import write_duration
 from rota.model.spec import (
+    AgentWork,
     Condition,
+    Draw,
     Gates,
     GroupMode,
     Isolate,
@@ -20,8 +27,10 @@ from rota.model.spec import (
     Kind,
     Member,
     MisfirePolicy,
+    Mode,
     OnFailure,
     OverlapPolicy,
+    QuietHours,
     RepeatedFailure,
     Retention,
     Retry,
@@ -49,13 +58,27 @@ class Top:
     python: str | None = None
     interpreter: str | None = None
     pools: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, Account] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    quiet: QuietHours | None = None
+    retention: Retention = field(default_factory=Retention)
 
 
 def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()) -> str:
     """Return the text of a rota.yaml that declares these jobs and groups."""
     head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
+    head["budgets"] = {name: account_keys(account, zone=top.timezone) for name, account in top.budgets.items()}
+    head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
     lines = [write_comment(note) for note in notes]
     lines += [line for key, value in head.items() if value for line in write_entry(key, value)]
+    lines += [line for line in write_entry("agents", _agents(specs)) if _agents(specs)]
+    polling = [spec for spec in specs if spec.work.kind is Kind.POLL]
+    top = replace(top, quiet=next((spec.schedule.quiet for spec in polling), None))
+    if top.quiet is not None:
+        lines += write_entry("quiet_hours", written_quiet(top.quiet, zone=top.timezone))
+    top = replace(top, retention=next((spec.retention for spec in polling), top.retention))
+    lines += [line for spec in polling for line in _poll_lines(spec)]
+    specs = [spec for spec in specs if spec not in polling]
     for section in ("jobs", "groups"):
         found = [spec for spec in specs if (spec.work.kind is Kind.GROUP) == (section == "groups")]
         if found or section == "jobs":
@@ -65,13 +88,40 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
     return "\n".join(lines) + "\n"
 
 
+def _poll_lines(spec: JobSpec) -> list[str]:
+    """Return the lines of the poll; it keeps its rows as long as the file says."""
+    lines = [line for key, value in _retention(spec.retention, Retention()).items() for line in write_entry(key, value)]
+    return [*lines, *write_entry("poll", _poll(spec))]
+
+
+def _agents(specs: Sequence[JobSpec]) -> Keys:
+    """Return the agents that the jobs name; what a job limits is written with the job."""
+    found: Keys = {}
+    for agent in (spec.work.agent for spec in specs if spec.work.agent is not None):
+        keys: Keys = {"adapter": agent.adapter}
+        keys |= {"max_concurrent": agent.max_concurrent} if agent.max_concurrent != 1 else {}
+        found[agent.agent] = keys | ({"options": dict(agent.options)} if agent.options else {})
+    return found
+
+
+def _poll(spec: JobSpec) -> Keys:
+    work = spec.work
+    keys: Keys = {"url": work.url} if work.url else {"run": work.function}
+    if work.headers:
+        keys["headers"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.headers}
+    keys |= {"interval": _when(spec.schedule, "interval", zone=spec.schedule.timezone)["interval"]}
+    if work.timeout is not None:
+        keys["timeout"] = write_duration(work.timeout)
+    return keys | {"budget": [spend.account for spend in spec.budgets]} if spec.budgets else keys
+
+
 def export_keys(spec: JobSpec, top: Top) -> Keys:
     """Return the keys under which a file declares this job or group."""
     word = schedule_word(spec.schedule)
-    keys = _when(spec.schedule, word, zone=top.timezone)
+    keys = _when(spec.schedule, word, zone=top.timezone) | _quiet(spec.schedule, top)
     keys |= _group(spec.work) if spec.work.kind is Kind.GROUP else _what(spec, top)
     keys |= _policies(spec, word)
-    keys |= _retention(spec.retention)
+    keys |= _retention(spec.retention, top.retention)
     keys |= {"labels": list(spec.labels)} if spec.labels else {}
     keys |= {"enabled": False} if not spec.enabled else {}
     keys |= {"description": spec.description} if spec.description else {}
@@ -80,15 +130,22 @@ def export_keys(spec: JobSpec, top: Top) -> Keys:
 
 def schedule_word(schedule: Schedule) -> str:
     """Return the key that says when: cron, interval, at, or nothing."""
-    return "cron" if schedule.cron else "interval" if schedule.interval else "at" if schedule.at else ""
+    if schedule.cron or schedule.reboot:
+        return "cron" if schedule.cron else AT_BOOT
+    return "interval" if schedule.repeats else "at" if schedule.at else ""
 
 
 def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
     keys: Keys = {}
+    if schedule.reboot:
+        keys["cron"] = REBOOT
     if schedule.cron:
         keys["cron"] = schedule.cron[0] if len(schedule.cron) == 1 else list(schedule.cron)
     if schedule.interval is not None:
         keys["interval"] = write_duration(schedule.interval)
+    if schedule.by_mode is not None:
+        modes = {mode.value: schedule.by_mode.of(mode) for mode in Mode}
+        keys["interval"] = {mode: "never" if one is None else write_duration(one) for mode, one in modes.items()}
     for key in ("at", "start_at", "end_at"):
         if (at := getattr(schedule, key)) is not None:
             keys[key] = iso(at)
@@ -100,7 +157,17 @@ def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
         keys["jitter"] = _jitter(schedule.jitter)
     if schedule.run_once:
         keys["run_once"] = True
+    if schedule.excluded:
+        keys["except"] = list(schedule.excluded)
     return keys
+
+
+def _quiet(schedule: Schedule, top: Top) -> Keys:
+    """Return a job's own quiet hours, where those at the top of the file say something else."""
+    if schedule.quiet == (top.quiet if top.quiet and means_something(top.quiet, schedule) else None):
+        return {}
+    quiet = IGNORE if schedule.quiet is None else written_quiet(schedule.quiet, zone=schedule.timezone)
+    return {"quiet_hours": quiet}
 
 
 def _jitter(jitter: Jitter) -> str:
@@ -114,11 +181,29 @@ def _what(spec: JobSpec, top: Top) -> Keys:
         keys["timeout"] = "never" if work.timeout is None else write_duration(work.timeout)
     if not work.in_process:
         keys |= _surroundings(work, top)
-    if spec.pools:
-        keys["pools"] = _draws(spec)
+    if written := _written_pools(spec):
+        keys["pools"] = _draws(replace(spec, pools=written))
+    keys |= spend_keys(spec.budgets)
     keys |= _gates(spec.gates, spec.schedule)
     keys |= {"priority": spec.priority} if spec.priority else {}
-    return keys | ({"retry": _retry(spec.retry)} if spec.retry != Retry() else {})
+    usual = Retry() if work.agent is None else Retry(max_attempts=1)
+    return keys | ({"retry": _retry(spec.retry)} if spec.retry != usual else {})
+
+
+def _written_pools(spec: JobSpec) -> tuple[Draw, ...]:
+    """Return what a job draws by its own words: every agent draws on two pools more."""
+    if spec.work.agent is None:
+        return spec.pools
+    own = (Draw(AGENTS_POOL), Draw(pool_of(spec.work.agent.agent)))
+    return tuple(draw for draw in spec.pools if draw not in own)
+
+
+def _agent(agent: AgentWork, top: Top) -> Keys:
+    asked = {"prompt_file": _place(agent.prompt_file, top.folder)} if agent.prompt_file else {"prompt": agent.prompt}
+    keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
+    limits = {"model": agent.model, "max_turns": agent.max_turns, "max_usd": agent.max_usd}
+    keys |= {key: value for key, value in limits.items() if value is not None}
+    return keys | ({"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {})
 
 
 def _work(work: Work, top: Top) -> Keys:
@@ -127,6 +212,8 @@ def _work(work: Work, top: Top) -> Keys:
     if work.kind is Kind.SHELL:
         shell_with = {} if work.shell_with == _WORK.shell_with else {"shell_with": list(work.shell_with)}
         return {"shell": work.shell, **shell_with}
+    if work.agent is not None:
+        return _agent(work.agent, top)
     keys: Keys = {"run": work.function}
     if work.python is not None and work.python != top.interpreter:
         keys["python"] = work.python
@@ -170,6 +257,8 @@ def _gates(gates: Gates, schedule: Schedule) -> Keys:
         keys |= _waiting(gates, schedule)
     if gates.expires_after is not None:
         keys["expires_after"] = write_duration(gates.expires_after)
+    if gates.needs_poll:
+        keys["needs_poll"] = True
     return keys
 
 
@@ -177,7 +266,8 @@ def _waiting(gates: Gates, schedule: Schedule) -> Keys:
     keys: Keys = {}
     if gates.when_false is not default_when_false(schedule_word(schedule)):
         keys["when_false"] = str(gates.when_false)
-    usual = min(RECHECK, schedule.interval) if schedule.interval else RECHECK
+    interval = schedule.every(Mode.ACTIVE)
+    usual = min(RECHECK, interval) if interval else RECHECK
     if gates.when_false is WhenFalse.WAIT and gates.recheck != usual:
         keys["recheck"] = write_duration(gates.recheck)
     return keys
@@ -192,14 +282,14 @@ def _condition(condition: Condition) -> Any:
 
 def _policies(spec: JobSpec, word: str) -> Keys:
     keys: Keys = {}
-    misfire = spec.misfire
-    if word and misfire.policy is not default_misfire(word):
+    misfire, timed = spec.misfire, word not in ("", AT_BOOT)
+    if timed and misfire.policy is not default_misfire(word):
         keys["misfire"] = str(misfire.policy)
-    if word and misfire.grace != type(misfire)().grace:
+    if timed and misfire.grace != type(misfire)().grace:
         keys["misfire_grace"] = write_duration(misfire.grace)
-    if word and misfire.policy is MisfirePolicy.ALL and misfire.limit != type(misfire)().limit:
+    if timed and misfire.policy is MisfirePolicy.ALL and misfire.limit != type(misfire)().limit:
         keys["misfire_limit"] = misfire.limit
-    if word and misfire.policy is not MisfirePolicy.SKIP and misfire.max_age is not None:
+    if timed and misfire.policy is not MisfirePolicy.SKIP and misfire.max_age is not None:
         keys["misfire_max_age"] = write_duration(misfire.max_age)
     if spec.overlap.policy is not OverlapPolicy.FORBID:
         keys["overlap"] = str(spec.overlap.policy)
@@ -213,6 +303,8 @@ def _policies(spec: JobSpec, word: str) -> Keys:
 def _retry(retry: Retry) -> Any:
     if retry == Retry(max_attempts=1):
         return False
+    if retry == Retry():
+        return True
     keys = _differing(retry, Retry(), ("max_attempts", "factor"))
     for name in ("backoff", "max"):
         if getattr(retry, name) != getattr(Retry(), name):
@@ -226,8 +318,8 @@ def _repeated(repeated: RepeatedFailure) -> Keys:
     return {"after": repeated.after, "backoff_max": write_duration(repeated.backoff_max)}
 
 
-def _retention(retention: Retention) -> Keys:
-    usual, keys = Retention(), {}
+def _retention(retention: Retention, usual: Retention) -> Keys:
+    keys: Keys = {}
     for one in fields(Retention):
         value = getattr(retention, one.name)
         if value != getattr(usual, one.name):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
@@ -20,6 +20,7 @@ E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
 JITTER_PERCENT = 50
+REBOOT = "@reboot"
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -80,6 +81,15 @@ def read_text(value: Any) -> str:
     return value
 
 
+def read_pattern(value: Any) -> str:
+    """Return a pattern of files, each of its levels written."""
+    text = read_text(value)
+    if "**" in text:
+        hint = "name each level, such as ~/code/*/rota.yaml: the scheduler looks again every two seconds"
+        raise Refused(f"{shown(text)} would search whole trees", hint=hint)
+    return text
+
+
 def read_note(value: Any) -> str:
     """Return a text of any length up to 1,000 characters."""
     if not isinstance(value, str):
@@ -123,24 +133,24 @@ def whole(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
-def choice(kind: type[E]) -> Callable[[Any], E]:
-    """Return a reader of one of the words of `kind`."""
+def choice(kind: type[E], *, otherwise: str = "") -> Callable[[Any], E]:
+    """Return a reader of one of the words of `kind`; `otherwise` is the hint where no word is near."""
     words = {str(word): word for word in kind}
 
     def read(value: Any) -> E:
         if isinstance(value, str) and value in words:
             return words[value]
-        raise not_among(value, list(words))
+        raise not_among(value, list(words), otherwise=otherwise)
 
     return read
 
 
-def not_among(value: Any, words: Collection[str]) -> Refused:
+def not_among(value: Any, words: Collection[str], *, otherwise: str = "") -> Refused:
     """Return the refusal of a word that is none of `words`."""
     if value is None:
         return wrong_type(value, "one of " + ", ".join(words))
     near = get_close_matches(str(value)[:100].lower(), words, n=1, cutoff=0.6)
-    hint = f'did you mean "{near[0]}"?' if near else ""
+    hint = f'did you mean "{near[0]}"?' if near else otherwise
     return Refused(f"{shown(value)} is not one of {', '.join(words)}", code="choice", hint=hint)
 
 
@@ -154,14 +164,6 @@ def read_duration(value: Any) -> timedelta:
 @lru_cache(4096)
 def _duration(value: str | int) -> timedelta:
     return parse_duration(value)
-
-
-def read_interval(value: Any) -> timedelta:
-    """Return the duration of an interval."""
-    if isinstance(value, Mapping):
-        hint = "write one duration, such as `interval: 30m`"
-        raise Refused("intervals by mode are not in this version", code="not_in_this_version", hint=hint)
-    return read_duration(value)
 
 
 def read_grace(value: Any) -> timedelta:
@@ -211,13 +213,16 @@ def read_size(value: Any) -> int:
 
 
 def read_cron(value: Any) -> tuple[str, ...]:
-    """Return one or more cron expressions, each as `check_cron` spells it."""
+    """Return one or more cron expressions, each as `check_cron` spells it, or `@reboot` alone."""
     if isinstance(value, str):
-        return (_cron(value),)
+        return (REBOOT,) if value.strip().lower() == REBOOT else (_cron(value),)
     if not isinstance(value, list):
         raise wrong_type(value, "a cron expression", hint='write five fields in quotes: cron: "30 2 * * *"')
     if not value:
         raise Refused("is an empty list", hint="name at least one expression")
+    if any(isinstance(item, str) and item.strip().lower() == REBOOT for item in value):
+        hint = 'write `cron: "@reboot"`, and other times in a job of their own'
+        raise Refused(f"{REBOOT} stands alone, not in a list", code="conflict", hint=hint)
     return tuple(dict.fromkeys(_cron_item(item, index) for index, item in enumerate(value)))
 
 

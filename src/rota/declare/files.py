@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ MENDS = 20
 MEND_SIZE = 100_000
 
 KeyPath = tuple[str | int, ...]
+Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Document:
     problems: tuple[Problem, ...] = ()
     spoilt: frozenset[KeyPath] = frozenset()
     digest: str = ""
+    files: Mapping[KeyPath, str] = field(default_factory=dict)
+    """The files of the keys that stand in another one than `file`."""
 
     def position(self, path: KeyPath) -> tuple[int, int]:
         """Return line and column (from 1) of the key or item at `path`, else of the nearest one that holds it."""
@@ -41,20 +44,52 @@ class Document:
             path = path[:-1]
         return self.keys.get(path, (1, 1))
 
+    def place(self, path: KeyPath) -> tuple[str, int, int]:
+        """Return file, line and column of the key or item at `path`."""
+        file = next((self.files[part] for part in (path[:2], path[:1]) if part in self.files), self.file)
+        return (file, *self.position(path))
+
 
 def find_project(directory: str | None, environment: Mapping[str, str], cwd: Path) -> Path:
-    """Return the project's folder: `--dir`, ROTA_DIR, or the nearest one upwards that holds a rota.yaml."""
+    """Return the project's folder: `--dir`, ROTA_DIR, the nearest one upwards with a rota.yaml, or the user's own."""
     for given, origin in ((directory, "--dir"), (environment.get("ROTA_DIR"), "ROTA_DIR")):
         if given:
             return _given_folder(cwd / os.path.expanduser(given), origin)
-    cwd = cwd.absolute()
-    for folder in (cwd, *cwd.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder
+    nearest, own = nearest_project(cwd), user_folder(environment)
+    if nearest is not None:
+        return nearest
+    if (own / FILE_NAME).is_file():
+        return own
     raise ProjectMissing(
-        f"there is no {FILE_NAME} in {cwd} or above it",
+        f"there is no {FILE_NAME} in {cwd.absolute()} or above it",
         hint="go to a project's folder, name it with --dir or ROTA_DIR, or write a first file with `rota init`",
     )
+
+
+def nearest_project(cwd: Path) -> Path | None:
+    """Return the nearest folder upwards that holds a rota.yaml."""
+    cwd = cwd.absolute()
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+def user_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own file."""
+    return _user_place(environment, "XDG_CONFIG_HOME", ".config")
+
+
+def user_state(environment: Mapping[str, str]) -> Path:
+    """Return the folder for what is remembered about all of the user's projects."""
+    return _user_place(environment, "XDG_STATE_HOME", ".local/state")
+
+
+def home_of(environment: Mapping[str, str]) -> str:
+    """Return the user's home folder."""
+    return environment.get("HOME") or os.path.expanduser("~")
+
+
+def _user_place(environment: Mapping[str, str], variable: str, usual: str) -> Path:
+    given = environment.get(variable, "")
+    return Path(given if os.path.isabs(given) else os.path.join(home_of(environment), usual)) / "rota"
 
 
 def _given_folder(place: Path, origin: str) -> Path:
@@ -67,15 +102,15 @@ def _given_folder(place: Path, origin: str) -> Path:
     )
 
 
-def load(path: Path) -> Document:
-    """Return the document in the file at `path`; raise FileProblems when it cannot be read at all."""
+def load(path: Path, *, named: str | None = None) -> Document:
+    """Return the document in the file at `path`, `named` so in messages; raise FileProblems when it cannot be read."""
     try:
         with path.open("rb") as stream:
             content = stream.read(SIZE_LIMIT + 1)
     except OSError as error:
         why = error.strerror or str(error)
-        raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", str(path))]) from None
-    return parse(content, path.name)
+        raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", named or str(path))]) from None
+    return parse(content, named or path.name)
 
 
 def parse(content: bytes, file: str = FILE_NAME) -> Document:
@@ -130,6 +165,15 @@ def _all_problems(file: str, composed: Composed, mends: list[Mend]) -> list[Prob
         hint = QUOTE_HINTS[mended.code].format(key=key) + mended.quoted
         found.append(Problem(mended.message, mended.code, file, *mended.mark, path=write_path(path), hint=hint))
     return sorted(found, key=lambda problem: (problem.line, problem.column))
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file is written or replaced, None for one that is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def write_path(path: KeyPath) -> str:

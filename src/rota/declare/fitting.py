@@ -4,10 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rota.declare.fields import REBOOT
 from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
 
 SCHEDULES = ("cron", "interval", "at")
-WORKS = {"command": Kind.COMMAND, "shell": Kind.SHELL, "run": Kind.FUNCTION}
+AT_BOOT = "boot"
+"""The shape of `cron: "@reboot"`: no instant of its own can be planned."""
+WORKS = {
+    "command": Kind.COMMAND,
+    "shell": Kind.SHELL,
+    "run": Kind.FUNCTION,
+    **dict.fromkeys(("prompt", "prompt_file", "task"), Kind.AGENT),
+}
 SPELLINGS = {
     "overlap_policy": "overlap",
     "retry_policy": "retry",
@@ -28,6 +36,7 @@ class Shape:
     misfire: MisfirePolicy
     conditions: bool
     when_false: WhenFalse
+    budget: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class Need:
 
 def shape_of(own: Mapping[str, Any], defaults: Mapping[str, Any], *, python: bool) -> Shape:
     """Return the shape of a job from its own keys, the defaults, and whether the project names an interpreter."""
-    schedule = next((key for key in SCHEDULES if key in own), "")
+    schedule = AT_BOOT if own.get("cron") == (REBOOT,) else next((key for key in SCHEDULES if key in own), "")
     work = next((kind for key, kind in WORKS.items() if key in own), Kind.COMMAND)
     python = work is Kind.FUNCTION and (python or "python" in own or "python" in defaults)
     isolate = own.get("isolate", defaults.get("isolate", Isolate.THREAD))
@@ -55,6 +64,7 @@ def shape_of(own: Mapping[str, Any], defaults: Mapping[str, Any], *, python: boo
         misfire=own.get("misfire") or defaults.get("misfire") or default_misfire(schedule),
         conditions=bool(own.get("conditions", defaults.get("conditions"))),
         when_false=own.get("when_false") or defaults.get("when_false") or default_when_false(schedule),
+        budget=bool(own.get("budget", defaults.get("budget"))),
     )
 
 
@@ -72,6 +82,12 @@ def _without(what: str, *, hint: str = "") -> tuple[str, str]:
     return f"has no effect without {what}", hint or f"add {what}, or remove this line"
 
 
+_IN_TIME = Need(
+    lambda shape: shape.schedule != AT_BOOT,
+    ("cron",),
+    "has no effect on a job that starts at boot",
+    "remove this line, or write times into `cron`",
+)
 _INTERVAL = Need(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`"))
 _REPEATING = Need(
     lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
@@ -89,27 +105,37 @@ _PROCESS = Need(
 )
 _FUNCTION = Need(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`"))
 _SHELL = Need(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`"))
+_AGENT = Need(
+    lambda shape: shape.work is Kind.AGENT,
+    ("prompt", "prompt_file", "task"),
+    *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
+)
 _CONDITIONS = Need(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`"))
 _WAITING = Need(lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`"))
+_BUDGET = Need(lambda shape: shape.budget, ("budget",), *_without("`budget`"))
 _QUEUE = Need(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`"))
 _ALL = Need(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`"))
 _MAKES_UP = Need(
     lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
 )
 
+AGENT_KEYS = ("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools")
 NEEDS: Mapping[str, tuple[Need, ...]] = {
+    **dict.fromkeys(AGENT_KEYS, (_AGENT,)),
     "anchor": (_INTERVAL,),
     "first_run": (_INTERVAL,),
-    "start_at": (_REPEATING,),
-    "end_at": (_REPEATING,),
-    "jitter": (_REPEATING,),
-    "run_once": (_SCHEDULED,),
-    "misfire": (_SCHEDULED,),
-    "misfire_grace": (_SCHEDULED,),
-    "misfire_limit": (_SCHEDULED, _ALL),
-    "misfire_max_age": (_SCHEDULED, _MAKES_UP),
+    "start_at": (_IN_TIME, _REPEATING),
+    "end_at": (_IN_TIME, _REPEATING),
+    "jitter": (_IN_TIME, _REPEATING),
+    "run_once": (_IN_TIME, _SCHEDULED),
+    "misfire": (_IN_TIME, _SCHEDULED),
+    "misfire_grace": (_IN_TIME, _SCHEDULED),
+    "misfire_limit": (_IN_TIME, _SCHEDULED, _ALL),
+    "misfire_max_age": (_IN_TIME, _SCHEDULED, _MAKES_UP),
+    "quiet_hours": (_IN_TIME, _SCHEDULED),
+    "except": (_IN_TIME, _SCHEDULED),
     "queue_depth": (_QUEUE,),
-    "on_repeated_failure": (_REPEATING,),
+    "on_repeated_failure": (_IN_TIME, _REPEATING),
     "shell_with": (_SHELL,),
     "isolate": (_FUNCTION,),
     "python": (_FUNCTION,),
@@ -121,6 +147,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "on_restart": (_PROCESS,),
     "when_false": (_CONDITIONS,),
     "recheck": (_CONDITIONS, _WAITING),
+    "estimate": (_BUDGET,),
 }
 """What each key needs; keys that are not here fit every job."""
 

@@ -12,6 +12,7 @@ from rota.declare.jobs import (
     Keys,
     Surroundings,
     Trouble,
+    except_troubles,
     merged,
     misfits,
     one_spelling,
@@ -19,7 +20,7 @@ from rota.declare.jobs import (
     spec_of,
     two_schedules,
 )
-from rota.declare.spec import GroupEntry
+from rota.declare.spec import GroupEntry, keys_of
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, OnFailure, Retry, Work
 
 MEMBERS = 1000
@@ -35,8 +36,8 @@ def build_group(
     `jobs` are the jobs of the file by name, None for one that has problems of its own.
     """
     own, troubles = one_spelling(own)
-    troubles += two_schedules(own, "a group")
-    defaults = {key: value for key, value in around.defaults.items() if key in GroupEntry.model_fields}
+    troubles += except_troubles(own, around) + two_schedules(own, "a group")
+    defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
     troubles += misfits(own, shape)
     keys = merged(own, defaults, shape)

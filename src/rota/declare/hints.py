@@ -4,7 +4,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 _LATER = "not in this version"
-_GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {members: [extract, load]}}`"
+GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {members: [extract, load]}}`"
 
 JOB_WORDS = {
     "every": "intervals are written `interval: 30m`",
@@ -24,6 +24,11 @@ JOB_WORDS = {
     "dir": "write `cwd: folder`",
     "workdir": "write `cwd: folder`",
     "tags": "write `labels: [backup]`",
+    "exclude": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "excluded": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "holidays": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "maintenance": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
+    "maintenance_windows": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
     "disabled": "write `enabled: false`",
     "user": "a job runs as the user of the scheduler",
     "name": "a job's name is its key under `jobs:`",
@@ -32,27 +37,20 @@ JOB_WORDS = {
     "max_attempts": "write `retry: {max_attempts: 3}`",
     "backoff": "write `retry: {backoff: 30s}`",
     "retry_delay": "write `retry: {backoff: 30s}`",
-    "depends_on": _GROUPS,
-    "needs": _GROUPS,
-    "after": _GROUPS,
-    "group": f"{_GROUPS}; the poll of older files (`local`, `remote`) is {_LATER}",
+    "depends_on": GROUPS,
+    "needs": GROUPS,
+    "after": GROUPS,
     "on_failure": f"notifications are {_LATER}",
     "notify": f"notifications are {_LATER}",
     "resources": "capacities are drawn on by `pools: [ollama]`, or with a cost `pools: {gpu: 2}`",
     "pool": "write `pools: [ollama]`",
     "queue": "how many run at once is bounded by `pools: [name]`; one job's own queue is `overlap: queue`",
-    "prompt": f"agent jobs are {_LATER}",
-    "prompt_file": f"agent jobs are {_LATER}",
-    "task": f"agent jobs are {_LATER}",
-    "agent": f"agent jobs are {_LATER}",
-    "budget": f"budgets are {_LATER}",
-    "quiet_hours": f"quiet hours are {_LATER}",
-    "needs_poll": f"the poll is {_LATER}",
+    "budgets": "write `budget: claude-day`, or a list of accounts",
 }
 """Fixed hints for words people type in a job; none of them is ever accepted."""
 
 GROUP_WORDS = {
-    **{word: hint for word, hint in JOB_WORDS.items() if word not in ("group", "on_failure")},
+    **{word: hint for word, hint in JOB_WORDS.items() if word != "on_failure"},
     "jobs": "write `members: [extract, load]`",
     "steps": "write `members: [extract, load]`",
     "tasks": "write `members: [extract, load]`",
@@ -67,17 +65,18 @@ GROUP_WORDS = {
 """Fixed hints for words people type in a group."""
 
 TOP_WORDS = {
-    "group": _GROUPS,
+    "maintenance": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
+    "except": "it belongs into `defaults:` or a job",
+    "holidays": "dates without runs are written `except: [2026-12-25, holidays.ics]`, in `defaults:` or a job",
+    "group": GROUPS,
     "tz": "write `timezone: Europe/Paris`",
     "import": "write `imports: [module]`",
     "modules": "write `imports: [module]`",
-    "agents": f"agents are {_LATER}",
     "resources": "write `pools: {ollama: 1}`",
     "notify": f"notifications are {_LATER}",
-    "budgets": f"budgets are {_LATER}",
-    "quiet_hours": f"quiet hours are {_LATER}",
-    "poll": f"the poll is {_LATER}",
-    "include": f"including other files is {_LATER}",
+    "budget": "accounts are declared in `budgets:`; a job names one by `budget:`",
+    "price": "write `prices: {sonnet: {input: 3.00, output: 15.00}}`",
+    "includes": "write `include: [jobs.d/*.yaml]`",
     "store": f"other stores than SQLite are {_LATER}",
     "http": f"the HTTP API is {_LATER}",
     "concurrency": "it belongs into `scheduler:`",

@@ -6,16 +6,23 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.declare.fields import shown, to_datetime
+from rota.declare.agents import Agent, agent_limit, draws_of, over_agent, work_of
+from rota.declare.budgets import spends_of, without_estimate, wrong_estimates, wrong_names
+from rota.declare.excluding import Calendars, resolve_except
+from rota.declare.fields import REBOOT, Refused, shown, to_datetime
 from rota.declare.fitting import SCHEDULES, SPELLINGS, WORKS, Shape, misfit, shape_of
+from rota.declare.intervals import SPELLINGS as MODE_SPELLINGS
+from rota.declare.intervals import one_interval
 from rota.declare.pools import drawn, wrong_draws
-from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.quiet_hours import WrittenQuiet, quiet_of
 from rota.declare.spec import RetentionEntry
-from rota.declare.values import WorkType
+from rota.declare.values import PollGroup, WorkType
+from rota.model.budget import MILLION, Account
 from rota.model.clock import cut_to_ms
 from rota.model.errors import RotaError
 from rota.model.spec import (
     Anchor,
+    ByMode,
     EnvValue,
     FirstRun,
     Gates,
@@ -23,9 +30,11 @@ from rota.model.spec import (
     JobSpec,
     Kind,
     Misfire,
+    Mode,
     OnRestart,
     OutputPolicy,
     Overlap,
+    QuietHours,
     Retention,
     Retry,
     Schedule,
@@ -45,6 +54,7 @@ _TYPES = {
     WorkType.SHELL: Kind.SHELL,
     WorkType.SCRIPT: Kind.FUNCTION,
     WorkType.FUNCTION: Kind.FUNCTION,
+    WorkType.AGENT: Kind.AGENT,
 }
 
 
@@ -59,7 +69,7 @@ class Trouble:
     looks_at: tuple[str, ...] = ()
 
 
-NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:` or `run:`", tuple(WORKS))
+NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:`, `run:` or `prompt:`", tuple(WORKS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +85,60 @@ class Surroundings:
     retention: Retention
     pools: Mapping[str, int] | None = None
     """The capacities of the pools; None: not known, as they cannot be read."""
+    budgets: Mapping[str, Account] | None = None
+    """The accounts; None: not known, as they cannot be read."""
+    agents: Mapping[str, Agent | None] = field(default_factory=dict)
+    """The configured agents by name; None for one that has problems of its own."""
     defaults: Keys = field(default_factory=dict)
+    quiet: QuietHours | None = None
+    """The file's own quiet hours."""
+    calendars: Calendars = field(default_factory=lambda: Calendars(str))
 
 
 def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | None, list[Trouble]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
     own, troubles = one_spelling(own)
-    troubles += _wrong_kind(own)
+    troubles += _wrong_kind(own) + except_troubles(own, around)
     shape = shape_of(own, around.defaults, python=around.python is not None)
     troubles += misfits(own, shape)
     troubles += draw_troubles(own, around.pools)
     keys = merged(own, around.defaults, shape)
+    if shape.work is Kind.AGENT:
+        keys = over_agent(own, keys, around.agents)
+    limited = shape.work is Kind.AGENT and agent_limit(keys, around.agents) is not None
+    troubles += spend_troubles(own, keys, around.budgets, limited=limited)
     troubles += resolve_times(keys, around)
     spec = spec_of(name, keys, around=around, shape=shape)
+    if shape.work is Kind.AGENT:
+        spec, wrong = with_agent(spec, keys, around)
+        troubles += wrong
     troubles += _wrong_placeholders(spec.work, spec, keys)
     return (None, troubles) if troubles else (spec, [])
+
+
+def with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec, list[Trouble]]:
+    """Return the spec of an agent job with its agent's work, pools and default of one attempt (section 7)."""
+    file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
+    try:
+        work = work_of(keys, around.agents, prompt_file=file)
+    except Refused as error:
+        return spec, [Trouble(error.at, error.message, error.code, error.hint, ("agent", "provider"))]
+    if work is None:  # what is wrong with its agent is told there
+        return spec, []
+    most = None if work.max_usd is None else round(work.max_usd * MILLION)
+    return replace(
+        spec,
+        work=replace(spec.work, agent=work),
+        pools=draws_of(work, spec.pools),
+        budgets=tuple(replace(spend, most=most) for spend in spec.budgets),
+        retry=keys.get("retry", Retry(max_attempts=1)),
+    ), []
+
+
+def except_troubles(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
+    """Put the days that `except` names into `keys`; return what is wrong with them."""
+    refused = resolve_except(keys, around.calendars)
+    return [Trouble(("except", *one.at), one.message, one.code, one.hint) for one in refused]
 
 
 def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
@@ -103,6 +152,15 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
             troubles.append(Trouble((older,), f"is another spelling of `{key}`, which is there too", hint="keep one"))
         else:
             found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
+    if "group" in found:
+        needs = found.pop("group") is PollGroup.REMOTE
+        if found.setdefault("needs_poll", needs) is not needs:
+            troubles.append(Trouble(("group",), "does not agree with `needs_poll`", hint="keep one of them"))
+    spelt = next((key for key in MODE_SPELLINGS if key in found), "")
+    try:
+        one_interval(found)
+    except Refused as error:
+        troubles.append(Trouble((spelt,), error.message, error.code, error.hint, ("interval",)))
     return found, troubles
 
 
@@ -135,6 +193,9 @@ def misfits(own: Keys, shape: Shape) -> list[Trouble]:
         for key in own
         if (need := misfit(key, shape)) is not None
     ]
+    if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
+        message = "a fixed grid has one interval, and this one has an interval by mode"
+        troubles.append(Trouble(("anchor",), message, hint="remove this line, or write one duration"))
     if shape.python and own.get("isolate") is Isolate.THREAD:
         message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
         troubles.append(Trouble(("isolate",), message, hint="remove this line, or `python:`"))
@@ -149,6 +210,30 @@ def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trou
     return [Trouble(("pools", *one.at), one.message, one.code, one.hint) for one in refused]
 
 
+def name_troubles(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Trouble]:
+    """Return the accounts that a job or the defaults name and that are not there."""
+    refused = [] if accounts is None else wrong_names(keys.get("budget", {}), accounts)
+    return [Trouble(("budget", *one.at), one.message, one.code, one.hint) for one in refused]
+
+
+def spend_troubles(
+    own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
+) -> list[Trouble]:
+    """Return what is wrong with the accounts of a job and with what it says that a run costs (R-19)."""
+    names = list(keys.get("budget", {}).values())
+    troubles = name_troubles(own, accounts)
+    if accounts is None or troubles or not names:
+        return troubles
+    refused = wrong_estimates(own["estimate"], names, accounts) if "estimate" in own else []
+    troubles = [Trouble(("estimate", *one.at), one.message, one.code, one.hint, ("budget",)) for one in refused]
+    spends = spends_of(names, keys.get("estimate", {}), accounts)
+    for name in [] if troubles else without_estimate(spends, accounts, limited=limited):
+        message = f"nobody says what a run may cost in {shown(name)}"
+        hint = "add `estimate:` to the job, or to the account"
+        troubles.append(Trouble(("budget",), message, "estimate_missing", hint, ("estimate",)))
+    return troubles
+
+
 def merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
     """Return a job's keys over the defaults that fit it; `env` and `labels` are merged."""
     if not defaults:
@@ -160,6 +245,8 @@ def merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
         keys["env"] = {**env, **own["env"]}
     if labels and "labels" in own:
         keys["labels"] = _merged_labels(labels, own["labels"])
+    if isinstance(keys.get("interval"), ByMode) and "anchor" not in own and keys.get("anchor") is Anchor.FIXED:
+        del keys["anchor"]  # a fixed grid has one interval
     return keys
 
 
@@ -188,6 +275,7 @@ def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> Job
         retry=get("retry", Retry()),
         on_repeated_failure=get("on_repeated_failure"),
         pools=drawn(get("pools", {})),
+        budgets=spends_of(get("budget", {}).values(), get("estimate", {}), around.budgets or {}),
         retention=_retention(around.retention, get("retention")),
         labels=get("labels", ()),
         priority=get("priority", 0),
@@ -212,7 +300,19 @@ def resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
     start_at, end_at = keys.get("start_at"), keys.get("end_at")
     if start_at and end_at and end_at <= start_at:
         troubles.append(Trouble(("end_at",), "is not after `start_at`", hint="no instant lies between them"))
-    return troubles
+    return troubles + _resolve_quiet(keys, around)
+
+
+def _resolve_quiet(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
+    written: WrittenQuiet | None = keys.get("quiet_hours")
+    try:
+        if written is not None and written.timezone == "local":
+            written = replace(written, timezone=around.local_zone())
+        keys["quiet"] = quiet_of(written, around.quiet, _schedule(keys))
+    except (Refused, RotaError) as error:
+        code = error.code if isinstance(error, Refused) else "timezone"
+        return [Trouble(("quiet_hours",), error.message, code, error.hint, ("cron", "interval", "at"))]
+    return []
 
 
 def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trouble]]:
@@ -228,10 +328,12 @@ def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trou
 
 
 def _schedule(keys: Keys) -> Schedule:
-    jitter = keys.get("jitter")
+    jitter, interval, cron = keys.get("jitter"), keys.get("interval"), keys.get("cron", ())
     return Schedule(
-        cron=keys.get("cron", ()),
-        interval=keys.get("interval"),
+        cron=() if cron == (REBOOT,) else cron,
+        reboot=cron == (REBOOT,),
+        interval=None if isinstance(interval, ByMode) else interval,
+        by_mode=interval if isinstance(interval, ByMode) else None,
         at=keys.get("at"),
         timezone=keys["timezone"],
         start_at=keys.get("start_at"),
@@ -240,6 +342,8 @@ def _schedule(keys: Keys) -> Schedule:
         first_run=keys.get("first_run", FirstRun.NOW),
         jitter=jitter if jitter and (jitter.up_to or jitter.percent) else None,
         run_once=keys.get("run_once", False),
+        quiet=keys.get("quiet"),
+        excluded=keys.get("except", ()),
     )
 
 
@@ -276,8 +380,7 @@ def _python(keys: Keys, around: Surroundings, shape: Shape) -> str | None:
     if shape.work is Kind.FUNCTION:
         return interpreter_of(keys, around)
     # A command has no interpreter, but the registered conditions in front of it do.
-    named = any(gate.name and gate.name not in BUILTIN_CONDITIONS for gate in keys.get("conditions", ()))
-    return around.python if named else None
+    return around.python if any(gate.name for gate in keys.get("conditions", ())) else None
 
 
 def _place(keys: Keys, key: str, around: Surroundings) -> str:
@@ -301,12 +404,13 @@ def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str
 
 
 def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
-    interval = schedule.interval
+    interval = schedule.every(Mode.ACTIVE)
     return Gates(
         conditions=tuple(keys.get("conditions", ())),
         when_false=shape.when_false,
         recheck=keys.get("recheck") or (min(RECHECK, interval) if interval else RECHECK),
         expires_after=keys.get("expires_after"),
+        needs_poll=keys.get("needs_poll", False),
     )
 
 
@@ -317,7 +421,7 @@ def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
 def _wrong_placeholders(work: Work, spec: JobSpec, keys: Keys) -> list[Trouble]:
     texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
     texts += [(("env", variable.name), variable.value) for variable in work.env if variable.value]
-    texts += [(("cwd",), keys["cwd"])] if "cwd" in keys else []
+    texts += [((key,), keys[key]) for key in ("cwd", "prompt", "prompt_file", "task") if key in keys]
     for index, condition in enumerate(spec.gates.conditions):
         texts += [(("conditions", index), word) for word in condition.command]
     troubles = [

@@ -1,7 +1,7 @@
 """Which functions and conditions a file mentions, where, and which of them nobody knows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.declare.files import KeyPath
@@ -9,10 +9,15 @@ from rota.declare.jobs import Surroundings, Trouble, interpreter_of
 from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder
 from rota.declare.words import NAME_LIMIT
 from rota.model.errors import RotaError
+from rota.model.names import Names
+from rota.model.spec import JobSpec
 from rota.settings import Settings
 
 FinderOf = Callable[[str, Settings], FunctionFinder]
 """Makes a finder for another interpreter from its path and the project."""
+LEFT = "budget_left"
+NamesOf = Mapping[str | None, Names]
+"""What each interpreter knows; None: this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +54,31 @@ def _conditions(name: str, raw: Mapping[str, Any], around: Surroundings) -> list
     ]
 
 
-def unknown_names(
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What became of the names of a file: the troubles, with their whole paths, and what each interpreter knows."""
+
+    troubles: tuple[Trouble, ...] = ()
+    names: NamesOf = field(default_factory=dict)
+
+
+def look_up(
     mentions: Sequence[Mention], settings: Settings, *, functions: FunctionFinder | None, interpreter: FinderOf | None
-) -> list[Trouble]:
-    """Return a trouble, with its whole path, for each module that cannot be imported and each name nobody knows."""
+) -> LookedUp:
+    """Ask for every name; a trouble for each module that cannot be imported and each name nobody knows.
+
+    `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process.
+    """
     troubles: list[Trouble] = []
+    names: dict[str | None, Names] = {}
     for python in dict.fromkeys((settings.python, *(mention.python for mention in mentions))):
         theirs = [mention for mention in mentions if mention.python == python]
-        finder = functions or _finder(python, settings, interpreter)
-        if finder is not None and (theirs or settings.imports):
-            troubles += _ask(finder, theirs, settings=settings)
-    return list(dict.fromkeys(troubles))
+        told_apart = functions is None or (python is not None and interpreter is not None)
+        finder = _finder(python, settings, interpreter) if told_apart else functions
+        if finder is not None and (theirs or settings.imports or python is None):
+            names[python], wrong = _ask(finder, theirs, settings=settings)
+            troubles += wrong
+    return LookedUp(tuple(dict.fromkeys(troubles)), names)
 
 
 def _finder(python: str | None, settings: Settings, interpreter: FinderOf | None) -> FunctionFinder | None:
@@ -68,13 +87,17 @@ def _finder(python: str | None, settings: Settings, interpreter: FinderOf | None
     return interpreter(python, settings) if interpreter else None
 
 
-def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> list[Trouble]:
+def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Trouble]]:
     functions = dict.fromkeys(mention.name for mention in mentions if not mention.condition)
     conditions = dict.fromkeys(mention.name for mention in mentions if mention.condition)
     try:
-        missing = finder.find(list(functions), list(conditions))
+        names = finder.find(list(functions), list(conditions))
     except RotaError as error:
-        return [Trouble(("python",), error.message, error.code, error.hint)]
+        return Names(), [Trouble(("python",), error.message, error.code, error.hint)]
+    return names, _missing(names.missing, mentions, settings=settings)
+
+
+def _missing(missing: Mapping[str, str], mentions: Sequence[Mention], *, settings: Settings) -> list[Trouble]:
     failed = [
         _said(("imports", index), missing[module], "import_failed")
         for index, module in enumerate(settings.imports)
@@ -88,6 +111,31 @@ def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Setti
     ]
 
 
+def with_replaced(specs: Sequence[JobSpec], names: NamesOf) -> tuple[JobSpec, ...]:
+    """Return the jobs; a condition that another interpreter registers under a built-in one's name is marked (R-09)."""
+    return tuple(_with_replaced(spec, names.get(spec.work.python, Names())) for spec in specs)
+
+
+def _with_replaced(spec: JobSpec, known: Names) -> JobSpec:
+    own = known.conditions & BUILTIN_CONDITIONS.keys() if spec.work.python is not None else frozenset()
+    if not any(gate.name in own for gate in spec.gates.conditions):
+        return spec
+    marked = tuple(replace(gate, replaces=gate.name in own) for gate in spec.gates.conditions)
+    return replace(spec, gates=replace(spec.gates, conditions=marked))
+
+
 def _said(path: KeyPath, message: str, code: str) -> Trouble:
     text, _, hint = message.partition("; ")
     return Trouble(path, text, code, hint)
+
+
+def left_troubles(specs: Sequence[JobSpec], names: NamesOf) -> list[Trouble]:
+    """Return, with their whole paths, the jobs that ask for room in accounts and have none."""
+    message, hint = f"`{LEFT}` asks for room in accounts, and the job has no `budget`", "add `budget:`, or remove it"
+    return [
+        Trouble(("jobs", spec.name, "conditions", index), message, "no_effect", hint)
+        for spec in specs
+        for index, condition in enumerate(spec.gates.conditions)
+        if condition.name == LEFT and not spec.budgets
+        if LEFT not in names.get(spec.work.python, Names()).conditions
+    ]

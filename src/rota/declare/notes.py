@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 
 from rota.model.clock import iso
 from rota.model.spec import FirstRun, JobSpec
-from rota.rules.instants import next_fires
+from rota.rules.coming import next_fires, wholly_quiet
+from rota.rules.instants import next_instant
+from rota.rules.lull import defers, has_lulls
 
 FAR = timedelta(days=366)
 
@@ -14,7 +16,7 @@ def notes_on(jobs: Sequence[JobSpec], *, now: datetime | None = None) -> tuple[s
     """Return the notes on `jobs`; those that depend on the time only when `now` is given."""
     notes = [note for spec in jobs for note in _on_cron(spec)]
     if now is not None:
-        notes += [note for spec in jobs if (note := _on_time(spec, now))]
+        notes += [note for spec in jobs if (note := _on_time(spec, now) or _on_lulls(spec, now))]
     return (*notes, *_on_first_runs(jobs, now))
 
 
@@ -46,11 +48,24 @@ def _on_time(spec: JobSpec, now: datetime) -> str | None:
     return None
 
 
+def _on_lulls(spec: JobSpec, now: datetime) -> str | None:
+    """Return that a job runs later than it says, or never, by quiet hours (R-17) and excluded dates."""
+    schedule = spec.schedule
+    if not has_lulls(schedule) or schedule.follows_runs:
+        return None
+    if defers(schedule) and wholly_quiet(schedule, since=now, created_at=now):
+        return f"{spec.name}: every instant lies in quiet hours and waits for their end; `quiet_hours: ignore` runs it"
+    instant = next_instant(schedule, after=now, created_at=now)
+    if instant is not None and not next_fires(schedule, now, 1, name=spec.name):
+        return f"{spec.name}: never runs, as quiet hours and `except` leave none of its instants"
+    return None
+
+
 def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
     names = [
         spec.name
         for spec in jobs
-        if spec.schedule.interval is not None and spec.schedule.first_run is FirstRun.NOW and spec.enabled
+        if spec.schedule.repeats and spec.schedule.first_run is FirstRun.NOW and spec.enabled
         if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
     ]
     if not names:

@@ -1,16 +1,21 @@
 """What an apply would do: the declared jobs against the stored ones (R-14). Jobs of other sources are not touched."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypeVar
 
 from rota.declare.differences import differences
+from rota.model.budget import Account, Price
 from rota.model.durations import write_duration
 from rota.model.errors import NameTaken
 from rota.model.records import Job
 from rota.model.spec import JobSpec
+from rota.rules.budget_words import say_account, say_money
 from rota.settings import BUILT_IN_POOLS, Settings
+
+T = TypeVar("T")
 
 
 class ChangeKind(StrEnum):
@@ -42,7 +47,7 @@ class Plan:
     changes: tuple[Change, ...]
     empties: bool = False
     settings: tuple[str, ...] = ()
-    """What differs in the settings that are stored with the jobs: pools and aging."""
+    """What differs in the settings that are stored with the jobs: pools, aging, budgets and prices."""
 
     @property
     def changing(self) -> tuple[Change, ...]:
@@ -50,8 +55,15 @@ class Plan:
         return tuple(change for change in self.changes if change.kind is not ChangeKind.UNCHANGED)
 
 
-def plan(declared: Sequence[JobSpec], stored: Sequence[Job], *, source: str, adopt: Collection[str] = ()) -> Plan:
-    """Return how the jobs of `source` become the declared ones.
+def plan(
+    declared: Sequence[JobSpec],
+    stored: Sequence[Job],
+    *,
+    source: str,
+    adopt: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> Plan:
+    """Return how the jobs of `source` become the declared ones; those of `kept` projects stay as they are.
 
     A name that a job of another source has is NameTaken, unless it is in `adopt`.
     """
@@ -60,12 +72,56 @@ def plan(declared: Sequence[JobSpec], stored: Sequence[Job], *, source: str, ado
     changes = [_change(spec, known.get(spec.name.casefold()), source) for spec in declared]
     wanted = {spec.name.casefold() for spec in declared}
     ours = [job for job in stored if job.source == source and job.retired_at is None]
-    gone = [Change(ChangeKind.RETIRE, job.name, job=job) for job in ours if job.name.casefold() not in wanted]
-    return Plan((*changes, *gone), empties=bool(ours) and not declared)
+    lost = [job for job in ours if job.name.casefold() not in wanted and project_of(job.name) not in kept]
+    gone = [Change(ChangeKind.RETIRE, job.name, job=job) for job in lost]
+    return Plan((*changes, *gone), empties=bool(gone) and not declared)
 
 
-def settings_differences(settings: Settings, *, pools: Mapping[str, int], aging: timedelta | None) -> tuple[str, ...]:
-    """Return how the declared pools and aging differ from the stored ones; a built-in pool is there from the start."""
+def project_of(name: str) -> str:
+    """Return the included project that a job's name begins with; empty for a job of the including file.
+
+    >>> project_of("api/triage"), project_of("triage")
+    ('api', '')
+    """
+    return name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSettings:
+    """The settings that are stored with the jobs, as they are."""
+
+    pools: Mapping[str, int] = field(default_factory=dict)
+    aging: timedelta | None = None
+    budgets: Mapping[str, Account] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+
+def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[str, ...]:
+    """Return how the declared pools, aging, budgets and prices differ from the stored ones."""
+    found = [*_pool_differences(settings, stored.pools)]
+    if settings.scheduler.aging != stored.aging:
+        found.append(f"aging {_aging(stored.aging)} -> {_aging(settings.scheduler.aging)}")
+    found += _named("budget", settings.budgets, stored.budgets, say=say_account)
+    found += _named("price", settings.prices, stored.prices, say=_price)
+    return tuple(found)
+
+
+def _named(kind: str, declared: Mapping[str, T], stored: Mapping[str, T], *, say: Callable[[T], str]) -> list[str]:
+    found = [f"{kind} {name} {say(one)}" for name, one in declared.items() if name not in stored]
+    for name, one in stored.items():
+        if name not in declared:
+            found.append(f"{kind} {name} removed")
+        elif declared[name] != one:
+            found.append(f"{kind} {name} {say(one)} -> {say(declared[name])}")
+    return found
+
+
+def _price(price: Price) -> str:
+    return f"{say_money(price.input)} in, {say_money(price.output)} out"
+
+
+def _pool_differences(settings: Settings, pools: Mapping[str, int]) -> list[str]:
+    """Return how pools differ; a built-in one is there from the start."""
     before = {**BUILT_IN_POOLS, **pools}
     found = [f"pool {name} {capacity:,}" for name, capacity in settings.pools.items() if name not in before]
     for name, capacity in before.items():
@@ -73,9 +129,7 @@ def settings_differences(settings: Settings, *, pools: Mapping[str, int], aging:
             found.append(f"pool {name} removed")
         elif settings.pools[name] != capacity:
             found.append(f"pool {name} {capacity:,} -> {settings.pools[name]:,}")
-    if settings.scheduler.aging != aging:
-        found.append(f"aging {_aging(aging)} -> {_aging(settings.scheduler.aging)}")
-    return tuple(found)
+    return found
 
 
 def _aging(value: timedelta | None) -> str:

@@ -9,7 +9,7 @@ from rota import faults
 from rota.declare.fields import Refused, shown, wrong_type
 from rota.declare.hints import GROUP_WORDS, JOB_WORDS, TOP_WORDS, unknown_key
 from rota.declare.jobs import KeyPath, Trouble
-from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile
+from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile, keys_of
 
 _WORDS: Mapping[type[BaseModel], dict[str, str]] = {
     JobEntry: JOB_WORDS,
@@ -35,8 +35,8 @@ def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Tro
 
 
 def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
-    values = entry.__dict__
-    return {key: values[key] for key in raw}
+    values, names = entry.__dict__, keys_of(type(entry))
+    return {key: values[names[key]] for key in raw}
 
 
 def _translated(model: type[BaseModel], finding: Any) -> Trouble:
@@ -60,12 +60,12 @@ def _trouble(path: KeyPath, refused: Refused) -> Trouble:
 
 def _unknown(model: type[BaseModel], path: KeyPath) -> Trouble:
     key = str(path[-1])
-    if model is DefaultsSection and len(path) == 1 and key in JobEntry.model_fields:
+    if model is DefaultsSection and len(path) == 1 and key in keys_of(JobEntry):
         return Trouble(path, "cannot be a default", "unknown_key", "write it in the job itself")
-    if model is GroupEntry and len(path) == 1 and key in JobEntry.model_fields:
+    if model is GroupEntry and len(path) == 1 and key in keys_of(JobEntry):
         return Trouble(path, "has no effect on a group", "no_effect", "write it in the jobs of its members")
     inner = _inner(model, path)
-    return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(inner.model_fields), _WORDS.get(inner)))
+    return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(keys_of(inner)), _WORDS.get(inner)))
 
 
 def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:

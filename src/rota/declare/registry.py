@@ -3,13 +3,22 @@
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from rota.model.errors import FunctionMissing, InvalidValue
+from rota.model.names import Names
+from rota.model.spec import Condition
 
-BUILTIN_CONDITIONS = ("network_up",)
+BUILTIN_CONDITIONS: Mapping[str, bool] = {
+    "network_up": False,
+    "no_agents_running": False,
+    "budget_left": False,
+    "has_open_prs": True,
+}
+"""The built-in conditions, and whether they look at what the shared poll brought."""
 ENVIRONMENT_HINT = (
     "set python: .venv/bin/python in rota.yaml, or start rota from the project's environment (uv run rota serve)"
 )
@@ -18,20 +27,38 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 
+def asked_elsewhere(condition: Condition, python: str | None) -> bool:
+    """Tell whether a condition is a process: a command, or a function of another interpreter."""
+    if condition.command:
+        return True
+    return python is not None and (condition.replaces or condition.name not in BUILTIN_CONDITIONS)
+
+
 class FunctionFinder(Protocol):
     """Who knows which functions and conditions exist, in this interpreter or in another one."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        """Return a message for each name that is missing, and for each module of `imports:` that fails."""
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        """Return which of the names are missing, and what there is to know of the conditions."""
         ...
 
 
-class Registry:
-    """Functions and conditions by name."""
+@dataclass(frozen=True, slots=True)
+class RegisteredAgent:
+    """A Python function that is an agent (003): `async (AgentTask) -> AgentResult`, and its keys of `agents:`."""
 
-    def __init__(self) -> None:
+    function: Function
+    keys: Mapping[str, Any]
+
+
+class Registry:
+    """Functions, conditions and agents by name; `owner` is whose decorators messages name."""
+
+    def __init__(self, owner: str = "rota") -> None:
+        self.owner = owner
         self.functions: dict[str, Function] = {}
         self.conditions: dict[str, Function] = {}
+        self.agents: dict[str, RegisteredAgent] = {}
+        self.needing_poll: set[str] = set()
 
     @overload
     def job(self, name: F, /) -> F: ...
@@ -44,10 +71,34 @@ class Registry:
     @overload
     def condition(self, name: F, /) -> F: ...
     @overload
-    def condition(self, name: str | None = None, /) -> Callable[[F], F]: ...
-    def condition(self, name: Any = None, /) -> Any:
-        """Make a function known to `conditions:`, under its own name or the one given."""
-        return _decorator(self.conditions, name, kind="condition")
+    def condition(self, name: str | None = None, /, *, needs_poll: bool = False) -> Callable[[F], F]: ...
+    def condition(self, name: Any = None, /, *, needs_poll: bool = False) -> Any:
+        """Make a function known to `conditions:`, under its own name or the one given.
+
+        With `needs_poll` every job that has it waits for the shared poll, whose data is `ctx.poll_data` (R-16).
+        """
+        if callable(name):
+            return self._condition(name, name.__name__, needs_poll=needs_poll)
+        return lambda function: self._condition(function, name or function.__name__, needs_poll=needs_poll)
+
+    def _condition(self, function: F, name: str, *, needs_poll: bool) -> F:
+        registered = _register(self.conditions, name, function=function, kind="condition")
+        if needs_poll:
+            self.needing_poll.add(name)
+        else:
+            self.needing_poll.discard(name)
+        return registered
+
+    def agent(self, name: str, /, **keys: Any) -> Callable[[F], F]:
+        """Make a function known as an agent; `keys` are those of an entry of `agents:`, such as `max_concurrent`."""
+
+        def register(function: F) -> F:
+            known = {title: one.function for title, one in self.agents.items()}
+            refuse_second(known, name, function=function, kind="agent")
+            self.agents[name] = RegisteredAgent(function, dict(keys))
+            return function
+
+        return register
 
     def resolve(self, name: str) -> Function:
         """Return the function that `run: name` means: a registered one, or `module:function`."""
@@ -55,18 +106,25 @@ class Registry:
             return _imported(name)
         if name in self.functions:
             return self.functions[name]
-        raise FunctionMissing(f'no function is named "{name}"', hint=_guess(name, self.functions, "job"))
+        raise FunctionMissing(f'no function is named "{name}"', hint=self._guess(name, self.functions, "job"))
 
     def resolve_condition(self, name: str) -> Function:
         """Return the registered condition of that name; the built-in ones are not here."""
         if name in self.conditions:
             return self.conditions[name]
         known = (*self.conditions, *BUILTIN_CONDITIONS)
-        raise FunctionMissing(f'no condition is named "{name}"', hint=_guess(name, known, "condition"))
+        raise FunctionMissing(f'no condition is named "{name}"', hint=self._guess(name, known, "condition"))
+
+    def _guess(self, name: str, known: Sequence[str] | Mapping[str, Function], decorator: str) -> str:
+        near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+        if near:
+            return f'did you mean "{near[0]}"?'
+        where = " in a module that `imports:` names" if self.owner == "rota" else ""
+        return f'register it with @{self.owner}.{decorator}("{name}"){where}'
 
 
 default = Registry()
-"""What `@rota.job` and `@rota.condition` fill."""
+"""What `@rota.job`, `@rota.condition` and `@rota.agent` fill."""
 
 
 def _decorator(names: dict[str, Function], name: Any, *, kind: str) -> Any:
@@ -76,26 +134,24 @@ def _decorator(names: dict[str, Function], name: Any, *, kind: str) -> Any:
 
 
 def _register(names: dict[str, Function], name: str, *, function: F, kind: str) -> F:
-    known = names.get(name)
-    if known is not None and _place(known) != _place(function):
-        message = f'two functions are registered as {kind} "{name}": {_place(known)} and {_place(function)}'
-        raise InvalidValue(message, hint=f'give one of them another name: @rota.{_WORDS[kind]}("other")')
+    refuse_second(names, name, function=function, kind=kind)
     names[name] = function
     return function
 
 
-_WORDS = {"function": "job", "condition": "condition"}
+def refuse_second(names: Mapping[str, Function], name: str, *, function: Function, kind: str) -> None:
+    """Refuse another function under a name that is taken; the same one may be registered again."""
+    known = names.get(name)
+    if known is not None and _place(known) != _place(function):
+        message = f'two functions are registered as {kind} "{name}": {_place(known)} and {_place(function)}'
+        raise InvalidValue(message, hint=f'give one of them another name: @rota.{_WORDS[kind]}("other")')
+
+
+_WORDS = {"function": "job", "condition": "condition", "agent": "agent"}
 
 
 def _place(function: Function) -> str:
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
-
-
-def _guess(name: str, known: Sequence[str] | Mapping[str, Function], decorator: str) -> str:
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    if near:
-        return f'did you mean "{near[0]}"?'
-    return f'register it with @rota.{decorator}("{name}") in a module that `imports:` names'
 
 
 def _imported(name: str) -> Function:
@@ -124,6 +180,21 @@ def import_message(module: str, error: BaseException) -> str:
     return f'cannot import "{module}": {type(error).__name__}: {error}'
 
 
+class RegisteredFinder:
+    """Looks names up in a registry; `module:function` is imported as this process does, whose path stays as it is."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        """Return which of the names are missing, and what there is to know of the conditions."""
+        registry = self._registry
+        asked = [(name, registry.resolve) for name in functions]
+        asked += [(name, registry.resolve_condition) for name in conditions if name not in BUILTIN_CONDITIONS]
+        missing = {name: message for name, resolve in asked if (message := _unresolved(resolve, name))}
+        return Names(missing, frozenset(registry.conditions), frozenset(registry.needing_poll))
+
+
 class ImportingFinder:
     """Imports the modules of a project into this process and looks names up in a registry."""
 
@@ -132,18 +203,13 @@ class ImportingFinder:
         self._imports = tuple(imports)
         self._registry = registry
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        """Return a message for each name that is missing, and for each module of `imports:` that fails."""
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        """Return which of the names are missing, and what there is to know of the conditions."""
         if self._imports or any(":" in name for name in functions):
             self._put_folder_first()
-        missing = {module: message for module in self._imports if (message := _fails(module))}
-        for name in functions:
-            if message := _unresolved(self._registry.resolve, name):
-                missing[name] = message
-        for name in conditions:
-            if name not in BUILTIN_CONDITIONS and (message := _unresolved(self._registry.resolve_condition, name)):
-                missing[name] = message
-        return missing
+        failed = {module: message for module in self._imports if (message := _fails(module))}
+        found = RegisteredFinder(self._registry).find(functions, conditions)
+        return replace(found, missing={**failed, **found.missing})
 
     def _put_folder_first(self) -> None:
         if sys.path[:1] != [self._folder]:

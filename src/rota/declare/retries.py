@@ -1,13 +1,11 @@
 """What a file says about failures: how often and when a run is tried again, and when a failing job is held back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rota.declare.fields import Refused, read_duration, read_grace, read_jitter, shown, whole, wrong_type
-from rota.declare.hints import unknown_key
+from rota.declare.keyed import Reader, read_keys
 from rota.model.spec import Jitter, RepeatedFailure, Retry
-
-Reader = Callable[[Any], Any]
 
 ATTEMPTS = 100
 FACTOR = 100
@@ -34,7 +32,7 @@ def read_retry(value: Any) -> Retry:
     if isinstance(value, int):
         hint = f"write `retry: {{max_attempts: {shown(value)}}}`; it counts the first attempt"
         raise wrong_type(value, "a map of keys", hint=hint)
-    found = _read(value, _RETRY, hint=RETRY_HINT, words=_RETRY_WORDS)
+    found = read_keys(value, _RETRY, hint=RETRY_HINT, words=_RETRY_WORDS)
     if found.get("max_attempts") == 1 and len(found) > 1:
         raise Refused("has no effect with `max_attempts: 1`", code="no_effect", at=(_other(found, "max_attempts"),))
     backoff, most = found.get("backoff", Retry().backoff), found.get("max")
@@ -54,24 +52,7 @@ def read_repeated_failure(value: Any) -> RepeatedFailure | None:
         return RepeatedFailure() if value else None
     if isinstance(value, int):
         raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
-    return RepeatedFailure(**_read(value, _REPEATED, hint=REPEATED_HINT))
-
-
-def _read(
-    value: Any, readers: Mapping[str, Reader], *, hint: str, words: dict[str, str] | None = None
-) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise wrong_type(value, "a map of keys", hint=hint)
-    return {key: _read_key(key, value[key], readers, words) for key in value}
-
-
-def _read_key(key: str, value: Any, readers: Mapping[str, Reader], words: dict[str, str] | None) -> Any:
-    if key not in readers:
-        raise Refused("unknown key", code="unknown_key", hint=unknown_key(str(key), list(readers), words), at=(key,))
-    try:
-        return readers[key](value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None
+    return RepeatedFailure(**read_keys(value, _REPEATED, hint=REPEATED_HINT))
 
 
 def _read_factor(value: Any) -> float:

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rota.declare.values import (
+    AccessWord,
+    Accounts,
     Aging,
     AnchorWord,
     Argv,
+    Budgets,
     Capacities,
     Count,
     Cron,
@@ -17,6 +21,8 @@ from rota.declare.values import (
     Duration,
     Env,
     EnvName,
+    Estimates,
+    Exceptions,
     FirstRunWord,
     Flag,
     FunctionName,
@@ -33,15 +39,26 @@ from rota.declare.values import (
     Labels,
     MemberEntry,
     MisfireWord,
+    ModeInterval,
     Module,
+    Money,
     Note,
     OnFailureWord,
     OnRestartWord,
     OptionalDuration,
     OutputWord,
     OverlapWord,
+    OwnQuietHours,
     Params,
+    Pattern,
+    PollGroup,
+    PollGroupWord,
+    PollHeaders,
+    PollUrl,
+    Prices,
     Priority,
+    Prompt,
+    QuietHoursEntry,
     RepeatedFailurePolicy,
     RetryPolicy,
     Seconds,
@@ -54,8 +71,10 @@ from rota.declare.values import (
     WorkType,
     Zone,
 )
+from rota.model.agents import Access
 from rota.model.spec import (
     Anchor,
+    ByMode,
     FirstRun,
     GroupMode,
     Isolate,
@@ -74,6 +93,12 @@ class Strict(BaseModel):
     """A map in the file that knows its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+@cache
+def keys_of(model: type[BaseModel]) -> dict[str, str]:
+    """Return the keys of a map as users write them, each with the attribute that holds it."""
+    return {field.alias or name: name for name, field in model.model_fields.items()}
 
 
 class RetentionEntry(Strict):
@@ -104,6 +129,22 @@ class SchedulerSection(Strict):
     crash_guard: Switch = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
     aging: Aging = Field(
         None, description="How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts."
+    )
+
+
+class PollSection(Strict):
+    """The shared poll: one fetch for all jobs that need it."""
+
+    url: PollUrl = Field("", description="What is fetched: an address that answers with a JSON object.")
+    run: FunctionName = Field("", description="Or a registered Python function that returns the object.")
+    headers: PollHeaders = Field(default_factory=dict, description="Headers of the request: a text, or {secret: NAME}.")
+    interval: Interval = Field(
+        ByMode(timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=300)),
+        description="How often, by mode: {active: 15s, idle: 60s, dormant: 300s}; `never` is a value.",
+    )
+    timeout: Duration = Field(timedelta(seconds=30), description="How long one poll may take.")
+    budget: Accounts = Field(
+        default_factory=dict, description="What a poll is charged to, one request each: an account of `budgets`."
     )
 
 
@@ -142,6 +183,11 @@ class PolicyKeys(Strict):
         None,
         description="When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
     )
+    except_: Exceptions = Field(
+        (),
+        alias="except",
+        description="Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
+    )
     labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
     enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
     description: Note = Field("", description="A text for people, at most 1,000 characters.")
@@ -153,12 +199,21 @@ class PolicyKeys(Strict):
 class ScheduleKeys(Strict):
     """When a job or a group is due."""
 
-    cron: Cron = Field((), description="When: five cron fields in quotes, or a list of such texts.")
-    interval: Interval = Field(None, description="When: a duration between runs, counted from `anchor`.")
+    cron: Cron = Field((), description="When: five cron fields in quotes, a list of such texts, or @reboot.")
+    interval: Interval = Field(
+        None,
+        description="When: a duration between runs, counted from `anchor`; or by mode {active: 15s, dormant: never}.",
+    )
+    interval_active: ModeInterval = Field(None, description="Accepted spelling of `interval: {active: …}`.")
+    interval_idle: ModeInterval = Field(None, description="Accepted spelling of `interval: {idle: …}`.")
+    interval_dormant: ModeInterval = Field(None, description="Accepted spelling of `interval: {dormant: …}`.")
     at: Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
     start_at: Instant = Field("", description="No instant before this one.")
     end_at: Instant = Field("", description="No instant at or after this one.")
     run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
+    quiet_hours: OwnQuietHours = Field(
+        None, description="The job's own quiet hours in place of the file's, or `ignore`."
+    )
 
 
 class SharedKeys(PolicyKeys):
@@ -210,6 +265,9 @@ class SharedKeys(PolicyKeys):
     recheck: Duration = Field(
         timedelta(seconds=60), description="How often a waiting run's conditions are looked at again."
     )
+    needs_poll: Flag = Field(
+        default=False, description="Whether a run waits for the shared poll and gets its data (`ctx.poll_data`)."
+    )
     expires_after: OptionalDuration = Field(
         None, description="How long a run may wait in the queue before it is skipped as expired."
     )
@@ -223,7 +281,54 @@ class SharedKeys(PolicyKeys):
         default_factory=dict,
         description="What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing.",
     )
+    budget: Accounts = Field(
+        default_factory=dict, description="What a run is charged to: an account of `budgets`, or a list; [] for none."
+    )
+    estimate: Estimates = Field(
+        default_factory=dict,
+        description="What a run is expected to cost, in the account's unit: a number, or one for each account.",
+    )
     priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
+    agent: Text = Field("", description="Who does a prompt: an entry of `agents`, or the name of an adapter.")
+    provider: Text = Field("", description="Accepted from older tools: anthropic, openai or google, for the agent.")
+    model: Text = Field("", description="The model that the agent uses; its own default when absent.")
+    access: AccessWord = Field(
+        Access.READ, description="What the agent may do: read, write, or full; each adapter translates it."
+    )
+    max_turns: Count = Field(10, description="How many turns the agent may take, where its adapter can keep it.")
+    max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
+    allowed_tools: list[Text] = Field(
+        default_factory=list, description="The tools the agent may use, where its adapter can keep it."
+    )
+
+
+class InstancesEntry(Strict):
+    """How many runs of an agent go on at once, as document 003 writes it."""
+
+    max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
+
+
+class AgentEntry(Strict):
+    """One agent: its adapter, and what its jobs get when they say nothing else."""
+
+    adapter: Text = Field("", description="Which program it is; the agent's own name where that is an adapter's.")
+    model: Text = Field("", description="The model; the program's own default when absent.")
+    access: AccessWord = Field(Access.READ, description="What it may do: read, write, or full.")
+    max_turns: Count = Field(10, description="How many turns a run may take, where the adapter can keep it.")
+    max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
+    allowed_tools: list[Text] = Field(
+        default_factory=list, description="The tools it may use, where the adapter can keep it."
+    )
+    max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
+    instances: InstancesEntry | None = Field(None, description="Accepted spelling of `max_concurrent`.")
+    working_directory: Text = Field(".", description="The folder its jobs run in, relative to the project.")
+    description: Note = Field("", description="A text for people, at most 1,000 characters.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="What the adapter `custom` is told: argv, prompt, parser, paths."
+    )
+    schedules: dict[str, Any] = Field(
+        default_factory=dict, description="Jobs of this agent by name; they are called agent/name."
+    )
 
 
 class DefaultsSection(SharedKeys):
@@ -235,7 +340,13 @@ class JobEntry(SharedKeys, ScheduleKeys):
 
     command: Argv = Field((), description="Work: a program and its arguments, as a list or a plain text without shell.")
     shell: Text = Field("", description="Work: a text for the shell.")
+    prompt: Prompt = Field("", description="Work: a task for an agent.")
+    prompt_file: Text = Field("", description="Work: a file with a task for an agent, relative to the project.")
+    task: Prompt = Field("", description="Accepted spelling of `prompt`.")
     run: FunctionName = Field("", description="Work: a registered Python function, or module:function.")
+    group: PollGroupWord = Field(
+        PollGroup.LOCAL, description="Accepted from older files: `remote` is `needs_poll: true`, `local` is false."
+    )
     type: TypeWord = Field(
         WorkType.COMMAND, description="Accepted from older files; must agree with the work: `script` is `run`."
     )
@@ -276,6 +387,27 @@ class ProjectFile(Strict):
     pools: Capacities = Field(
         default_factory=dict, description="Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."
     )
+    budgets: Budgets = Field(
+        default_factory=dict,
+        description="Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}.",
+    )
+    prices: Prices = Field(
+        default_factory=dict,
+        description="What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
+    )
+    include: list[Pattern] = Field(
+        default_factory=list,
+        description="Patterns of other files: parts of this project (jobs.d/*.yaml) and other projects' rota.yaml.",
+    )
+    quiet_hours: QuietHoursEntry = Field(
+        None,
+        description='When it is quiet: ["00:00-07:00"], or {windows: […], policy: dormant | defer | skip, timezone}.',
+    )
+    poll: PollSection = Field(
+        PollSection.model_construct(),
+        description="The shared poll: one fetch for all jobs that need its data (`needs_poll`).",
+    )
+    agents: Mapping[str, Any] = Field(default_factory=dict, description="Agents by name.")
     state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
     jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
     groups: Mapping[str, Any] = Field(

@@ -1,24 +1,61 @@
 """A project's file to its settings and specs: everything is checked, and all problems are told at once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.fields import JOB_NAME, shown
-from rota.declare.files import Document, KeyPath, load, parse, write_path
+from rota.declare.agents import Agent, pool_of, read_agent, read_schedule
+from rota.declare.budgets import WrittenAccount, counting_notes
+from rota.declare.excluding import Calendars, resolve_except
+from rota.declare.fields import JOB_NAME, Refused, shown
+from rota.declare.files import Document, KeyPath, Stamp, home_of, load, parse, write_path
+from rota.declare.given import document_of
 from rota.declare.groups import NO_MEMBERS, build_group
-from rota.declare.jobs import NO_WORK, Surroundings, Trouble, build_job, draw_troubles, one_spelling, place_of
-from rota.declare.mentions import FinderOf, Mention, mentions_of, unknown_names
+from rota.declare.including import Included, find_included, join_parts, patterns_of
+from rota.declare.jobs import (
+    NO_WORK,
+    Surroundings,
+    Trouble,
+    build_job,
+    draw_troubles,
+    name_troubles,
+    one_spelling,
+    place_of,
+)
+from rota.declare.joining import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes, pattern_troubles
+from rota.declare.mentions import (
+    FinderOf,
+    LookedUp,
+    Mention,
+    NamesOf,
+    left_troubles,
+    look_up,
+    mentions_of,
+    with_replaced,
+)
 from rota.declare.notes import notes_on
+from rota.declare.polling import POLL, need_troubles, poll_job, with_need
+from rota.declare.quiet_hours import WrittenQuiet
 from rota.declare.reading import read_map
 from rota.declare.registry import FunctionFinder
-from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile, RetentionSection, SchedulerSection
+from rota.declare.spec import (
+    AgentEntry,
+    DefaultsSection,
+    GroupEntry,
+    JobEntry,
+    PollSection,
+    ProjectFile,
+    RetentionSection,
+    SchedulerSection,
+)
 from rota.declare.zone import local_zone
-from rota.model.errors import FileProblems, Problem, RotaError
-from rota.model.spec import JobSpec, Kind, Retention
+from rota.model.budget import Account
+from rota.model.errors import FileProblems, JobProblems, Problem, RotaError
+from rota.model.spec import JobSpec, Kind, QuietHours, QuietPolicy, Retention
 from rota.settings import BUILT_IN_POOLS, FILE_NAME, STATE_NAME, Scheduler, Settings
 
 
@@ -31,6 +68,14 @@ class Declared:
     notes: tuple[str, ...]
     positions: Mapping[str, tuple[int, int]]
     text_digest: str
+    included: tuple[Included, ...] = ()
+    """The parts and projects that were included."""
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def projects(self) -> tuple[Included, ...]:
+        """The included projects, also those that were left out."""
+        return (*(one for one in self.included if one.name), *(one.included for one in self.left_out))
 
 
 def read_project(
@@ -42,37 +87,146 @@ def read_project(
     state: Path | None = None,
     now: datetime | None = None,
     content: bytes | None = None,
+    inner: Path | None = None,
+    lenient: bool = False,
+    calendars: MutableMapping[Path, Stamp | None] | None = None,
 ) -> Declared:
     """Return what the file in `folder` declares; raise FileProblems with every problem, in file order.
 
     `functions` is asked for every name; without it this process imports the modules, and functions of another
     interpreter are asked of `interpreter`, or not checked where that is None too. `content` is read in the place of
-    the file, as if it were there already.
+    the file, or of that of the included project in `inner`, as if it were there already. A `lenient` reading leaves
+    out included projects that have problems. `calendars` gets the calendar files that were looked at, also where they
+    are what is wrong.
     """
-    folder = Path(os.path.abspath(folder))
-    document = load(folder / FILE_NAME) if content is None else parse(content)
-    reading = _Reading(document, folder, environment)
+    one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
+    document = load(one.path) if content is None or inner else parse(content)
+    given = {inner: content} if inner and content is not None else {}
+    looked_at = {} if calendars is None else calendars
+    read = partial(
+        _read_file, environment=environment, functions=functions, interpreter=interpreter, calendars=looked_at
+    )
+    main = read(one, document, state=state)
+    host = Host(main.folder, main.shared, polls="poll" in main.document.data)
+    projects = [_read_included(found, host, read, content=given.get(found.folder)) for found in main.found.projects]
+    whole = gather(main, projects, lenient=lenient)
+    if whole.problems:
+        raise FileProblems(whole.problems)
+    return Declared(
+        settings=_with_agents(_with_shared(main.settings, whole.shared), whole.jobs),
+        jobs=whole.jobs,
+        notes=(*whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
+        positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
+        text_digest=main.document.digest,
+        included=whole.included,
+        left_out=whole.left_out,
+    )
+
+
+def read_given(
+    data: Mapping[str, Any],
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    functions: FunctionFinder,
+    interpreter: FinderOf | None = None,
+    state: Path | None = None,
+) -> Declared:
+    """Return what values in the shape of a file declare, as if it lay in `folder`; raise JobProblems with all problems.
+
+    `functions` is asked for the names of this process, `interpreter` for those of others.
+    """
+    one = Included(folder / FILE_NAME, FILE_NAME)
+    read = partial(_read_file, environment=environment, functions=functions, interpreter=interpreter, calendars={})
+    found = read(one, document_of(data), state=state)
+    if found.problems:
+        raise JobProblems(found.problems)
+    settings = _with_agents(found.settings, found.jobs)
+    return Declared(settings, found.jobs, notes=(), positions={}, text_digest="")
+
+
+def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
+    """Return the settings with a pool for each agent that has a job: how many of its runs go on at once (R-04)."""
+    working = [spec.work.agent for spec in jobs if spec.work.agent is not None]
+    return replace(settings, pools={**settings.pools, **{pool_of(one.agent): one.max_concurrent for one in working}})
+
+
+def _with_shared(settings: Settings, shared: Shared) -> Settings:
+    pools = {**BUILT_IN_POOLS, **shared["pools"]}
+    return replace(settings, pools=pools, budgets=shared["budgets"], prices=shared["prices"])
+
+
+def _read_file(
+    one: Included,
+    document: Document,
+    *,
+    environment: Mapping[str, str],
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    calendars: MutableMapping[Path, Stamp | None],
+    state: Path | None = None,
+    host: Host | None = None,
+) -> FileRead:
+    """Return one file with its parts, as far as it is right; `host` where it is an included project."""
+    patterns = patterns_of(document)
+    found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
+    reading = _Reading(join_parts(document, found.parts), one.folder, environment, host=host, calendars=calendars)
     settings, jobs = reading.everything(state)
-    reading.tell((), reading.unknown_names(settings, functions, interpreter))
-    if reading.problems:
-        raise FileProblems(sorted(reading.problems, key=lambda problem: (problem.line, problem.column)))
-    positions = {spec.name: reading.document.position((section_of(spec), spec.name)) for spec in jobs}
-    return Declared(settings, jobs, notes_on(jobs, now=now), positions, reading.document.digest)
+    looked_up = reading.look_up(settings, functions, interpreter)
+    reading.tell((), [*pattern_troubles(found), *looked_up.troubles])
+    jobs = with_need(with_replaced(jobs, looked_up.names), looked_up.names)
+    reading.tell((), [*reading.need_troubles(jobs, looked_up.names), *left_troubles(jobs, looked_up.names)])
+    return FileRead(
+        included=one,
+        document=reading.document,
+        settings=settings,
+        found=found,
+        jobs=jobs,
+        shared=reading.shared,
+        notes=tuple(pattern_notes(found, patterns)),
+        problems=tuple(reading.problems),
+    )
+
+
+def _read_included(
+    one: Included, host: Host, read: Callable[..., FileRead], *, content: bytes | None
+) -> FileRead | LeftOut:
+    try:
+        document = load(one.path, named=one.file) if content is None else parse(content, one.file)
+        return in_project(read(one, document, host=host))
+    except FileProblems as error:
+        return LeftOut(one, error.problems)
 
 
 def section_of(spec: JobSpec) -> str:
     """Return the section of the file in which a job or group stands."""
-    return "groups" if spec.work.kind is Kind.GROUP else "jobs"
+    return "groups" if spec.work.kind is Kind.GROUP else "jobs" if spec.name != POLL else "poll"
+
+
+UNREADABLE = QuietHours(("00:00-00:01",))
+"""Stands for quiet hours that have a problem of their own, so that jobs which refer to them have none."""
 
 
 class _Reading:
     """One pass over a document; collects problems."""
 
-    def __init__(self, document: Document, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        host: Host | None = None,
+        calendars: MutableMapping[Path, Stamp | None],
+    ) -> None:
         self.document = document
         self.folder = folder
         self.environment = environment
-        self.home = environment.get("HOME") or os.path.expanduser("~")
+        self.host = host
+        self.interpreter = host.python if host else None
+        self.home = home_of(environment)
+        self.calendars = Calendars(partial(place_of, folder=str(folder), home=self.home), calendars)
+        self.shared: Shared = {}
         self.problems = list(document.problems)
         self.mentions: list[Mention] = []
         self.lost: set[str] = set()
@@ -81,13 +235,20 @@ class _Reading:
         """Return settings and jobs as far as they are right."""
         data: dict[str, Any] = dict(self.document.data)
         raw_jobs, raw_groups, raw_defaults = data.pop("jobs", None), data.pop("groups", None), data.pop("defaults", {})
+        raw_agents = self._bodies(data.pop("agents", None), "agents")
         top, troubles = read_map(ProjectFile, data)
         self.tell((), troubles)
         settings = self._settings(top, state)
         defaults, troubles = read_map(DefaultsSection, raw_defaults)
         defaults, twice = one_spelling(defaults)
+        troubles += [
+            Trouble(("except", *one.at), one.message, one.code, one.hint)
+            for one in resolve_except(defaults, self.calendars)
+        ]
         pools = None if self._told(("pools",)) else settings.pools
-        self.tell(("defaults",), [*troubles, *twice, *draw_troubles(defaults, pools)])
+        budgets = None if self._told(("budgets",)) else settings.budgets
+        wrong = [*draw_troubles(defaults, pools), *name_troubles(defaults, budgets)]
+        self.tell(("defaults",), [*troubles, *twice, *wrong])
         around = Surroundings(
             folder=str(self.folder),
             home=self.home,
@@ -97,29 +258,106 @@ class _Reading:
             python=settings.python,
             retention=settings.retention,
             pools=pools,
+            budgets=budgets,
             defaults=defaults,
+            quiet=self._quiet(top.get("quiet_hours"), settings.timezone),
+            calendars=self.calendars,
+            agents=self._agents(raw_agents),
         )
         bodies = {"jobs": self._bodies(raw_jobs, "jobs"), "groups": self._bodies(raw_groups, "groups")}
         self._check_names([(section, name) for section, named in bodies.items() for name in named])
-        return settings, self._jobs(bodies["jobs"], bodies["groups"], around)
+        jobs = self._jobs(bodies["jobs"], bodies["groups"], around)
+        scheduled = self._scheduled(raw_agents, around)
+        return settings, (*self._poll(top.get("poll"), around), *scheduled, *jobs)
+
+    def _agents(self, raw: Mapping[str, Any]) -> dict[str, Agent | None]:
+        """Return the configured agents, None for those that are wrong."""
+        found: dict[str, Agent | None] = dict.fromkeys(raw)
+        self._check_names([("agents", name) for name in raw])
+        for name, body in raw.items():
+            keys, troubles = read_map(AgentEntry, {} if body is None else body)
+            self.tell(("agents", name), troubles)
+            try:
+                found[name] = read_agent(name, keys) if isinstance(body, dict | None) else None
+            except Refused as error:
+                wrong = Trouble(error.at, error.message, error.code, error.hint, ("adapter", "access"))
+                self.tell(("agents", name), [] if _follows(wrong, troubles) else [wrong])
+        return found
+
+    def _scheduled(self, raw: Mapping[str, Any], around: Surroundings) -> list[JobSpec]:
+        """Return the jobs of the agents' own schedules, each named agent/schedule (document 003)."""
+        found = []
+        named = self._schedules(raw)
+        for agent in raw:
+            self._check_names([("schedules", name) for owner, name, _ in named if owner == agent], ("agents", agent))
+        for agent, schedule, body in named:
+            at: KeyPath = ("agents", agent, "schedules", schedule)
+            try:
+                keys = read_schedule(body)
+            except Refused as error:
+                self.tell(at, [Trouble(error.at, error.message, error.code, error.hint)])
+                continue
+            found.append(self._job(f"{agent}/{schedule}", {"agent": agent, **keys}, around, at=at))
+        return [spec for spec in found if spec is not None]
+
+    def _schedules(self, raw: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+        bodies = {agent: body.get("schedules") for agent, body in raw.items() if isinstance(body, dict)}
+        return [
+            (agent, name, body)
+            for agent, schedules in bodies.items()
+            if isinstance(schedules, dict)
+            for name, body in schedules.items()
+        ]
+
+    def _quiet(self, written: WrittenQuiet | None, zone: str) -> QuietHours | None:
+        """Return the file's quiet hours, in a zone that is known by name."""
+        if written is None:
+            return UNREADABLE if "quiet_hours" in self.document.data else None
+        try:
+            zone = self._local_zone() if written.timezone == "local" else written.timezone or zone
+        except RotaError as error:
+            self.tell(("quiet_hours",), [Trouble(("timezone",), error.message, "timezone", error.hint)])
+        return QuietHours(written.windows, zone, written.policy or QuietPolicy.DORMANT)
+
+    def _poll(self, section: PollSection | None, around: Surroundings) -> tuple[JobSpec, ...]:
+        """Return the job that polls; that of an included project does not apply."""
+        if section is None or self.host is not None:
+            return ()
+        keys = {key: getattr(section, key) for key in section.model_fields_set}
+        if "run" in keys:
+            self.mentions.append(Mention(("poll", "run"), keys["run"], condition=False, python=around.python))
+        spec, troubles = poll_job(keys, around)
+        self.tell(("poll",), troubles)
+        return () if spec is None else (spec,)
 
     def _told(self, base: KeyPath) -> bool:
         """Tell whether something is wrong below a key."""
         key = write_path(base)
         return any(problem.path == key or problem.path.startswith(f"{key}.") for problem in self.problems)
 
-    def unknown_names(
-        self, settings: Settings, functions: FunctionFinder | None, interpreter: FinderOf | None
-    ) -> list[Trouble]:
-        """Return the names that nobody knows; an interpreter that is not there is not asked."""
+    def look_up(self, settings: Settings, functions: FunctionFinder | None, interpreter: FinderOf | None) -> LookedUp:
+        """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
         mentions = [mention for mention in self.mentions if mention.python not in self.lost]
         if settings.python in self.lost:
-            return []
-        return unknown_names(mentions, settings, functions=functions, interpreter=interpreter)
+            return LookedUp()
+        return look_up(mentions, settings, functions=functions, interpreter=interpreter)
+
+    def need_troubles(self, jobs: Sequence[JobSpec], names: NamesOf) -> list[Trouble]:
+        """Return the jobs that need a poll which nobody makes; that of an included project is nobody's."""
+        polls = "poll" in self.document.data if self.host is None else self.host.polls
+        lacking = None if polls else "the file" if self.host is None else "the including file"
+        return need_troubles(jobs, self.document, names=names, lacking=lacking)
 
     def _settings(self, top: Mapping[str, Any], state: Path | None) -> Settings:
         retention = top.get("retention") or RetentionSection.model_construct()
-        return Settings(
+        self.shared = {
+            "pools": top.get("pools", {}),
+            "budgets": self._accounts(top),
+            "prices": top.get("prices", {}),
+        }
+        hosted = self.host.shared if self.host else {}
+        shared = {section: {**own, **hosted.get(section, {})} for section, own in self.shared.items()}
+        settings = Settings(
             folder=self.folder,
             state=self._state(top.get("state"), state),
             timezone=self._zone(top),
@@ -127,9 +365,23 @@ class _Reading:
             retention=Retention(retention.runs, retention.skipped, retention.skipped_count, retention.output),
             output_total=retention.output_total,
             imports=tuple(top.get("imports", ())),
-            python=self._python(top["python"], ("python",)) if "python" in top else None,
-            pools={**BUILT_IN_POOLS, **top.get("pools", {})},
+            python=self._python(top["python"], ("python",)) if "python" in top else self.interpreter,
         )
+        return _with_shared(settings, shared)
+
+    def _accounts(self, top: Mapping[str, Any]) -> dict[str, Account]:
+        """Return the accounts of the file, each in a zone that is known by name."""
+        written: Mapping[str, WrittenAccount] = top.get("budgets", {})
+        default = self._zone(top) if written else "UTC"
+        zones = {name: self._account_zone(name, one.timezone or default) for name, one in written.items()}
+        return {name: one.account(name, zones[name]) for name, one in written.items()}
+
+    def _account_zone(self, name: str, zone: str) -> str:
+        try:
+            return self._local_zone() if zone == "local" else zone
+        except RotaError as error:
+            self.tell(("budgets", name), [Trouble(("timezone",), error.message, "timezone", error.hint)])
+            return "UTC"
 
     def _state(self, written: str | None, given: Path | None) -> Path:
         text = str(given) if given else self.environment.get("ROTA_STATE") or written or STATE_NAME
@@ -168,30 +420,33 @@ class _Reading:
         built = [self._group(name, body, around, jobs=jobs, groups=list(groups)) for name, body in groups.items()]
         return tuple(spec for spec in [*jobs.values(), *built] if spec is not None)
 
-    def _check_names(self, names: list[tuple[str, str]]) -> None:
-        """Check the names of jobs and groups, which share one list: `rota run` takes both."""
+    def _check_names(self, names: list[tuple[str, str]], base: KeyPath = ()) -> None:
+        """Check names of one list, such as those of jobs and groups: `rota run` takes both."""
         folded: dict[str, tuple[str, str]] = {}
         for section, name in names:
             taken, other = folded.setdefault(name.casefold(), (section, name))
             if trouble := _wrong_name(name, other):
-                self.tell((section, name), [trouble])
+                self.tell((*base, section, name), [trouble])
             elif taken != section:
                 message = f"there is a {taken[:-1]} of this name already"
                 self.tell((section, name), [Trouble((), message, "job_name", "choose another name")])
 
-    def _job(self, name: str, raw: Any, around: Surroundings) -> JobSpec | None:
+    def _job(self, name: str, raw: Any, around: Surroundings, *, at: KeyPath = ()) -> JobSpec | None:
+        """Return the spec of a job; `at` is where it stands, where that is not below `jobs`."""
+        at = at or ("jobs", name)
         if raw is None or raw == {}:
-            self.tell(("jobs", name), [NO_WORK])
+            self.tell(at, [NO_WORK])
             return None
         own, troubles = read_map(JobEntry, raw)
-        self.tell(("jobs", name), troubles)
+        self.tell(at, troubles)
         if not isinstance(raw, dict):
             return None
+        own = self.host.fitted(own) if self.host else own
         self.mentions += mentions_of(name, raw, own=own, around=around)
         if "python" in own and "run" in own:
-            self._python(own["python"], ("jobs", name, "python"))
+            self._python(own["python"], (*at, "python"))
         spec, wrong = build_job(name, own, around)
-        self.tell(("jobs", name), [trouble for trouble in wrong if not _follows(trouble, troubles)])
+        self.tell(at, [trouble for trouble in wrong if not _follows(trouble, troubles)])
         return spec
 
     def _group(
@@ -220,10 +475,8 @@ class _Reading:
             path = self._written_path((*base, *trouble.path))
             if any(path[: len(spoilt)] == spoilt for spoilt in self.document.spoilt):
                 continue
-            place = self.document.position(path)
-            self.problems.append(
-                Problem(trouble.message, trouble.code, self.document.file, *place, write_path(path), trouble.hint)
-            )
+            place = self.document.place(path)
+            self.problems.append(Problem(trouble.message, trouble.code, *place, write_path(path), trouble.hint))
 
     def _written_path(self, path: KeyPath) -> KeyPath:
         # A command written as one text has words but no items, and a default stands elsewhere than its job.

@@ -1,15 +1,32 @@
 """The types of single values in the file: each reads with our own reader and shows our own schema to editors."""
 
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import PlainValidator as Reads
 from pydantic import WithJsonSchema as Schema
 
-from rota.declare import fields, maps, members, pools, retries, words
+from rota.declare import (
+    addresses,
+    budgets,
+    excluding,
+    fields,
+    hints,
+    intervals,
+    maps,
+    members,
+    pools,
+    quiet_hours,
+    retries,
+    words,
+)
+from rota.model.agents import Access
+from rota.model.budget import Exceeded, Per, Price, Unit
 from rota.model.spec import (
     Anchor,
+    ByMode,
     Condition,
     Draw,
     EnvValue,
@@ -23,12 +40,34 @@ from rota.model.spec import (
     OnRestart,
     OutputPolicy,
     OverlapPolicy,
+    QuietPolicy,
     RepeatedFailure,
     Retry,
     WhenFalse,
 )
 
 PRIORITY = 1000
+
+
+class PollGroup(StrEnum):
+    """What `group:` of an older file says: whether a job needs the shared poll."""
+
+    LOCAL = "local"
+    REMOTE = "remote"
+
+
+def read_money(value: Any) -> float:
+    """Return an amount of dollars above zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1_000_000:
+        raise fields.wrong_type(value, "an amount of dollars", hint="write a number such as 2.00")
+    return float(value)
+
+
+def read_prompt(value: Any) -> str:
+    """Return a task for an agent; an empty one means the default task."""
+    if not isinstance(value, str):
+        raise fields.wrong_type(value, "a text", hint="write the task, or `prompt_file:`")
+    return value
 
 
 class WorkType(StrEnum):
@@ -38,6 +77,7 @@ class WorkType(StrEnum):
     SHELL = "shell"
     SCRIPT = "script"
     FUNCTION = "function"
+    AGENT = "agent"
 
 
 _DURATION: dict[str, Any] = {
@@ -91,7 +131,25 @@ Flag = Annotated[bool, Reads(fields.read_flag), Schema({"type": "boolean"})]
 Switch = Annotated[bool, Reads(fields.read_switch), Schema({"enum": [True, False, "on", "off"]})]
 Duration = Annotated[timedelta, Reads(fields.read_duration), Schema(_DURATION)]
 OptionalDuration = Annotated[timedelta | None, Reads(fields.read_duration), Schema(_DURATION)]
-Interval = Annotated[timedelta | None, Reads(fields.read_interval), Schema(_DURATION)]
+_MODE_INTERVAL = _or("never", _DURATION)
+ModeInterval = Annotated[timedelta | None, Reads(intervals.read_one), Schema(_MODE_INTERVAL)]
+Interval = Annotated[
+    timedelta | ByMode | None,
+    Reads(intervals.read_interval),
+    Schema(
+        {
+            "anyOf": [
+                *_DURATION["anyOf"],
+                {
+                    "type": "object",
+                    "properties": dict.fromkeys(intervals.MODES, _MODE_INTERVAL),
+                    "required": ["active"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 Grace = Annotated[timedelta, Reads(fields.read_grace), Schema(_GRACE)]
 Timeout = Annotated[
     timedelta | None, Reads(fields.or_word("never", fields.read_duration)), Schema(_or("never", _DURATION))
@@ -128,6 +186,33 @@ Cron = Annotated[
     tuple[str, ...],
     Reads(fields.read_cron),
     Schema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+_WINDOW = {"type": "string", "pattern": r"^([A-Za-z ,-]*[A-Za-z]\s+)?[0-9]{1,2}:[0-9]{2}\s*-\s*[0-9]{1,2}:[0-9]{2}$"}
+_WINDOWS = {"anyOf": [_WINDOW, {"type": "array", "items": _WINDOW, "minItems": 1}]}
+_QUIET: dict[str, Any] = {
+    "anyOf": [
+        *_WINDOWS["anyOf"],
+        {
+            "type": "object",
+            "properties": {"windows": _WINDOWS, "policy": _words(QuietPolicy), "timezone": {"type": "string"}},
+            "minProperties": 1,
+            "additionalProperties": False,
+        },
+    ]
+}
+QuietHoursEntry = Annotated[quiet_hours.WrittenQuiet | None, Reads(quiet_hours.read_quiet_hours), Schema(_QUIET)]
+OwnQuietHours = Annotated[
+    quiet_hours.WrittenQuiet | None, Reads(quiet_hours.read_own_quiet_hours), Schema(_or(quiet_hours.IGNORE, _QUIET))
+]
+Exceptions = Annotated[
+    tuple[str, ...],
+    Reads(excluding.read_except),
+    Schema(
+        {
+            "type": "array",
+            "items": {"type": "string", "pattern": r"^\s*([0-9]{4}-)?[0-9]{2}-[0-9]{2}\s*$|\.[iI][cC][sS]\s*$"},
+        }
+    ),
 ]
 JitterValue = Annotated[Jitter, Reads(fields.read_jitter), Schema(_JITTER)]
 Argv = Annotated[tuple[str, ...], Reads(words.read_command), Schema(_ARGV)]
@@ -173,6 +258,7 @@ Module = Annotated[
     Reads(fields.matching(fields.MODULE, "the name of a module", hint="write it as in `import package.module`")),
     Schema({"type": "string"}),
 ]
+Pattern = Annotated[str, Reads(fields.read_pattern), Schema({"type": "string", "minLength": 1})]
 FunctionName = Annotated[
     str,
     Reads(
@@ -204,6 +290,45 @@ Draws = Annotated[
     dict[pools.KeyPath, Draw],
     Reads(pools.read_draws),
     Schema({"anyOf": [{"type": "array", "items": {"anyOf": [_POOL, _DRAWS]}}, _DRAWS]}),
+]
+
+_AMOUNT = {"type": "number", "minimum": 0}
+_ACCOUNT = {
+    "type": "object",
+    "properties": {
+        **{str(unit): {"type": "number", "exclusiveMinimum": 0} for unit in Unit},
+        "per": _words(Per),
+        "policy": _words(Exceeded),
+        "estimate": _AMOUNT,
+        "timezone": {"type": "string"},
+    },
+    "required": ["per"],
+    "oneOf": [{"required": [str(unit)]} for unit in Unit],
+    "additionalProperties": False,
+}
+_PRICE = {
+    "type": "object",
+    "properties": {"input": _AMOUNT, "output": _AMOUNT},
+    "required": ["input", "output"],
+    "additionalProperties": False,
+}
+AccountName = Annotated[str, Reads(budgets.read_name), Schema(_POOL)]
+AccountEntry = Annotated[budgets.WrittenAccount, Reads(budgets.read_account), Schema(_ACCOUNT)]
+PriceEntry = Annotated[Price, Reads(budgets.read_price), Schema(_PRICE)]
+Budgets = Annotated[
+    dict[AccountName, AccountEntry],
+    Schema({"type": "object", "propertyNames": _POOL, "additionalProperties": _ACCOUNT}),
+]
+Prices = Annotated[dict[Text, PriceEntry], Schema({"type": "object", "additionalProperties": _PRICE})]
+Accounts = Annotated[
+    dict[budgets.KeyPath, str],
+    Reads(budgets.read_names),
+    Schema({"anyOf": [_POOL, {"type": "array", "items": _POOL}]}),
+]
+Estimates = Annotated[
+    dict[str, Decimal],
+    Reads(budgets.read_estimates),
+    Schema({"anyOf": [_AMOUNT, {"type": "object", "propertyNames": _POOL, "additionalProperties": _AMOUNT}]}),
 ]
 
 _RETRY = {
@@ -267,4 +392,12 @@ IsolateWord = Annotated[Isolate, Reads(fields.choice(Isolate)), Schema(_words(Is
 OutputWord = Annotated[OutputPolicy, Reads(fields.choice(OutputPolicy)), Schema(_words(OutputPolicy))]
 OnRestartWord = Annotated[OnRestart, Reads(fields.choice(OnRestart)), Schema(_words(OnRestart))]
 WhenFalseWord = Annotated[WhenFalse, Reads(fields.choice(WhenFalse)), Schema(_words(WhenFalse))]
+PollGroupWord = Annotated[PollGroup, Reads(fields.choice(PollGroup, otherwise=hints.GROUPS)), Schema(_words(PollGroup))]
+PollUrl = Annotated[str, Reads(addresses.read_url), Schema({"type": "string", "format": "uri"})]
+PollHeaders = Annotated[
+    dict[str, EnvValue], Reads(addresses.read_headers), Schema({"type": "object", "additionalProperties": _ENV_ENTRY})
+]
+AccessWord = Annotated[Access, Reads(fields.choice(Access)), Schema(_words(Access))]
+Money = Annotated[float | None, Reads(read_money), Schema({"type": "number", "exclusiveMinimum": 0})]
+Prompt = Annotated[str, Reads(read_prompt), Schema({"type": "string"})]
 TypeWord = Annotated[WorkType, Reads(fields.choice(WorkType)), Schema(_words(WorkType))]

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from rota import faults
+from rota.engine import poll
 from rota.model.ids import created_ms
 from rota.model.records import Job
 from rota.model.spec import Kind
+from rota.model.states import WaitingFor
 from rota.rules.lanes import GROUP_LANE, NO_POOLS
 from rota.rules.order import place_of
 from rota.store import births, jobs, queue
@@ -30,9 +33,19 @@ class Born:
 def bear(db: Database, run: births.Newborn) -> Born:
     """Store a newborn run under the job's next number."""
     number = jobs.next_number(db, run.job.id)
-    births.insert_run(db, settled(db, run), number=number)
+    run = settled(db, run)
+    births.insert_run(db, run, number=number)
     faults.point("enqueue.inserted")
+    if run.waiting_for is WaitingFor.POLL:
+        demand_poll(db, now=run.created_at)
     return Born(run.id, run.job.name, number)
+
+
+def demand_poll(db: Database, *, now: datetime) -> None:
+    """Make a poll for those who wait for one, where none would come by itself (R-16)."""
+    needed = poll.on_demand(db, now=now)
+    if needed is not None:
+        bear(db, needed)
 
 
 def bear_many(db: Database, shared: births.Newborn, siblings: Sequence[births.Sibling]) -> list[Born]:
@@ -47,6 +60,8 @@ def settled(db: Database, run: births.Newborn) -> births.Newborn:
     """Return a newborn run with its lane and its place, where nobody chose them: no door may forget them."""
     if run.reason is not None:
         return run  # it never stands in the queue
+    if run.waiting_for is None and _awaits_poll(db, run):
+        run = replace(run, waiting_for=WaitingFor.POLL)
     priority = run.job.spec.priority if run.priority is None else run.priority
     place = place_of(priority, created_ms=created_ms(run.id), aging=queue.aging(db))
     return replace(
@@ -56,6 +71,11 @@ def settled(db: Database, run: births.Newborn) -> births.Newborn:
         rank=place.rank if run.rank is None else run.rank,
         position=place.position if run.position is None else run.position,
     )
+
+
+def _awaits_poll(db: Database, run: births.Newborn) -> bool:
+    needs = run.job.spec.gates.needs_poll
+    return needs and not poll.look(db, born=run.created_at, now=run.created_at).fresh
 
 
 def lane_of_job(db: Database, job: Job) -> int:

@@ -41,6 +41,7 @@ class Callers:
         executor: Executor,
         changed: Callable[[], None],
         freed: Callable[[str], None],
+        dismisses: bool = True,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -49,6 +50,7 @@ class Callers:
         self._executor = executor
         self._changed = changed
         self._freed = freed
+        self._dismisses = dismisses
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def look(self) -> None:
@@ -64,7 +66,12 @@ class Callers:
         self._forget({call.id for call in line.calls} | {one.id for one in line.started})
 
     async def dismiss(self) -> None:
-        """Send everybody away who waits: the scheduler stops. They find their row gone, and say so."""
+        """Send everybody away who waits: the scheduler stops. They find their row gone, and say so.
+
+        A tick sends nobody away: another process serves them.
+        """
+        if not self._dismisses:
+            return
         try:
             if self._store.read(direct.anybody_waits):
                 await self._store.submit(direct.dismiss)

@@ -1,15 +1,15 @@
 """Claim: take ready runs, in order, into free slots."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rota import faults
-from rota.engine.direct import Alive, serve
+from rota.engine.direct import Alive, anybody_came_after, serve
 from rota.engine.direct import start as start_call
 from rota.engine.pause import claiming_paused
 from rota.engine.record import finish
-from rota.model.clock import to_ms
 from rota.model.ids import new_id
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw, JobSpec, OverlapPolicy
@@ -20,6 +20,9 @@ from rota.runners.processes import alive as process_alive
 from rota.store import jobs, queue, runs
 from rota.store.direct import Call
 from rota.store.driver import Database
+
+FRONT = 4
+"""How many runs at the front of the queue are looked at for each free slot before the lanes are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Claimed:
     slot: int
     started: bool
     call: Call | None = None
+    poll_data: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +58,49 @@ class Chosen:
 
 
 def claim(
-    db: Database, holder: Holder, free: Sequence[int], *, now: datetime, alive: Alive = process_alive
+    db: Database,
+    holder: Holder,
+    free: Sequence[int],
+    *,
+    now: datetime,
+    alive: Alive = process_alive,
+    until: datetime | None = None,
 ) -> list[Claimed]:
-    """Fill the free slots: with direct calls (R-13), then with the runs that come first."""
+    """Fill the free slots: with direct calls (R-13), then with the runs that come first.
+
+    `until`: take only what was there by then, and nothing that stands behind what came later (R-24).
+    """
     if claiming_paused(db, now):
         return []
     room = queue.room(db)
-    served = serve(db, holder, free, room=room, alive=alive, now=now)
+    served = serve(db, holder, free, room=room, alive=alive, now=now, until=until)
     called = [Claimed(one.run, one.spec, one.slot, one.started, one.call) for one in served]
-    return called + _claim_queued(db, holder, free[len(called) :], room=room, now=now)
+    if until is not None and anybody_came_after(db, until):
+        return called
+    return called + _claim_queued(db, holder, free[len(called) :], room=room, now=now, until=until)
 
 
-def _claim_queued(db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime) -> list[Claimed]:
+def anything_goes(db: Database, *, now: datetime) -> bool:
+    """Tell whether a free slot would find a run to take."""
+    return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), free=1))
+
+
+def usable_slots(db: Database, holder: Holder, free: Sequence[int]) -> list[int]:
+    """Return those of our free slots in which no other process of this worker has put anything (R-04, R-24)."""
+    taken = runs.taken_slots(db, holder.worker_id)
+    return [slot for slot in free if slot not in taken]
+
+
+def _claim_queued(
+    db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime, until: datetime | None
+) -> list[Claimed]:
     """Claim until the slots are full or nobody is left: a run that had expired leaves its place to the next."""
     claimed: list[Claimed] = []
     specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
     while len(claimed) < len(free):
-        taken, expired = _claim_round(db, holder, slots, free=len(free) - len(claimed), room=room, specs=specs, now=now)
+        left = len(free) - len(claimed)
+        taken, expired = _claim_round(db, holder, slots, free=left, room=room, specs=specs, now=now, until=until)
         claimed += taken
         if not expired:
             break
@@ -87,12 +116,15 @@ def _claim_round(
     room: Room,
     specs: dict[tuple[str, int], JobSpec],
     now: datetime,
+    until: datetime | None,
 ) -> tuple[list[Claimed], bool]:
     """Claim those who come first; tell whether some of them had expired."""
     claimed: list[Claimed] = []
     expired = False
     for chosen in _chosen(db, room, free=free):
         run = chosen.run
+        if until is not None and run.created_at > until:
+            break  # it comes first and is not ours: nobody may overtake it
         spec = _spec(db, run, specs)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
@@ -107,25 +139,37 @@ def _claim_round(
 
 def _chosen(db: Database, room: Room, *, free: int) -> list[Chosen]:
     """Return the runs that come first and have room in their pools, in order (R-03)."""
-    if not room.capacity:
+    if not room.left:
         return [Chosen(run) for run in runs.candidates(db, free=free)]
-    lanes: dict[int, Iterator[runs.Candidate]] = {}
-    taken: dict[str, runs.Candidate] = {}
+    going = _from_the_front(db, room, free=free)
+    if going is None:
+        going = _over_the_lanes(db, room, free=free)
+    found = runs.chosen(db, [head.run_id for head in going])
+    return [Chosen(run, head.draws) for run, head in zip(found, going, strict=True)]
+
+
+def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None:
+    """Return who goes where a short look at the front of the whole queue tells; None: who goes stands further back."""
+    left, held = dict(room.left), set(room.held)
+    limit = free * FRONT
+    front = queue.front(db, limit=limit)
+    going = walk(front, room, free=free, following=lambda _: None)
+    if len(going) == free or len(front) < limit:
+        return going
+    room.left, room.held = left, held
+    return None
+
+
+def _over_the_lanes(db: Database, room: Room, *, free: int) -> list[Head]:
+    """Return who goes by a look at the head of each lane: those of full pools may be any number and are not passed."""
+    lanes: dict[int, Iterator[Head]] = {}
 
     def following(head: Head) -> Head | None:
         if head.lane_id not in lanes:
-            lanes[head.lane_id] = iter(runs.candidates(db, lane_id=head.lane_id, free=free + 1))
-            taken[head.run_id] = next(lanes[head.lane_id])
-        after = next(lanes[head.lane_id], None)
-        if after is None:
-            return None
-        taken[after.id] = after
-        return Head((-after.rank, after.position, to_ms(after.created_at), after.id), head.lane_id, head.draws)
+            lanes[head.lane_id] = iter(queue.behind(db, head, limit=free - 1))
+        return next(lanes[head.lane_id], None)
 
-    drawn = queue.lane_draws(db)
-    heads = queue.heads(db, {lane_id: draws for lane_id, draws in drawn.items() if not room.shuts(draws)})
-    going = walk(heads, room, free=free, following=following)
-    return [Chosen(taken[head.run_id], head.draws) for head in going]
+    return walk(queue.heads(db), room, free=free, following=following)
 
 
 def _spec(db: Database, run: runs.Candidate, known: dict[tuple[str, int], JobSpec]) -> JobSpec:
@@ -148,7 +192,7 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: date
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
     """Tell whether nothing stands between claim and start: a function without gates that replaces no other (R-01)."""
-    gated = spec.gates.conditions and not forced
+    gated = (spec.gates.conditions and not forced) or spec.gates.needs_poll or spec.budgets
     return spec.work.in_process and not gated and spec.overlap.policy is not OverlapPolicy.REPLACE
 
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rota.engine import budget, shared_state
 from rota.engine.record import Finished
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Work
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.lanes import Room
 from rota.rules.outcome import ended_at, settle
-from rota.store import direct, jobs, queue, runs
+from rota.store import budgets, direct, jobs, queue, runs
 from rota.store.direct import Call
 from rota.store.driver import Database
 
@@ -37,11 +38,19 @@ class Served:
 
 
 def serve(
-    db: Database, holder: "Holder", free: Sequence[int], *, room: Room, alive: Alive, now: datetime
+    db: Database,
+    holder: "Holder",
+    free: Sequence[int],
+    *,
+    room: Room,
+    alive: Alive,
+    now: datetime,
+    until: datetime | None = None,
 ) -> list[Served]:
     """Give the callers who wait their slots, in the order in which they came; the dead lose their place.
 
-    A caller that lacks room in a pool holds it against everybody behind, and against the queue.
+    A caller that lacks room in a pool holds it against everybody behind, and against the queue. `until`: serve only
+    those who had come by then.
     """
     served: list[Served] = []
     for call in direct.calls(db) if direct.anybody_waits(db) else ():
@@ -49,7 +58,7 @@ def serve(
             continue
         if not alive(call.caller):
             direct.leave(db, call.id, epoch=None)
-        elif len(served) == len(free):
+        elif len(served) == len(free) or (until is not None and call.asked_at > until):
             break
         elif room.lacks(call.draws) is not None or not queue.take(db, call.draws):
             room.hold(call.draws)
@@ -59,9 +68,15 @@ def serve(
     return served
 
 
+def anybody_came_after(db: Database, until: datetime) -> bool:
+    """Tell whether somebody waits who came later than that."""
+    waiting = direct.calls(db) if direct.anybody_waits(db) else ()
+    return any(call.slot is None and call.asked_at > until for call in waiting)
+
+
 def _serve(db: Database, call: Call, holder: "Holder", *, slot: int, now: datetime) -> Served:
     spec = _spec(db, call)
-    started = call.reserves or spec.work.in_process
+    started = call.reserves or (spec.work.in_process and not spec.budgets)
     if started:
         direct.leave(db, call.id, epoch=None)
         process = call.caller if call.reserves else holder.identity
@@ -113,6 +128,7 @@ def put_back(db: Database, call: Call, *, epoch: int) -> bool:
     released = direct.release(db, call.id, epoch=epoch)
     if released:
         queue.give_back(db, [call.lane_id])
+        budgets.release(db, [call.id])
     return released
 
 
@@ -121,6 +137,7 @@ def give_up(db: Database, call: Call, holder: "Holder", outcome: Outcome, *, slo
     if not direct.leave(db, call.id, epoch=holder.epoch):
         return False
     queue.give_back(db, [call.lane_id])
+    budget.settle(db, [budget.Gone(call.id, started=False)], now=now)
     if outcome.status is Status.FAILED:
         _begin(db, call, holder, slot=slot, process=holder.identity, now=now)
         direct.finish(db, call.id, settle(outcome, None), epoch=holder.epoch, at=now)
@@ -137,6 +154,7 @@ def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
         return direct.ask_cancel(db, call_id, now=now)
     if call.epoch is not None:
         queue.give_back(db, [call.lane_id])
+        budget.settle(db, [budget.Gone(call.id, started=False)], now=now)
     return direct.leave(db, call_id, epoch=call.epoch)
 
 
@@ -156,14 +174,17 @@ def finish(
 ) -> bool:
     """End a call that has started, and give its pools back, unless a thread of it still runs. It is never retried."""
     found = direct.direct_by_id(db, call_id)
+    (outcome,) = shared_state.judge(db, [budget.price(db, outcome)])
     if found is None or not direct.finish(db, call_id, outcome, epoch=epoch, at=ended_at(outcome, now)):
         return False
+    budget.settle(db, [budget.Gone(call_id, outcome.usage)], now=now)
     if kept:
         db.execute("direct_keep", id=call_id, epoch=epoch)
     else:
         queue.give_back(db, [found.lane_id])
     if outcome.state is not None and found.execution.job_id is not None:
         jobs.save_job_state(db, found.execution.job_id, outcome.state)
+    shared_state.save(db, [outcome.scheduler_state])
     return True
 
 

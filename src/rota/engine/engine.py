@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from rota import faults
+from rota.engine.cadence import outlook, replan
 from rota.engine.callers import Callers
-from rota.engine.claim import Claimed, Holder, claim
+from rota.engine.claim import Claimed, Holder, claim, usable_slots
 from rota.engine.direct import record_calls
 from rota.engine.execute import Executor, handle_of
 from rota.engine.fire import Fired, fire
@@ -60,6 +61,7 @@ class Engine:
         holder: Holder,
         processes: Processes,
         functions: Functions,
+        stays: bool = True,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
         on_finished: Callable[[str], None] = lambda _run_id: None,
     ) -> None:
@@ -83,6 +85,8 @@ class Engine:
         self._emptied = asyncio.Event()
         self._problems: dict[str, tuple[str, float]] = {}
         self.claims = True
+        self.claims_until: datetime | None = None
+        """Only what was there by then is claimed; None: everything (R-24)."""
         self.slots = Slots(settings.scheduler.concurrency)
         self.executor = Executor(
             store,
@@ -103,20 +107,22 @@ class Engine:
             executor=self.executor,
             changed=self._call_changed,
             freed=self._left,
+            dismisses=stays,
         )
         self._steps = StepWatch(store, clock, epoch=holder.epoch)
+        self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
         self.release_loop = Loop("release", self._release_round, clock=clock)
         self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
         self.direct_loop = Loop("direct", self._direct_round, clock=clock)
-        self.prune_loop = Loop("prune", Pruner(store, clock, settings).round, clock=clock)
+        self.prune_loop = Loop("prune", Pruner(store, clock, settings, stays=stays).round, clock=clock)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All duties, in the order of the flow."""
-        woken = (self.fire_loop, self.claim_loop, self.release_loop, self.cancel_loop, self.direct_loop)
-        return (*woken, self.prune_loop)
+        flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
+        return (*flow, self.cancel_loop, self.direct_loop, self.prune_loop)
 
     def start(self, make_alarm: AlarmFactory) -> None:
         """Let the loops run."""
@@ -157,6 +163,21 @@ class Engine:
             if loop is not self.prune_loop:
                 loop.wake()
 
+    # cadence
+
+    async def _cadence_round(self) -> datetime | None:
+        """Re-plan jobs whose interval depends on the mode as soon as it changes (R-18)."""
+        now = self._clock.now()
+        found = self._store.read(partial(outlook, now=now))
+        if found.stale:
+            changed = await self._store.submit(partial(replan, now=now))
+            for job, mode in changed.items():
+                log.info("job re-planned", job=job, mode=mode.value)
+            self.fire_loop.wake()
+            self.claim_now()
+        tick = now + self._settings.scheduler.tick
+        return tick if found.changes_at is None else min(found.changes_at, tick)
+
     # fire
 
     async def _fire_round(self) -> datetime | None:
@@ -193,10 +214,14 @@ class Engine:
             return None
         faults.point("fire.committed")
         self._quarantine.pop(job_id, None)
+        self.tell_fired(fired)
+        return fired
+
+    def tell_fired(self, fired: Fired) -> None:
+        """Tell what became of the instants of a job."""
         for born, reason, count in fired.skips:
             log.info("run skipped", run=born.handle, reason=reason.value, count=count)
         self._on_fired(fired)
-        return fired
 
     def _next_fire(self, now: datetime) -> datetime:
         tick = now + self._settings.scheduler.tick
@@ -222,18 +247,21 @@ class Engine:
         if self._claiming is not None:
             self._claim_again = True
             return
-        free = self.slots.free()[: self._portion]
+        free = self.slots.free()
         if not free:
             return
         for slot in free:
             self.slots.take(slot, RESERVED)
         self._claim_again = False
-        self._claiming = self._store.submit(partial(self._claim, free=free, now=self._clock.now()))
+        self._claiming = self._store.submit(
+            partial(self._claim, free=free, until=self.claims_until, now=self._clock.now())
+        )
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
-    def _claim(self, db: Database, *, free: Sequence[int], now: datetime) -> Claims:
-        claimed = claim(db, self._holder, free, now=now, alive=self._processes.alive)
-        return Claims(claimed, more=len(claimed) == len(free))
+    def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
+        usable = usable_slots(db, self._holder, free)[: self._portion]
+        claimed = claim(db, self._holder, usable, now=now, alive=self._processes.alive, until=until)
+        return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
 
     def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
         self._claiming = None
@@ -425,7 +453,7 @@ class Engine:
         now = self._clock.now()
         due = self._store.read(next_release)
         if due is not None and due <= now:
-            ended = await self._store.submit(partial(_release, now=now))
+            ended = await self._store.submit(partial(release_due, now=now))
             for pause in ended:
                 log.info("pause is over", job=pause.job, skipped=pause.count)
             self.fire_loop.wake()
@@ -463,7 +491,8 @@ def next_release(db: Database) -> datetime | None:
     return min((at for at in due if at is not None), default=None)
 
 
-def _release(db: Database, *, now: datetime) -> list[PauseEnded]:
+def release_due(db: Database, *, now: datetime) -> list[PauseEnded]:
+    """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses."""
     expire(db, now=now, limit=EXPIRIES_A_ROUND)
     chains.let_go_due(db, now)
     return end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND)

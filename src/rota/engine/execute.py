@@ -2,22 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from rota import faults
+from rota.declare.registry import asked_elsewhere
+from rota.engine.birth import demand_poll
+from rota.engine.budget import refuse_exceeded, reserve
 from rota.engine.claim import Claimed, Holder, start
 from rota.engine.direct import give_up, put_back
+from rota.engine.poll import Needed, look
 from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, StateError
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.states import Reason, Status
-from rota.rules.admission import ConditionResult, Go, Skip, Wait, decide
+from rota.model.states import Reason, Status, WaitingFor
+from rota.rules.admission import Admission, ConditionResult, Go, Skip, Wait, decide
 from rota.store import runs
 from rota.store.direct import Direct
 from rota.store.driver import Database, Store
@@ -71,6 +75,8 @@ class Executor:
         accepted: Callable[[], None] = lambda: None,
     ) -> None:
         self.carried: dict[str, Carried] = {}
+        self.idle = True
+        """Whether nothing was ever carried: no row names the epoch then."""
         self._store = store
         self._clock = clock
         self._holder = holder
@@ -83,6 +89,7 @@ class Executor:
 
     def begin(self, claimed: Claimed) -> None:
         """Take a claimed run on."""
+        self.idle = False
         run = claimed.run
         in_process = claimed.spec.work.in_process
         carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
@@ -97,12 +104,14 @@ class Executor:
 
     def adopt(self, owned: runs.Owned, *, slot: int, process: ProcessIdentity) -> None:
         """Take on a run whose keeper was started by another process."""
+        self.idle = False
         carried = Carried(None, owned.id, owned.job_id, slot, in_process=False, process=process)
         self.carried[owned.id] = carried
         carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
 
     def adopt_call(self, found: Direct) -> None:
         """Take on a direct call that another process gave its slot."""
+        self.idle = False
         execution = found.execution
         carried = Carried(None, found.id, execution.job_id or "", execution.slot, in_process=False, direct=True)
         self.carried[found.id] = carried
@@ -148,8 +157,9 @@ class Executor:
         try:
             if carried.returning or carried.stopping:
                 raise asyncio.CancelledError
-            if await self._pass_gates(claimed):
-                await self._work(carried, claimed)
+            polled = await self._pass_poll(claimed)
+            if polled is not None and await self._pass_gates(polled) and await self._pass_budgets(polled):
+                await self._work(carried, polled)
         except asyncio.CancelledError:
             if carried.returning:
                 await self._put_back(claimed)
@@ -179,6 +189,37 @@ class Executor:
             await pause_for(STORAGE_PAUSE)
         await self._put_back(claimed)
 
+    async def _pass_poll(self, claimed: Claimed) -> Claimed | None:
+        """Give a run that needs the poll its data, or put it back to wait for the next one (R-16)."""
+        if not claimed.spec.gates.needs_poll:
+            return claimed
+        # A direct call does not wait for anything but its slot: it takes the newest data there is.
+        needed = await self._store.submit(partial(self._look_at_poll, claimed=claimed))
+        if needed is not None:
+            return replace(claimed, poll_data=needed.data)
+        log.info("run waits", run=claimed.run.handle, waiting_for=WaitingFor.POLL.value)
+        self._drop(claimed.run.id)
+        return None
+
+    def _look_at_poll(self, db: Database, *, claimed: Claimed) -> Needed | None:
+        """Return what the poll brought; None: nothing that serves, and the run was put back in this transaction."""
+        now = self._clock.now()
+        needed = look(db, born=claimed.run.created_at, now=now)
+        if claimed.call is not None:
+            return needed
+        if needed.fresh:
+            at = needed.at.isoformat() if needed.at else None
+            runs.note_decisions(db, claimed.run.id, {"poll": {"at": at}})
+            return needed
+        asked = _asked(db, claimed.run.id)
+        if asked is not None:
+            self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            return None
+        epoch = self._holder.epoch
+        runs.release_run(db, claimed.run.id, epoch=epoch, waiting_for=WaitingFor.POLL, not_before=None)
+        demand_poll(db, now=now)
+        return None
+
     async def _pass_gates(self, claimed: Claimed) -> bool:
         """Ask the conditions; put the run back or end it where they say no (R-09)."""
         run, gates = claimed.run, claimed.spec.gates
@@ -197,12 +238,28 @@ class Executor:
             await self._skip(claimed, admission)
         return False
 
+    async def _pass_budgets(self, claimed: Claimed) -> bool:
+        """Reserve what the run is expected to cost; put it back or end it where an account has no room (R-19)."""
+        if not claimed.spec.budgets:
+            return True
+        admission = await self._store.submit(partial(self._reserve, claimed=claimed))
+        if isinstance(admission, Wait):
+            await self._put_back(claimed, admission)
+        elif isinstance(admission, Skip):
+            await self._skip(claimed, admission)
+        return isinstance(admission, Go)
+
+    def _reserve(self, db: Database, *, claimed: Claimed) -> Admission:
+        run, spec, now = claimed.run, claimed.spec, self._clock.now()
+        if claimed.call is not None:  # somebody waits for it: it is told at once, not in the next window
+            refuse_exceeded(db, spec, job_id=run.job_id, now=now)
+        return reserve(db, run.id, spec, job_id=run.job_id, epoch=self._holder.epoch, now=now)
+
     async def _ask_conditions(self, claimed: Claimed) -> list[ConditionResult]:
         """Ask one after the other, up to the first that does not pass."""
         results: list[ConditionResult] = []
         for index, condition in enumerate(claimed.spec.gates.conditions):
-            elsewhere = condition.command or claimed.spec.work.python is not None
-            if elsewhere and condition.name != "network_up":
+            if asked_elsewhere(condition, claimed.spec.work.python):
                 result = await self._processes.check(claimed, condition, index=index)
             else:
                 result = await self._functions.check(claimed, condition, index=index)

@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota import faults
 from rota.engine.birth import Born
 from rota.engine.enqueue import active_for, enqueue, skip
+from rota.engine.ticks import unseen
 from rota.model.clock import MILLISECOND, iso
 from rota.model.records import Job
 from rota.model.spec import Kind
 from rota.model.states import Reason, Trigger
-from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_handle, planned_id
+from rota.rules.due import plan_close, plan_fire
+from rota.rules.lull import waiting_run
 from rota.rules.overlap import After, Go, Replace
+from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, planned_handle, planned_id
 from rota.store import jobs, runs
 from rota.store.driver import Database
 
@@ -35,20 +38,36 @@ def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
     return _fire(db, job, as_of=now, now=now)
 
 
-def settle(db: Database, job_id: str, *, now: datetime) -> Fired:
+def settle(db: Database, job_id: str, *, now: datetime, closing: bool) -> None:
     """Fire what has come before a job's definition changes: also the instant that still waits out its jitter.
 
-    A definition owns every instant up to the moment it ends, so none may be left to the next one.
+    A definition owns every instant up to the moment it ends, so none may be left to the next one. Instants that wait
+    for quiet hours to end go on waiting, unless the schedule itself ends, which is `closing` (R-17).
     """
     job = jobs.job_by_id(db, job_id)
-    if job.next_for is None or job.next_at is None or job.next_for > now:
-        return Fired(job.name)
-    return _fire(db, job, as_of=max(now, job.next_at), now=now)
+    while _has_come(job, now) and not _waits(job, now):
+        _fire(db, job, as_of=max(now, job.next_at or now), now=now)
+        job = jobs.job_by_id(db, job_id)
+    if closing and _has_come(job, now):
+        _carry_out(db, job, plan_close(job, now=now), now=now)
+
+
+def _has_come(job: Job, now: datetime) -> bool:
+    return job.next_for is not None and job.next_for <= now
+
+
+def _waits(job: Job, now: datetime) -> bool:
+    """Tell whether the next instant waits for quiet hours to end."""
+    quiet = None if job.next_for is None else waiting_run(job.spec.schedule, job.next_for)
+    return quiet is not None and quiet.until > now
 
 
 def _fire(db: Database, job: Job, *, as_of: datetime, now: datetime) -> Fired:
     faults.point("fire.begun")
-    plan = plan_fire(job, _facts(db, job, now), now=as_of)
+    return _carry_out(db, job, plan_fire(job, _facts(db, job, now), now=as_of), now=now)
+
+
+def _carry_out(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> Fired:
     _move(db, job, plan, now)
     faults.point("fire.cursor_moved")
     born: dict[str, Born] = {}
@@ -68,11 +87,13 @@ def _fire(db: Database, job: Job, *, as_of: datetime, now: datetime) -> Fired:
 def _facts(db: Database, job: Job, now: datetime) -> FireFacts:
     assert job.next_for is not None
     spans: tuple[Span, ...] = ()
-    if now - job.next_for > job.spec.misfire.grace:
+    grace, waited = job.spec.misfire.grace, now - job.next_for
+    unwatched = unseen(db, now=now) if waited > grace else timedelta()
+    if waited > max(grace, unwatched):
         grouped = job.spec.work.kind is Kind.GROUP
         found = runs.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
         spans = tuple(Span(start, end, handle) for start, end, handle in found)
-    return FireFacts(active=active_for(db, job), executed=spans)
+    return FireFacts(active=active_for(db, job), executed=spans, unseen=unwatched)
 
 
 def _move(db: Database, job: Job, plan: FirePlan, now: datetime) -> None:
@@ -128,12 +149,14 @@ def _skip(db: Database, job: Job, step: PlannedSkip, now: datetime) -> Born:
         scheduled_for=step.scheduled_for,
         covers_to=step.covers_to,
         count=step.count,
-        error=_why_not(job, step),
+        error=_why_not(job, step, now),
         decisions=_decisions(job, step, {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None),
     )
 
 
-def _why_not(job: Job, step: PlannedSkip) -> str | None:
+def _why_not(job: Job, step: PlannedSkip, now: datetime) -> str | None:
+    if step.quiet_until is not None and step.quiet_until > now:
+        return f"the schedule was changed before the quiet hours ended at {iso(step.quiet_until)}"
     if step.reason is Reason.BACKING_OFF and job.backing_off_until is not None:
         return f"failed {job.failures} times in a row, held back until {iso(job.backing_off_until)}"
     return f"{step.blocking} was not finished" if step.blocking else None
@@ -143,8 +166,14 @@ def _decisions(job: Job, step: PlannedRun | PlannedSkip, overlap: dict[str, Any]
     """Return what only this moment knows and `explain` will tell."""
     late = step.late_by // MILLISECOND
     told: dict[str, Any] = {"late_ms": late}
+    if job.mode is not None:
+        told |= {"mode": job.mode.value, "every_ms": None if job.interval is None else job.interval // MILLISECOND}
+    if step.unseen > job.spec.misfire.grace:
+        told["grace_ms"] = step.unseen // MILLISECOND
     if isinstance(step, PlannedRun) and step.made_up:
         told["made_up"] = job.spec.misfire.policy.value
+    if step.quiet_until is not None:
+        told["quiet_until"] = iso(step.quiet_until)
     if overlap is not None:
         told["overlap"] = {"policy": job.spec.overlap.policy.value, **overlap}
     return told

@@ -1,28 +1,35 @@
 """Functions and conditions for the executor: contexts made, outcomes passed on, names from the loaded file alone."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from rota.engine.claim import Claimed
 from rota.engine.record import Finished
 from rota.model.clock import Clock
+from rota.model.errors import RotaError, SecretMissing
 from rota.model.records import Outcome
-from rota.model.spec import Condition
+from rota.model.spec import Condition, EnvValue, Kind
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
-from rota.runners.calling import read_answer
+from rota.runners.calling import is_async, read_answer, read_returned
 from rota.runners.context import JobContext, RunInfo, RunLog
 from rota.runners.function import FunctionRunner
 from rota.runners.network import network_up
 from rota.runners.output import folder_of
+from rota.runners.polling import fetcher, read_poll
+from rota.runners.secrets import find_secret
+from rota.runners.usage import ENDED
 from rota.settings import Settings
 
 CONDITION = "/condition/"
 
 Function = Callable[..., Any]
+NO_FACTS: Mapping[str, Callable[[Claimed], bool]] = {}
 
 
 @dataclass(slots=True)
@@ -44,32 +51,65 @@ class InProcessFunctions:
         *,
         ended: Callable[[list[Finished]], None],
         released: Callable[[str], None],
+        facts: Mapping[str, Callable[[Claimed], bool]] = NO_FACTS,
+        charge: Callable[[Claimed], Awaitable[None]] | None = None,
+        scheduler_state: Callable[[], Mapping[str, Any]] = dict,
+        sdk: Any = None,
+        host: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.table = table
+        self._facts = facts
+        self._charge = charge
+        self._scheduler_state = scheduler_state
+        self._sdk = sdk
         self._clock = clock
         self._settings = settings
         self._ended = ended
         self._released = released
+        self._loop = asyncio.get_running_loop()
         self._jobs: dict[str, str] = {}
+        self._contexts: dict[str, JobContext] = {}
         self._answers: dict[str, asyncio.Future[Outcome]] = {}
         self._freed = asyncio.Event()
+        self._idle = asyncio.Event()
         self._runner = FunctionRunner(
-            asyncio.get_running_loop(),
+            self._loop,
             settings.scheduler.concurrency,
             on_outcomes=self._take_outcomes,
             on_released=self._take_released,
+            host=host,
         )
 
     def begin(self, claimed: Claimed) -> None:
         """Start a function; its outcome is reported later."""
         run, work = claimed.run, claimed.spec.work
         self._jobs[run.id] = run.job_id
-        function = self.table.functions.get(work.function)
-        if function is None:
-            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, _unknown(work.function))])
-            return
         timeout = None if work.timeout is None else work.timeout.total_seconds()
-        self._runner.start(run.id, function, self._context(claimed), timeout=timeout)
+        function = self._function(claimed)
+        if isinstance(function, Outcome):
+            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, function)])
+            return
+        read = read_poll if work.kind is Kind.POLL else read_returned
+        context = self._contexts[run.id] = self._context(claimed, function, run.id)
+        self._runner.start(run.id, function, context, timeout=timeout, read=read)
+
+    def _function(self, claimed: Claimed) -> Function | Outcome:
+        """Return what a run calls, or how it ends since that is not there."""
+        work = claimed.spec.work
+        if not work.url:
+            return self.table.functions.get(work.function) or _unknown(work.function)
+        try:
+            headers = {header.name: self._header(header) for header in work.headers}
+        except RotaError as error:
+            reason = Reason.SECRET_MISSING if isinstance(error, SecretMissing) else Reason.SPAWN_FAILED
+            return Outcome(Status.FAILED, reason, error=str(error))
+        return fetcher(work.url, headers)
+
+    def _header(self, header: EnvValue) -> str:
+        if header.secret is None:
+            return header.value or ""
+        credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+        return find_secret(header.secret, credentials=credentials, environ=os.environ, state=self._settings.state)
 
     def stop(self, run_id: str) -> None:
         """Ask a function to end; its outcome is reported."""
@@ -77,6 +117,9 @@ class InProcessFunctions:
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Ask a registered condition, or a built-in one."""
+        fact = self._facts.get(condition.name) if condition.name not in self.table.conditions else None
+        if fact is not None:
+            return ConditionResult(condition.title, "pass" if fact(claimed) else "false")
         function = self.table.conditions.get(condition.name, _BUILT_IN.get(condition.name))
         if function is None:
             return ConditionResult(condition.title, "error", f'no condition is named "{condition.name}" in the file')
@@ -86,13 +129,25 @@ class InProcessFunctions:
         self._jobs[token] = claimed.run.job_id
         began = self._clock.monotonic()
         timeout = condition.timeout.total_seconds()
-        self._runner.start(token, function, self._context(claimed), timeout=timeout, read=read_answer)
+        context = self._contexts[token] = self._context(claimed, function, token)
+        self._runner.start(token, function, context, timeout=timeout, read=read_answer)
         try:
             outcome = await answer
         except asyncio.CancelledError:
             self._runner.cancel(token)
             raise
         return _result(condition, outcome, took_ms=round((self._clock.monotonic() - began) * 1000))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a function or a condition is under way."""
+        return bool(self._contexts)
+
+    async def until_idle(self) -> None:
+        """Wait until no function and no condition is under way; code of ended runs does not count."""
+        while self._contexts:
+            self._idle.clear()
+            await self._idle.wait()
 
     def holds(self, run_id: str) -> bool:
         """Tell whether code of a run that ended still runs: a thread cannot be killed."""
@@ -108,7 +163,7 @@ class InProcessFunctions:
         """Let the threads go."""
         self._runner.close()
 
-    def _context(self, claimed: Claimed) -> JobContext:
+    def _context(self, claimed: Claimed, function: Function, token: str) -> JobContext:
         run = claimed.run
         info = RunInfo(
             id=run.id,
@@ -122,11 +177,32 @@ class InProcessFunctions:
         )
         folder = partial(folder_of, self._settings.state, run.id)
         log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output)
-        return JobContext(info, log, params=run.params, state=run.state)
+        return JobContext(
+            info,
+            log,
+            params=run.params,
+            state=run.state,
+            poll_data=claimed.poll_data,
+            scheduler_state=self._scheduler_state,
+            sdk=self._sdk,
+            count=partial(self._count, claimed, token) if claimed.spec.budgets and self._charge else None,
+            asynchronous=is_async(function),
+        )
+
+    def _count(self, claimed: Claimed, token: str) -> "Future[None]":
+        """Begin to charge a request to the run's accounts, from any thread."""
+        return asyncio.run_coroutine_threadsafe(self._count_one(claimed, token), self._loop)
+
+    async def _count_one(self, claimed: Claimed, token: str) -> None:
+        assert self._charge is not None
+        if token not in self._contexts:
+            raise RuntimeError(ENDED)  # its end is on its way to the database, and settles its accounts
+        await self._charge(claimed)
 
     def _take_outcomes(self, outcomes: list[tuple[str, Outcome]]) -> None:
         finished = []
-        for token, outcome in outcomes:
+        for token, told in outcomes:
+            outcome = self._with_usage(token, told)
             answer = self._answers.pop(token, None)
             if answer is not None:
                 if not answer.done():
@@ -137,6 +213,14 @@ class InProcessFunctions:
                 del self._jobs[token]
         if finished:
             self._ended(finished)
+        if not self._contexts:
+            self._idle.set()
+
+    def _with_usage(self, token: str, outcome: Outcome) -> Outcome:
+        """Return an outcome with what the function used, however it ended; from here on it sends no more requests."""
+        context = self._contexts.pop(token, None)
+        usage = context.settle() if context is not None else None
+        return outcome if usage is None else replace(outcome, usage=usage)
 
     def _take_released(self, token: str) -> None:
         self._jobs.pop(token, None)
@@ -161,4 +245,12 @@ def _network_up(_context: JobContext) -> bool:
     return network_up()
 
 
-_BUILT_IN: Mapping[str, Function] = {"network_up": _network_up}
+def _has_open_prs(context: JobContext) -> bool:
+    """Tell whether the polled server has provisional tasks (document 000)."""
+    counts = (context.poll_data or {}).get("queue_counts")
+    provisional = counts.get("provisional", 0) if isinstance(counts, Mapping) else 0
+    return isinstance(provisional, int | float) and provisional > 0
+
+
+_BUILT_IN: Mapping[str, Function] = {"network_up": _network_up, "has_open_prs": _has_open_prs}
+"""Built-in conditions that need no database."""

@@ -9,6 +9,7 @@ from rota.model.errors import AlreadyServing, StateError
 from rota.store.sqlite import reachable
 
 SERVE_LOCK = "serve.lock"
+TICK_LOCK = "tick.lock"
 LOCKS = "locks"
 
 
@@ -56,7 +57,11 @@ def take_serve_lock(state: Path) -> Lock:
 
 def serving_pid(state: Path) -> int | None:
     """Return the pid of the process that serves, None if none does."""
-    path = state / SERVE_LOCK
+    return holder_pid(state / SERVE_LOCK)
+
+
+def holder_pid(path: Path) -> int | None:
+    """Return the pid that the holder of a lock noted in it, None if nobody holds it."""
     if not is_held(path):
         return None
     text = path.read_text("ascii", errors="replace").strip()
@@ -74,9 +79,24 @@ def take_process_lock(state: Path) -> Lock:
     return lock
 
 
+def living_processes(state: Path) -> list[str]:
+    """Return the locks of the processes that schedule here and live."""
+    folder = state / LOCKS
+    return [name for name in os.listdir(folder) if process_lock_held(state, name)] if folder.is_dir() else []
+
+
 def process_lock_held(state: Path, name: str) -> bool:
     """Tell whether the process that took this lock is alive."""
     return is_held(state / LOCKS / name)
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return which file a name leads to, None for none: another one in its place is not the one that was opened."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 def is_held(path: Path) -> bool:

@@ -13,7 +13,7 @@ from rota.store.order import Spot
 
 FIRST_WINDOW = 4
 FETCH = 8
-"""A neighbour, the first window and one behind it are found by one look at the lanes."""
+"""A neighbour, the first window and one behind it are found by one look."""
 
 
 class Where(StrEnum):
@@ -48,12 +48,10 @@ def _spot(db: Database, rank: int, aim: Aim, moving: set[str]) -> Spot:
         return order.END
     if aim.other is not None:
         return order.spot_of(aim.other)
-    fetch = min(aim.place + len(moving), order.LARGEST_BATCH)
-    others = (found for found in order.queue(db, fetch=fetch) if found[1].id not in moving)
-    reached, spot = next(islice(others, aim.place - 1, None), (None, order.END))
-    if reached is None or reached < rank:
+    reached = order.at_place(db, aim.place, without=moving)
+    if reached is None or reached[0] < rank:
         return order.END
-    return spot if reached == rank else order.START
+    return reached[1] if reached[0] == rank else order.START
 
 
 class _Gap:
@@ -67,7 +65,7 @@ class _Gap:
         self._ahead = self._others(rank, spot, moving, back=False) if spot != order.END else iter(())
 
     def _others(self, rank: int, spot: Spot, moving: set[str], *, back: bool) -> Iterator[Spot]:
-        around = order.walk(self._db, rank, spot, back=back, waiting=True, fetch=FETCH)
+        around = order.walk(self._db, rank, spot, back=back, fetch=FETCH)
         return (found for found in around if found.id not in moving)
 
     def fill(self, moved: Sequence[Run]) -> None:

@@ -45,7 +45,7 @@ class PauseEnded:
 def pause_job(db: Database, job_id: str, *, until: datetime | None, reason: str, now: datetime) -> bool:
     """Stop a job's fires; tell whether it was not paused before. A paused one gets the new end and reason."""
     end_pause_if_over(db, job_id, now=now)
-    settle(db, job_id, now=now)
+    settle(db, job_id, now=now, closing=False)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
         db.execute("job_pause_change", id=job.id, until=to_ms_or_none(until), reason=reason)
@@ -94,9 +94,9 @@ def end_pause_if_over(db: Database, job_id: str, *, now: datetime) -> PauseEnded
     return resume_job(db, job_id, end=job.paused_until, catch_up=False, now=now)
 
 
-def settle_pause(db: Database, job: Job, *, now: datetime) -> Job:
+def settle_pause(db: Database, job: Job, *, now: datetime, closing: bool) -> Job:
     """Account for the instants of a paused job up to `now`, before its definition changes under it."""
-    plan = plan_pause_end(job, end=now, catch_up=False, now=now)
+    plan = plan_pause_end(job, end=now, catch_up=False, now=now, closing=closing)
     skipped = _write_skip(db, job, plan, now=now)
     db.execute(
         "job_hold",
@@ -133,7 +133,10 @@ def _catch_up(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born
     key = slot_key_of(job, plan.catch_up)
     if isinstance(verdict, Refuse):
         error = f"{verdict.blocking.handle} was not finished"
-        return skip(db, job, verdict.reason, now=now, slot_key=key, scheduled_for=plan.catch_up, error=error)
+        made_up = {"made_up": "resume"}
+        return skip(
+            db, job, verdict.reason, now=now, slot_key=key, scheduled_for=plan.catch_up, error=error, decisions=made_up
+        )
     return enqueue(
         db,
         job,

@@ -1,15 +1,18 @@
 """Commands for the executor: the run's folder and surroundings found, keepers started, asked and stopped."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from rota.engine.agents import is_agent, prepare_agent, read_agent
 from rota.engine.claim import Claimed
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition
+from rota.model.spec import Condition, Kind, Work
 from rota.rules.admission import ConditionResult
 from rota.runners.command import (
     CheckResult,
@@ -28,6 +31,7 @@ from rota.settings import Settings
 
 FALSE_EXIT = 10
 SAID_LIMIT = 200
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,16 @@ class KeeperAtGate:
 class KeeperProcesses:
     """Runs commands under keepers, in the folders of one project."""
 
-    def __init__(self, clock: Clock, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        scheduler_state: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._clock = clock
+        self._scheduler_state = scheduler_state
         self._settings = settings
         self._environ = environ
         self._spawner = Spawner()
@@ -62,7 +74,9 @@ class KeeperProcesses:
 
     def prepare(self, claimed: Claimed) -> Launch:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
-        return prepare(claimed.spec.work, run_facts(claimed), self._surroundings(self._folder(claimed.run.id)))
+        work = claimed.spec.work
+        facts, around = self._facts(claimed), self._surroundings(self._folder(claimed.run.id), work)
+        return prepare(work, facts, around) if work.agent is None else prepare_agent(claimed, facts, around)
 
     async def launch(self, run_id: str, prepared: Launch) -> KeeperAtGate:
         """Start a process that waits at its gate."""
@@ -70,14 +84,16 @@ class KeeperProcesses:
 
     async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
         """Wait until the process is gone and return how it ended."""
-        return await self._runner.outcome(self._folder(run_id), identity)
+        folder = self._folder(run_id)
+        ended = await self._runner.outcome(folder, identity)
+        return await asyncio.to_thread(read_agent, folder, ended) if is_agent(folder) else ended
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Run a condition in a process of its own (R-09)."""
         folder = self._folder(claimed.run.id) / "conditions" / str(index)
         began = self._clock.monotonic()
         try:
-            facts, around = run_facts(claimed), self._surroundings(folder)
+            facts, around = self._facts(claimed), self._surroundings(folder, claimed.spec.work)
             launch = prepare_check(condition, claimed.spec.work, run=facts, surroundings=around)
             result = await self._runner.check(launch, folder)
         except StorageFull:
@@ -114,21 +130,30 @@ class KeeperProcesses:
         """Let the spawner go; keepers stay."""
         self._spawner.stop()
 
+    def _facts(self, claimed: Claimed) -> RunFacts:
+        shared = self._scheduler_state() if claimed.spec.work.kind is Kind.FUNCTION else {}
+        return run_facts(claimed, scheduler_state=shared)
+
     def _folder(self, run_id: str) -> Path:
         return folder_of(self._settings.state, run_id)
 
-    def _surroundings(self, folder: Path) -> Surroundings:
-        return Surroundings(
-            project=self._settings.folder,
-            state=self._settings.state,
-            folder=folder,
-            environ=self._environ,
-            credentials=self._environ.get("CREDENTIALS_DIRECTORY"),
-            imports=self._settings.imports,
-        )
+    def _surroundings(self, folder: Path, work: Work) -> Surroundings:
+        return surroundings_of(work, self._settings, folder=folder, environ=self._environ)
 
 
-def run_facts(claimed: Claimed) -> RunFacts:
+def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> Surroundings:
+    """Return where a run happens; the work of an included project is at home in that project's folder."""
+    return Surroundings(
+        project=Path(work.project) if work.project else settings.folder,
+        state=settings.state,
+        folder=folder,
+        environ=environ,
+        credentials=environ.get("CREDENTIALS_DIRECTORY"),
+        imports=work.imports if work.project else settings.imports,
+    )
+
+
+def run_facts(claimed: Claimed, *, scheduler_state: Mapping[str, Any] = NOTHING) -> RunFacts:
     """Return what a process is told about its run."""
     run = claimed.run
     return RunFacts(
@@ -142,6 +167,8 @@ def run_facts(claimed: Claimed) -> RunFacts:
         timezone=claimed.spec.schedule.timezone,
         params=run.params,
         state=run.state,
+        poll_data=claimed.poll_data,
+        scheduler_state=scheduler_state,
     )
 
 

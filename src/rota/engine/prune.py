@@ -18,13 +18,16 @@ from rota.model.spec import Retention
 from rota.model.states import FINAL, Status
 from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
-from rota.store import jobs
+from rota.store import budgets, counters, jobs
 from rota.store.driver import Database, Store
 from rota.store.runs import id_at
 
 EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
 YOUNG = timedelta(minutes=10)
+WINDOWS_KEPT = timedelta(days=400)
+"""More than thirteen months: this month beside the same one a year ago."""
+PRUNED_KEY = "pruned_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +52,57 @@ class Folder:
 
 
 class Pruner:
-    """Applies `retention:` once an hour."""
+    """Applies `retention:` once an hour; in a process that does not stay, one batch at a time until nothing is left."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, *, stays: bool = True) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
+        self._stays = stays
 
     async def round(self) -> datetime | None:
         """Let go of everything older than its retention."""
         now = self._clock.now()
+        if self._stays:
+            await self._prune(now)
+        elif not self._store.read(partial(_pruned_within, since=now - EVERY, until=now)) and not await self._prune(now):
+            await self._store.submit(lambda db: db.execute("meta_set", key=PRUNED_KEY, value=str(to_ms(now))))
+        return now + EVERY
+
+    async def _prune(self, now: datetime) -> int:
+        """Let go of what is too old; return how many rows and folders went."""
         found = self._store.read(jobs.all_jobs)
+        rows = await self._prune_rows(found, now)
+        if rows and not self._stays:
+            return rows
+        if rows or not self._stays:
+            await self._prune_groups(now)
+        removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        await self._prune_events(now)
+        await self._prune_windows(now)
+        if rows or removed:
+            log.info("old runs and output removed", rows=rows, outputs=removed)
+        return rows + removed
+
+    async def _prune_rows(self, found: Sequence[Job], now: datetime) -> int:
         rows = 0
         for job in found:
             rows += await self._prune_job(job, now)
             rows += await self._prune_direct(job.id, job.spec.retention.runs, now)
-        rows += await self._prune_direct(None, self._settings.retention.runs, now)
-        if rows:
-            await self._prune_groups(now)
-        removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
-        await self._prune_events(now)
-        if rows or removed:
-            log.info("old runs and output removed", rows=rows, outputs=removed)
-        return now + EVERY
+            if rows and not self._stays:
+                return rows
+        return rows + await self._prune_direct(None, self._settings.retention.runs, now)
 
     async def _prune_events(self, now: datetime) -> None:
         kept = self._settings.retention.runs
         if kept is not None and self._store.read(partial(_old_events, before=now - kept)):
             await self._store.submit(lambda db: db.execute("event_prune", before=to_ms(now - kept)))
+
+    async def _prune_windows(self, now: datetime) -> None:
+        """Let go of old windows of budgets whose runs are all gone."""
+        before = now - WINDOWS_KEPT
+        if self._store.read(partial(budgets.old_windows, before=before)):
+            await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0
@@ -89,7 +115,7 @@ class Pruner:
             if ids:
                 faults.point("prune.folders_removed")
             pruned += len(ids)
-            if not ids:
+            if not ids or not self._stays:
                 return pruned
 
     async def _prune_direct(self, job_id: str | None, kept: timedelta | None, now: datetime) -> int:
@@ -99,6 +125,8 @@ class Pruner:
             ids = await self._store.submit(partial(_prune_direct, job_id=job_id, before=now - kept))
             await asyncio.to_thread(_remove, [folder_of(self._settings.state, call_id) for call_id in ids])
             pruned += len(ids)
+            if not self._stays:
+                break
         return pruned
 
     async def _prune_groups(self, now: datetime) -> None:
@@ -117,8 +145,14 @@ class Pruner:
             total=self._settings.output_total,
             now=now,
         )
+        doomed = doomed if self._stays else doomed[:ROWS_A_BATCH]
         await asyncio.to_thread(_remove, [folder.path for folder in doomed])
         return len(doomed)
+
+
+def _pruned_within(db: Database, *, since: datetime, until: datetime) -> bool:
+    row = db.row("meta_get", key=PRUNED_KEY)
+    return row is not None and since < from_ms(int(row[0])) <= until
 
 
 def _old_events(db: Database, *, before: datetime) -> bool:
@@ -131,6 +165,7 @@ def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
 
 def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list[str]:
     rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
+    budgets.forget_runs(db, [call_id for (call_id,) in rows])
     return [call_id for (call_id,) in rows]
 
 
@@ -156,7 +191,9 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     going = list(dict.fromkeys([*chosen, *(run_id for (run_id,) in db.rows("prune_chains", ids=json.dumps(chosen)))]))
     ids = json.dumps(going)
     db.execute("prune_executions", ids=ids)
-    db.execute("prune_runs", ids=ids)
+    budgets.forget_runs(db, going)
+    for status, worker_id in db.rows("prune_runs", ids=ids):
+        counters.count(db, Status(status), -1, worker_id=worker_id)
     faults.point("prune.rows_deleted")
     newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
     db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))

@@ -1,16 +1,16 @@
 """Record: the end of a run and everything that follows from it, in one transaction."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota import faults
-from rota.engine import group
+from rota.engine import budget, group, poll, shared_state
 from rota.engine.pools import settle_pools
 from rota.engine.retry import retry
 from rota.model.clock import to_ms
 from rota.model.records import Job, Outcome
-from rota.model.spec import Anchor
+from rota.model.spec import Anchor, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import ended_at, settle
@@ -37,12 +37,16 @@ def record(
     """
     standing = runs.ending_runs(db, [one.run_id for one in finished])
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
+    if any(end.outcome.scheduler_state for end in ends):
+        judged = shared_state.judge(db, [end.outcome for end in ends])
+        ends = [replace(end, outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
     ended = finish_all(db, ends, epoch=epoch, now=now, kept=kept)
     outcomes = {end.run_id: end.outcome for end in ends}
     for run in ended:
         state = outcomes[run.id].state
         if state is not None:
             jobs.save_job_state(db, run.job_id, state)
+    shared_state.save(db, (outcomes[run.id].scheduler_state for run in ended))
     return {run.id: outcomes[run.id] for run in ended}
 
 
@@ -60,16 +64,19 @@ def finish_all(
     db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
 ) -> list[runs.Ended]:
     """End runs that are as expected and do what follows; return them. Each statement ends all of them at once."""
-    ended = _end(db, ends, epoch=epoch, kept=kept)
+    ended = _end(db, ends, epoch=epoch, now=now, kept=kept)
     further = follow_up(db, ended, now=now)
     while further:  # what ends because these did: the rest of a group, and the group itself
-        further = follow_up(db, _end(db, further, epoch=None), now=now)
+        further = follow_up(db, _end(db, further, epoch=None, now=now), now=now)
     if ended:
         faults.point("record.followed_up")
     return ended
 
 
-def _end(db: Database, ends: Sequence[runs.End], *, epoch: int | None, kept: Collection[str] = ()) -> list[runs.Ended]:
+def _end(
+    db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
+) -> list[runs.Ended]:
+    ends = [replace(end, outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
     ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []
     if not ended:
         return []
@@ -80,6 +87,8 @@ def _end(db: Database, ends: Sequence[runs.End], *, epoch: int | None, kept: Col
         runs.finish_executions(db, started)
     queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
     settle_pools(db, [run for run in ended if run.id not in queued], kept=kept)
+    began = {end.run_id for end in started}
+    budget.settle(db, [budget.Gone(run.id, run.outcome.usage, run.id in began) for run in ended], now=now)
     return ended
 
 
@@ -89,7 +98,7 @@ def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> li
     A failure that is retried leaves its chain unfinished (DEC-001): who waited for the run waits for the retry. The end
     of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs.
     """
-    further: list[runs.End] = []
+    further = poll.follow(db, ended, now=now)
     standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
     for run in ended:
         if run.status is Status.FAILED and retry(db, run, now=now) is not None:
@@ -125,11 +134,26 @@ def _let_go_waiting(db: Database, ended: runs.Ended, *, now: datetime) -> list[r
 
 
 def _pass_on(db: Database, run_id: str, predecessor_id: str | None, *, now: datetime) -> list[runs.End]:
-    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
-    if predecessor_id is not None and chains.is_unfinished(db, predecessor_id):
+    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for.
+
+    Nor is it let go while another run of the job that came before it is unfinished, be it one that overlap did not
+    stop: only where any number may run does nobody wait for others than its predecessor (R-11).
+    """
+    if predecessor_id is None or not chains.is_unfinished(db, predecessor_id):
+        predecessor_id = None if _side_by_side(db, run_id) else chains.before_in_line(db, run_id)
+    if predecessor_id is not None:
         chains.relink(db, run_id, predecessor_id)
         return []
     return _let_go(db, run_id, now=now)
+
+
+def _side_by_side(db: Database, run_id: str) -> bool:
+    """Tell whether a run may go on beside others of its job: where any number may, and a backfill always (R-11)."""
+    run = runs.run_by_id(db, run_id)
+    assert run is not None, "it was read in this transaction"
+    if run.trigger is Trigger.BACKFILL:
+        return True
+    return jobs.version_spec(db, run.job_id, run.version).overlap.policy is OverlapPolicy.ALLOW
 
 
 def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.End]:

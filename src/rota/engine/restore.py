@@ -3,6 +3,7 @@
 import json
 from datetime import datetime, timedelta
 
+from rota.engine import budget
 from rota.engine.clock import tzdata_version
 from rota.engine.pause import ALL_KEY
 from rota.engine.pools import forget_kept
@@ -56,9 +57,11 @@ def _close_calls(db: Database, *, host: str, now: datetime) -> None:
     for call in direct.unfinished(db):
         if direct.finish(db, call.id, _unknown_end(host), epoch=None, at=now):
             queue.give_back(db, [call.lane_id])
+            budget.settle(db, [budget.Gone(call.id)], now=now)
     for waiting in direct.calls(db):
         if direct.leave(db, waiting.id, epoch=waiting.epoch) and waiting.slot is not None:
             queue.give_back(db, [waiting.lane_id])
+            budget.settle(db, [budget.Gone(waiting.id, started=False)], now=now)
 
 
 def _unknown_end(host: str) -> Outcome:

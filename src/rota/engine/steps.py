@@ -7,7 +7,9 @@ from rota import faults
 from rota.log import log
 from rota.model.clock import EPOCH, MILLISECOND, Clock
 from rota.rules.clock import stepped_back
-from rota.store import events
+from rota.rules.cursor import cursor_of
+from rota.rules.lull import has_waits
+from rota.store import events, jobs
 from rota.store.driver import Database, Store
 
 
@@ -55,9 +57,17 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
     moving = db.rows("jobs_all") if faults.planted("refire_on_step_back") else db.rows("jobs_following")
     for job_id, *_ in moving:
         db.execute("job_shift", id=job_id, back=by)
+        _wait_anew(db, job_id)
     db.execute("runs_shift", back=by)
     db.execute("jobs_backing_off_shift", back=by)
     events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
+
+
+def _wait_anew(db: Database, job_id: str) -> None:
+    """Let an instant that was moved wait for the quiet hours it lies in now: their end is of the calendar (R-17)."""
+    job = jobs.job_by_id(db, job_id)
+    if job.next_for is not None and has_waits(job.spec.schedule):
+        jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
 
 
 def catch_up_with_step(db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime) -> timedelta | None:

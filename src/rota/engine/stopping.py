@@ -22,12 +22,21 @@ class Stop:
     within: timedelta | None
 
 
+def wanted_stop(mode: StopMode, within: float | None, *, grace: timedelta) -> Stop:
+    """Return the stop that a command asked for; grace and detach use the scheduler's own `shutdown_grace`."""
+    if within is None and mode in ("grace", "detach"):
+        return Stop(mode, grace)
+    return Stop(mode, None if within is None else timedelta(seconds=within))
+
+
 class Stopping:
     """The wishes to stop, and how the first of them is carried out; a second one means now."""
 
     def __init__(self) -> None:
         self._wishes: asyncio.Queue[Stop] = asyncio.Queue()
         self.unstored = 0
+        self.ended = 0
+        """How many runs did not end by themselves."""
 
     def ask(self, stop: Stop) -> None:
         """Note a wish to stop."""
@@ -65,6 +74,7 @@ class Stopping:
         at_once = at_once or not self._wishes.empty()
         while not self._wishes.empty():
             self._wishes.get_nowait()
+        self.ended = len(executor.carried)
         for run_id in list(executor.carried):
             executor.stop(run_id, at_once=at_once)
         patience = STORAGE_PATIENCE

@@ -64,6 +64,7 @@ class InvalidDuration(InvalidValue):
             f"{_shown(text)} {problem}",
             hint="write one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds",
         )
+        self.problem = problem
 
 
 class InvalidCron(InvalidValue):
@@ -118,6 +119,47 @@ class InvalidInstant(InvalidValue):
     """A point in time does not exist, exists twice, or cannot be read."""
 
     code = "instant"
+
+
+class InvalidWindow(InvalidValue):
+    """A text is no window of quiet hours (R-17)."""
+
+    code = "quiet_window"
+
+    def __init__(self, text: object, problem: str, *, hint: str = "") -> None:
+        example = 'write "00:00-07:00", "mon-fri 09:00-19:00" or "sat,sun 22:00-07:00"'
+        super().__init__(f"{_shown(text)} {problem}", hint=hint or example)
+
+
+class UnknownAccount(RotaError):
+    """No account of budgets has this name."""
+
+    code = "unknown_account"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"no account is named {name!r}", hint=f"{guess}list them with `rota budgets`")
+
+
+class BudgetExceeded(RotaError):
+    """An account has no room for what was about to be spent (R-19)."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, account: str, why: str, *, reopens: str) -> None:
+        hint = f"it opens again {reopens}; `rota budgets {account}` shows who used it"
+        super().__init__(f"{account} {why}", hint=hint)
+        self.account = account
+
+
+class UnknownAdapter(RotaError):
+    """No adapter has this name."""
+
+    code = "unknown_adapter"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"no adapter is named {name!r}", hint=f"{guess}an agent that rota does not know is `custom`")
 
 
 class IllegalTransition(RotaError):
@@ -371,6 +413,31 @@ class AlreadyServing(RotaError):
         self.pid = pid
 
 
+class ProjectServed(RotaError):
+    """An included project has a scheduler of its own, so that its jobs would fire twice."""
+
+    code = "project_served"
+
+    def __init__(self, file: str, folder: str, *, pid: int | None) -> None:
+        who = f"process {pid}" if pid else "another process"
+        super().__init__(
+            f"{file} is included here, but {who} serves it already: its jobs would fire twice",
+            hint=f"stop that one with `rota --dir {folder} stop`, or leave the folder out of `include`",
+        )
+
+
+class ProjectIncluded(RotaError):
+    """A project that another one includes has no scheduler of its own."""
+
+    code = "project_included"
+
+    def __init__(self, folder: str, host: str, *, verb: str) -> None:
+        super().__init__(
+            f"{folder} is included by {host}/rota.yaml, whose scheduler runs its jobs",
+            hint=f"`rota --dir {host} {verb}` does that for all projects; or take this one out of `include`",
+        )
+
+
 class NoScheduler(RotaError):
     """A scheduler is needed and none is running."""
 
@@ -433,14 +500,24 @@ class FunctionMissing(RotaError):
 
 
 class FileProblems(RotaError):
-    """A rota.yaml has problems; `problems` lists them all."""
+    """A rota.yaml has problems; `problems` lists them all, `effect` says what became of the rest."""
 
     code = "file_problems"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], *, effect: str = "nothing was changed") -> None:
         count = len(problems)
         super().__init__(f"{count} problem{'s' * (count != 1)}")
         self.problems = tuple(problems)
+        self.effect = effect
+
+
+class JobProblems(FileProblems):
+    """What Python code declares has problems; they read as those of a file, without places."""
+
+    code = "job_problems"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class EmptyApply(RotaError):
@@ -501,3 +578,41 @@ class FileExists(RotaError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is there already", hint="nothing was written; move it away, or use another folder")
+
+
+class SchedulerError(RotaError):
+    """A scheduler inside somebody's process cannot do what it was asked to."""
+
+    code = "scheduler_error"
+
+
+class IntervalParseError(SchedulerError):
+    """A text is no interval; `interval` is that text."""
+
+    code = "interval_format"
+
+    def __init__(self, interval: object, problem: str = "is no interval") -> None:
+        super().__init__(f"{_shown(interval)} {problem}", hint="write one whole number and one unit: 30s, 5m, 1h, 1d")
+        self.interval = interval
+
+
+class ScheduleTriggerError(SchedulerError):
+    """A job could not be triggered since its run could not be stored; `job` and `schedule` are what was asked for."""
+
+    code = "trigger_failed"
+
+    def __init__(self, job: str, why: str, *, schedule: str | None = None) -> None:
+        super().__init__(f"{job} was not triggered: {why}", hint="nothing was started; try again")
+        self.job = job
+        self.schedule = schedule
+
+
+class SchedulerShutdownError(SchedulerError):
+    """A scheduler has stopped, or had to end runs to do so (`timed_out`)."""
+
+    code = "scheduler_shutdown"
+
+    def __init__(self, what: str, *, timed_out: bool = False) -> None:
+        more_time = "they are recorded as FAILED shutdown and retried by policy; give `stop` a longer `timeout`"
+        super().__init__(what, hint=more_time if timed_out else "start it again, then ask once more")
+        self.timed_out = timed_out

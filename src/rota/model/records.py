@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from rota.model.spec import GroupMode, JobSpec, OnFailure
+from rota.model.budget import Usage
+from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 
 SUMMARY_LIMIT = 1000
 ERROR_LIMIT = 2000
 PARAMS_LIMIT = 64 * 1024
 STATE_LIMIT = 16 * 1024
+SCHEDULER_STATE_LIMIT = 64 * 1024
 ARTIFACTS_LIMIT = 16 * 1024
 
 
@@ -42,6 +44,18 @@ class Job:
     failures: int = 0
     """How many chains of the job failed one after another."""
     backing_off_until: datetime | None = None
+    mode: Mode | None = None
+    """The mode that the cursor of a job with intervals by mode was planned in; None for all others (R-18)."""
+    suggested: timedelta | None = None
+    """The interval that the polled server asked for, until the next poll (R-16)."""
+    booted: str | None = None
+    """The boot of the machine that a job at boot has run for, or was made in."""
+
+    @property
+    def interval(self) -> timedelta | None:
+        """The interval as it is now; None: there is none, or never in the present mode."""
+        planned = self.spec.schedule.every(self.mode or Mode.ACTIVE)
+        return planned if self.suggested is None or planned is None else self.suggested
 
     @property
     def schedules(self) -> bool:
@@ -163,10 +177,22 @@ class Outcome:
     error: str | None = None
     summary: str | None = None
     state: Mapping[str, Any] | None = None
+    scheduler_state: Mapping[str, Any] | None = None
+    """The keys that it changed of the document that all jobs share; None for those that are gone (000)."""
     output_bytes: int | None = None
     files: tuple[str, ...] = ()
+    usage: Usage | None = None
+    """What it used, as far as it is known (R-19)."""
     finished_at: datetime | None = None
     """When it ended, where somebody saw that; None: when it is recorded."""
+    session_id: str | None = None
+    """The session of an agent, to go on with."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that an agent asked for and was refused."""
+    poll: Mapping[str, Any] | None = None
+    """What a poll brought (R-16)."""
+    suggested: float | None = None
+    """After how many seconds the polled server wants the next poll."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from rota.model.agents import Access
+from rota.model.budget import Unit
+
 
 class Anchor(StrEnum):
     """What an interval counts from (R-06)."""
@@ -39,6 +42,22 @@ class OverlapPolicy(StrEnum):
     ALLOW = "allow"
 
 
+class Mode(StrEnum):
+    """How much is going on: what intervals by mode go by (R-18)."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    DORMANT = "dormant"
+
+
+class QuietPolicy(StrEnum):
+    """What quiet hours do to the instants inside them (R-17)."""
+
+    DORMANT = "dormant"
+    DEFER = "defer"
+    SKIP = "skip"
+
+
 class WhenFalse(StrEnum):
     """What a false condition does to a run (R-09)."""
 
@@ -53,6 +72,8 @@ class Kind(StrEnum):
     SHELL = "shell"
     FUNCTION = "function"
     GROUP = "group"
+    POLL = "poll"
+    AGENT = "agent"
 
 
 class GroupMode(StrEnum):
@@ -100,12 +121,40 @@ class Jitter:
 
 
 @dataclass(frozen=True, slots=True)
+class ByMode:
+    """An interval for each mode; None: never in that mode (R-18)."""
+
+    active: timedelta | None
+    idle: timedelta | None
+    dormant: timedelta | None
+
+    def of(self, mode: Mode) -> timedelta | None:
+        """Return the interval of a mode."""
+        intervals = {Mode.ACTIVE: self.active, Mode.IDLE: self.idle, Mode.DORMANT: self.dormant}
+        return intervals[mode]
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """Windows of the week such as "mon-fri 09:00-19:00", read in `timezone`, and what they do (R-17)."""
+
+    windows: tuple[str, ...]
+    timezone: str = "UTC"
+    policy: QuietPolicy = QuietPolicy.DORMANT
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
-    """The when of a job: exactly one of `cron`, `interval`, `at`, or none of them (manual)."""
+    """The when of a job: exactly one of `cron`, `interval`, `by_mode`, `at`, `reboot`, or none of them (manual).
+
+    `excluded`: dates in the job's zone, as 2026-12-25, whose instants do not run.
+    """
 
     cron: tuple[str, ...] = ()
     interval: timedelta | None = None
+    by_mode: ByMode | None = None
     at: datetime | None = None
+    reboot: bool = False
     timezone: str = "UTC"
     start_at: datetime | None = None
     end_at: datetime | None = None
@@ -113,16 +162,27 @@ class Schedule:
     first_run: FirstRun = FirstRun.NOW
     jitter: Jitter | None = None
     run_once: bool = False
+    quiet: QuietHours | None = None
+    excluded: tuple[str, ...] = ()
 
     @property
     def manual(self) -> bool:
         """Whether the job has no instants of its own."""
-        return not self.cron and self.interval is None and self.at is None
+        return not (self.cron or self.repeats or self.at or self.reboot)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it is an interval, of one length or by mode."""
+        return self.interval is not None or self.by_mode is not None
 
     @property
     def follows_runs(self) -> bool:
         """Whether the next instant depends on the last run (completion and start anchors)."""
-        return self.interval is not None and self.anchor is not Anchor.FIXED
+        return self.repeats and self.anchor is not Anchor.FIXED
+
+    def every(self, mode: Mode) -> timedelta | None:
+        """Return the interval in a mode; None: there is none, or never in that mode."""
+        return self.interval if self.by_mode is None else self.by_mode.of(mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +222,24 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentWork:
+    """What an agent is asked to do, by which adapter and within which limits (section 8, R-30)."""
+
+    agent: str
+    adapter: str
+    provider: str
+    prompt: str = ""
+    prompt_file: str = ""
+    model: str | None = None
+    access: Access = Access.READ
+    max_turns: int | None = None
+    max_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    max_concurrent: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a run does, and in which surroundings."""
 
@@ -181,13 +259,22 @@ class Work:
     isolate: Isolate = Isolate.THREAD
     output: OutputPolicy = OutputPolicy.FULL
     on_restart: OnRestart = OnRestart.ADOPT
+    agent: AgentWork | None = None
+    url: str = ""
+    headers: tuple[EnvValue, ...] = ()
     members: tuple[Member, ...] = ()
     mode: GroupMode = GroupMode.SEQUENTIAL
     on_failure: OnFailure = OnFailure.STOP
+    project: str | None = None
+    """The folder of the included project that declares the job; None: that of the scheduler's own."""
+    imports: tuple[str, ...] = ()
+    """The modules of that project; those of the scheduler's own are in its settings."""
 
     @property
     def in_process(self) -> bool:
         """Whether the work runs inside the scheduler's own process."""
+        if self.kind is Kind.POLL:
+            return True
         return self.kind is Kind.FUNCTION and self.isolate is Isolate.THREAD and self.python is None
 
 
@@ -198,6 +285,8 @@ class Condition:
     name: str = ""
     command: tuple[str, ...] = ()
     timeout: timedelta = timedelta(seconds=30)
+    replaces: bool = False
+    """Whether it has the name of a built-in one, and is registered in the job's own interpreter (R-09)."""
 
     @property
     def title(self) -> str:
@@ -213,6 +302,7 @@ class Gates:
     when_false: WhenFalse = WhenFalse.SKIP
     recheck: timedelta = timedelta(seconds=60)
     expires_after: timedelta | None = None
+    needs_poll: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +311,21 @@ class Draw:
 
     pool: str
     cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An account that a run is charged to, and what it is expected to cost, in the account's own unit (R-19).
+
+    `estimate` None: what its last runs cost, else what the account says. `unit` is that of the account when the
+    estimate was written; None: whatever the account counts.
+    """
+
+    account: str
+    estimate: int | None = None
+    unit: Unit | None = None
+    most: int | None = None
+    """What the job's agent may spend on one run at most, in millionths of a dollar; None: it has no such limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +370,7 @@ class JobSpec:
     retry: Retry = Retry()
     on_repeated_failure: RepeatedFailure | None = None
     pools: tuple[Draw, ...] = ()
+    budgets: tuple[Spend, ...] = ()
     retention: Retention = Retention()
     labels: tuple[str, ...] = ()
     priority: int = 0

@@ -88,9 +88,13 @@ class Reason(StrEnum):
     MISSED = "missed"
     CONDITION = "condition"
     CONDITION_ERROR = "condition_error"
+    POLL_FAILED = "poll_failed"
+    QUIET_HOURS = "quiet_hours"
+    BUDGET = "budget"
     EXPIRED = "expired"
     PAUSED = "paused"
     BACKING_OFF = "backing_off"
+    EXCLUDED = "excluded"
 
     EXIT_CODE = "exit_code"
     EXCEPTION = "exception"
@@ -101,6 +105,10 @@ class Reason(StrEnum):
     SHUTDOWN = "shutdown"
     SPAWN_FAILED = "spawn_failed"
     SECRET_MISSING = "secret_missing"
+    AGENT_ERROR = "agent_error"
+    DENIED = "denied"
+    AUTH = "auth"
+    QUOTA = "quota"
     RESULT_INVALID = "result_invalid"
     UNKILLABLE = "unkillable"
 
@@ -117,9 +125,13 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.MISSED,
         Reason.CONDITION,
         Reason.CONDITION_ERROR,
+        Reason.POLL_FAILED,
+        Reason.QUIET_HOURS,
+        Reason.BUDGET,
         Reason.EXPIRED,
         Reason.PAUSED,
         Reason.BACKING_OFF,
+        Reason.EXCLUDED,
     ),
     Status.FAILED: (
         Reason.EXIT_CODE,
@@ -131,6 +143,10 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.SHUTDOWN,
         Reason.SPAWN_FAILED,
         Reason.SECRET_MISSING,
+        Reason.AGENT_ERROR,
+        Reason.DENIED,
+        Reason.AUTH,
+        Reason.QUOTA,
         Reason.RESULT_INVALID,
         Reason.UNKILLABLE,
     ),
@@ -148,7 +164,9 @@ class WaitingFor(StrEnum):
     """Why a QUEUED run must not be claimed yet (R-02). Stored with the run."""
 
     BACKOFF = "backoff"
+    BUDGET = "budget"
     CONDITION = "condition"
+    POLL = "poll"
     PREDECESSOR = "predecessor"
     REPLACED_RUN = "replaced_run"
 
@@ -170,6 +188,7 @@ class Trigger(StrEnum):
     RETRY = "retry"
     GROUP = "group"
     BACKFILL = "backfill"
+    NEED = "need"  # a poll that another run needs and that would not come by itself (R-16)
     DIRECT = "direct"  # never that of a run: what the work of a direct call is told (R-13)
 
 

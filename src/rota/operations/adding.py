@@ -13,6 +13,7 @@ from rota.declare.validate import Declared
 from rota.model.errors import FileProblems, InvalidValue, Problem, StateError
 from rota.model.spec import JobSpec
 from rota.operations.loading import load_project
+from rota.operations.project import Place
 from rota.settings import FILE_NAME
 
 
@@ -27,7 +28,7 @@ class Added:
 
 
 def add_job(
-    folder: Path,
+    place: Place,
     name: str,
     keys: Mapping[str, Any],
     *,
@@ -35,20 +36,24 @@ def add_job(
     now: datetime,
     dry_run: bool = False,
 ) -> Added:
-    """Put a job into the project's file; raise FileProblems when the file is not right, with it or without it."""
-    file = Path(os.path.realpath(folder / FILE_NAME))
-    load_project(folder, environ, now=now)
+    """Put a job into the project's file; raise FileProblems when the file is not right, with it or without it.
+
+    Inside an included project that one's file is meant, checked as it is included.
+    """
+    file = Path(os.path.realpath(place.nearest / FILE_NAME))
+    load_project(place.folder, environ, now=now)
     before = file.read_bytes()
     insertion = insert_job(before, name, keys)
-    declared = _checked(folder, insertion, name=name, environ=environ, now=now)
+    declared = _checked(place, insertion, name=name, environ=environ, now=now)
     if not dry_run:
         replace_file(file, insertion.content, before=before)
-    return Added(next(spec for spec in declared.jobs if spec.name == name), file, insertion, declared)
+    whole = f"{place.scope}/{name}" if place.scope else name
+    return Added(next(spec for spec in declared.jobs if spec.name == whole), file, insertion, declared)
 
 
-def _checked(folder: Path, insertion: Insertion, *, name: str, environ: Mapping[str, str], now: datetime) -> Declared:
+def _checked(place: Place, insertion: Insertion, *, name: str, environ: Mapping[str, str], now: datetime) -> Declared:
     try:
-        return load_project(folder, environ, now=now, content=insertion.content).declared
+        return load_project(place.folder, environ, now=now, content=insertion.content, inner=place.inner).declared
     except FileProblems as error:
         raise FileProblems([_unplaced(problem, name) for problem in error.problems]) from None
 

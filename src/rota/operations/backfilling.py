@@ -9,6 +9,7 @@ from itertools import islice
 from rota import faults
 from rota.engine.birth import Born
 from rota.engine.bulk import Order, Wanted, enqueue_many
+from rota.engine.cadence import touching
 from rota.model.clock import iso
 from rota.model.errors import InvalidValue
 from rota.model.records import Job
@@ -17,6 +18,7 @@ from rota.model.states import Trigger
 from rota.operations.dry import tried
 from rota.operations.jobs import find_job
 from rota.operations.runs import refuse_disabled
+from rota.rules.exclusion import excluded_until
 from rota.rules.instants import instants_between
 from rota.rules.overlap import After, Go
 from rota.store import events, finding
@@ -66,7 +68,7 @@ def backfill(store: Store, name: str, wanted: Range, *, now: datetime, dry_run: 
     operation = partial(_backfill, name=name, wanted=wanted, now=now)
     if dry_run:
         return tried(store, operation)
-    done = store.write(operation)
+    done = store.write(touching(operation, what="backfill", now=now))
     faults.point("backfill.committed")
     return done
 
@@ -88,7 +90,10 @@ def _backfill(db: Database, *, name: str, wanted: Range, now: datetime) -> Backf
 
 
 def instants_of(job: Job, wanted: Range) -> list[datetime]:
-    """Return the instants of a job's schedule in a range; refuse where its schedule does not say them beforehand."""
+    """Return the instants of a job's schedule in a range; refuse where its schedule does not say them beforehand.
+
+    Those of excluded days are none; quiet hours do not matter to what a person asks for.
+    """
     schedule = job.spec.schedule
     if schedule.manual:
         raise InvalidValue(f"job {job.name!r} has no schedule", hint=f"start it with `rota run {job.name}`")
@@ -98,7 +103,7 @@ def instants_of(job: Job, wanted: Range) -> list[datetime]:
             hint="only cron, at, and an interval with `anchor: fixed` can be backfilled",
         )
     coming = instants_between(schedule, since=wanted.since, until=wanted.until, created_at=job.created_at)
-    found = list(islice(coming, MOST + 1))
+    found = list(islice((at for at in coming if excluded_until(schedule, at) is None), MOST + 1))
     if len(found) > MOST:
         raise InvalidValue(f"the range holds more than {MOST:,} instants of {job.name!r}", hint="take a shorter range")
     return found

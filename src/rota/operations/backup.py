@@ -13,9 +13,11 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
+from rota.declare.files import home_of
 from rota.engine.wake import ask
 from rota.model.clock import Clock, iso
 from rota.model.errors import FileExists
+from rota.operations.including import parts_of
 from rota.operations.project import Place
 from rota.runners.output import RUNS
 from rota.settings import FILE_NAME
@@ -25,6 +27,7 @@ from rota.store.sqlite import reachable
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATABASE = "rota.db"
+PARTS = "parts"
 CHUNK = 1 << 20
 # A run's folder also holds what it was started with: params and environment, secrets among them.
 KEPT = re.compile(r"(output\.\d+|outcome\.json|result\.json)")
@@ -102,6 +105,8 @@ def _write(part: Path, place: Place, copy: Path, *, manifest: Manifest, compress
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
         _add_bytes(archive, MANIFEST, json.dumps(asdict(manifest), indent=2).encode())
         _add_bytes(archive, FILE_NAME, (place.folder / FILE_NAME).read_bytes())
+        for piece in parts_of(place.folder / FILE_NAME, home_of(os.environ)):
+            _add_bytes(archive, f"{PARTS}/{piece.file}", piece.path.read_bytes())
         archive.add(copy, DATABASE, filter=_plain)
         outputs = 0
         for path in _outputs(place.state) if manifest.output else ():

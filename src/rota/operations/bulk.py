@@ -10,6 +10,7 @@ from rota import faults
 from rota.engine.birth import Born
 from rota.engine.bulk import Order, Wanted, cancel_many
 from rota.engine.bulk import enqueue_many as engine_enqueue_many
+from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for
 from rota.model.errors import InvalidValue, OverlapRefused, SetRefused
 from rota.model.records import Job
@@ -52,7 +53,7 @@ def enqueue_many(
     operation = partial(_enqueue_many, name=name, params_list=params_list, titles=named, force=force, now=now)
     if dry_run:
         return tried(store, operation)
-    born = store.write(operation)
+    born = store.write(touching(operation, what="trigger", now=now))
     faults.point("bulk.committed")
     return born
 
@@ -157,7 +158,7 @@ def cancel_matching(store: Store, chosen: Filter, *, now: datetime) -> Swept:
         below: str | None = LAST_ID
         while below is not None:
             sweep = partial(_sweep, job_id=job.id, wish=chosen.wish(now), below=below, now=now)
-            count, stopping, below = store.write(sweep)
+            count, stopping, below = store.write(touching(sweep, what="cancel", now=now))
             cancelled, asked = cancelled + count, [*asked, *stopping]
     faults.point("bulk.cancelled")
     return Swept(cancelled, tuple(asked))

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from rota.engine.cadence import touching
 from rota.engine.move import Aim, Where, move
 from rota.model.durations import write_duration
 from rota.model.errors import AgingOrders, Immutable, InvalidValue, NotQueued, OtherPriority, RunIsFinal
@@ -49,7 +50,7 @@ def move_runs(
     if destination.where is Where.TO and not 1 <= destination.place <= PLACES:
         raise InvalidValue(f"there is no place {destination.place} to move to", hint=f"places go from 1 to {PLACES}")
     operation = partial(_move, handles=handles, destination=destination, now=now)
-    return tried(store, operation) if dry_run else store.write(operation)
+    return tried(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
 
 
 def _move(db: Database, *, handles: Sequence[str], destination: Destination, now: datetime) -> list[Moved]:
@@ -90,18 +91,10 @@ def _move_within(db: Database, chosen: Sequence[Run], destination: Destination, 
     move(db, chosen, Aim(destination.where, other, destination.place))
     after = order.runs_of(db, [run.id for run in chosen])
     ready = [run for run in after if run.waiting_for is None]
-    first = _first_place(db, ready[0], destination) if ready else None
+    first = order.place_of(db, ready[0], limit=PLACES) if ready else None
     places = {run.id: _shown(first, index) for index, run in enumerate(ready)}
     note = _note(db, destination, chosen[0], first)
     return [Moved(run, places.get(run.id), note) for run in after]
-
-
-def _first_place(db: Database, run: Run, destination: Destination) -> int | None:
-    """Return where the first of moved runs stands; nobody of its rank is before one that was sent to the head."""
-    if destination.where is Where.FIRST:
-        above = order.count_above(db, run.rank, limit=PLACES)
-        return above + 1 if above < PLACES else None
-    return order.place_of(db, run, limit=PLACES)
 
 
 def _shown(first: int | None, index: int) -> int | None:
@@ -144,7 +137,7 @@ def edit_run(
     if priority is not None and priority not in PRIORITIES:
         raise InvalidValue(f"the priority {priority} is out of range", hint="priorities go from -1000 to 1000")
     operation = partial(_edit, handle=handle, params=params or {}, priority=priority, now=now)
-    return tried(store, operation) if dry_run else store.write(operation)
+    return tried(store, operation) if dry_run else store.write(touching(operation, what="edit", now=now))
 
 
 def _edit(db: Database, *, handle: str, params: Mapping[str, Any], priority: int | None, now: datetime) -> Edited:

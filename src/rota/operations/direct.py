@@ -9,6 +9,8 @@ from typing import Any
 
 from rota.engine import direct as calling
 from rota.engine.birth import lane_of_job
+from rota.engine.budget import refuse_exceeded
+from rota.engine.cadence import touching
 from rota.engine.lock import SERVE_LOCK, is_held
 from rota.engine.wake import wake
 from rota.model.clock import iso
@@ -89,11 +91,17 @@ def ask_direct(
 ) -> str:
     """Ask for a job's work in the next free slot, before the whole queue; return the call's identifier.
 
-    Only slot and pools are asked for: conditions, overlap and pauses of the job do not apply. The caller is watched:
-    when its process ends, the call is cancelled.
+    Only slot, pools and budgets are asked for: conditions, overlap and pauses of the job do not apply. Without room in
+    a budget it is refused. The caller is watched: when its process ends, the call is cancelled.
     """
     require_scheduler(state)
-    call_id = store.write(partial(ask_for_work, name=name, params=params, caller=caller or identity(), now=now))
+    call_id = store.write(
+        touching(
+            partial(ask_for_work, name=name, params=params, caller=caller or identity(), now=now),
+            what="direct",
+            now=now,
+        )
+    )
     wake(state)
     return call_id
 
@@ -104,6 +112,7 @@ def ask_for_work(
     """Put a caller in the line for a job's work; return the call's identifier."""
     job = _callable_job(db, name)
     refuse_too_large(db, job.spec.pools)
+    refuse_exceeded(db, job.spec, job_id=job.id, now=now)
     merged = merged_params(job.spec, params)
     call = direct.Call(new_id(now), job.id, job.name, job.version, lane_of_job(db, job), merged, caller, now)
     direct.ask(db, call)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import apsw
 import psutil
 
+from rota.agents.probing import Found
 from rota.declare.notes import notes_on
 from rota.engine.clock import tzdata_version
 from rota.engine.lock import LOCKS, process_lock_held
 from rota.engine.pause import everything_paused
+from rota.engine.ticks import in_tick_mode, read_ticks
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
@@ -35,6 +38,7 @@ from rota.rules.machine import (
     judge_room,
     judge_sqlite,
 )
+from rota.rules.times import ago, roughly
 from rota.runners.secrets import FILE_NAME as SECRETS
 from rota.settings import Scheduler
 from rota.store.copying import quick_check
@@ -221,15 +225,34 @@ def _stored(db: Database, *, clock: Clock) -> list[Finding]:
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
         found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
-    return found
+    return [*found, *_ticks(db, clock.now())]
+
+
+def _ticks(db: Database, now: datetime) -> Iterator[Finding]:
+    ticks = read_ticks(db)
+    if ticks.last is None or not in_tick_mode(db):
+        return
+    text = f"the last tick looked {ago(ticks.last, now)} ago, they usually come every {roughly(ticks.usual)}"
+    if ticks.still_come(now):
+        yield Finding("ticks", Level.OK, text)
+    else:
+        yield Finding("ticks", Level.PROBLEM, text, "look at what starts `rota tick`: a timer or crontab")
 
 
 # agents
 
 
-def _agents(found: Iterable[Any]) -> list[Finding]:
-    known = [Finding("agents", Level.OK, f"{agent.name} {agent.version or '(version unknown)'}") for agent in found]
+def _agents(found: Iterable[Found]) -> list[Finding]:
+    known = [_agent(agent) for agent in found]
     return known or [Finding("agents", Level.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
+
+
+def _agent(found: Found) -> Finding:
+    text = f"{found.name} {found.version or '(version unknown)'}"
+    if found.problem is None:
+        return Finding("agents", Level.OK, text)
+    remedy = "log in with it once, as the user that rota runs as" if found.logged_in is False else "try that command"
+    return Finding("agents", Level.NOTE, f"{text}: {found.problem}", remedy)
 
 
 def findings_json(found: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -6,14 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.lock import SERVE_LOCK, is_held
 from rota.engine.pause import claiming_paused, everything_paused
-from rota.engine.wake import ask
 from rota.model.records import Run
 from rota.model.states import FINAL, Held, Status
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
+from rota.operations.system import Liveness, heartbeat, with_ticks
 from rota.operations.views import job_json, run_json
 from rota.rules.explain import Belonging, Facts, Line, explain_job, explain_run, title
 from rota.rules.pool_words import say_shortage
@@ -44,16 +43,16 @@ class Holding:
 
 def explain(store: Store, name: str, *, state: Path, now: datetime) -> Explanation:
     """Explain a job and its newest run, or one run."""
-    held = held_by(state)
+    held = held_by(store, state, now=now)
     return store.read(partial(_explain, name=name, held=held, now=now))
 
 
-def held_by(state: Path) -> Held | None:
+def held_by(store: Store, state: Path, *, now: datetime) -> Held | None:
     """Return why a claimable run is not running: nobody claims, or every slot is taken (R-02)."""
-    if not is_held(state / SERVE_LOCK):
+    beat = store.read(partial(with_ticks, beat=heartbeat(state), now=now))
+    if beat.liveness is Liveness.DEAD:
         return Held.NO_WORKER
-    answer = ask(state, {"ask": "status"})
-    return Held.SLOT if answer and answer["slots_taken"] >= answer["concurrency"] else None
+    return Held.SLOT if beat.answer and beat.answer["slots_taken"] >= beat.answer["concurrency"] else None
 
 
 def _explain(db: Database, *, name: str, held: Held | None, now: datetime) -> Explanation:

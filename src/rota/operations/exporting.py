@@ -1,10 +1,11 @@
 """Stored jobs as a rota.yaml, also those that no file declares."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rota.declare.agents import pool_of
 from rota.declare.exporting import Top, export_text
 from rota.declare.files import load
 from rota.declare.jobs import place_of
@@ -13,7 +14,7 @@ from rota.model.spec import JobSpec, Kind
 from rota.operations.jobs import find_job, project_timezone
 from rota.operations.project import Place
 from rota.settings import BUILT_IN_POOLS, FILE_NAME
-from rota.store import jobs, queue
+from rota.store import budgets, jobs, queue
 from rota.store.driver import Database, Store
 
 
@@ -28,10 +29,34 @@ class Exported:
 
 def export_jobs(store: Store, names: Sequence[str], *, place: Place, home: str) -> Exported:
     """Return the stored jobs of these names, or all that are not retired, with the members of their groups."""
-    specs = store.read(partial(_specs, names=names))
+    found = store.read(partial(_specs, names=names))
+    specs, renamed = plain_names(found)
     top = _top(store, specs, place=place, home=home)
-    notes = tuple(note for spec in specs if (note := _unsaid(spec, top)))
+    notes = (*renamed, *(note for spec in specs if (note := _unsaid(spec, top))))
     return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)
+
+
+def plain_names(specs: Sequence[JobSpec]) -> tuple[list[JobSpec], tuple[str, ...]]:
+    """Return jobs with names that a file can have: `api/triage` as `api-triage`; and a note where that changes them."""
+    plain = (spec.name for spec in specs if spec.work.kind is not Kind.POLL)
+    changed = {name: name.replace("/", "-") for name in plain if "/" in name}
+    notes = [f"{name}: written as {plain}, a name in a file has no /" for name, plain in changed.items()]
+    return [_renamed(spec, changed) for spec in specs], tuple(notes)
+
+
+def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
+    members = tuple(replace(member, job=changed.get(member.job, member.job)) for member in spec.work.members)
+    agent, pools = spec.work.agent, spec.pools
+    if agent is not None and "/" in agent.agent:
+        own, agent = pool_of(agent.agent), replace(agent, agent=agent.agent.replace("/", "-"))
+        pools = tuple(replace(draw, pool=pool_of(agent.agent)) if draw.pool == own else draw for draw in pools)
+    work = replace(spec.work, members=members, agent=agent)
+    return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)
+
+
+def stored_names(store: Store) -> list[str]:
+    """Return the names of the jobs that are not retired."""
+    return store.read(jobs.job_names)
 
 
 def _specs(db: Database, *, names: Sequence[str]) -> list[JobSpec]:
@@ -43,13 +68,18 @@ def _specs(db: Database, *, names: Sequence[str]) -> list[JobSpec]:
     for spec in stored:
         if spec.name in members:
             found.setdefault(spec.name, spec)
-    return list(found.values())
+    needy = any(spec.gates.needs_poll for spec in found.values())
+    polls = [spec for spec in stored if needy and spec.work.kind is Kind.POLL and spec.name not in found]
+    return [*polls, *found.values()]
 
 
 def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> Top:
     written, folder = _written(place), str(place.folder)
     python = written.get("python") if isinstance(written.get("python"), str) else None
-    drawn = {draw.pool for spec in specs for draw in spec.pools}
+    # The pools of agents are as large as `agents:` says; a file does not declare them.
+    own = {pool_of(spec.work.agent.agent) for spec in specs if spec.work.agent is not None}
+    drawn = {draw.pool for spec in specs for draw in spec.pools} - own
+    charged = {spend.account for spec in specs for spend in spec.budgets}
     capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
     functions = any(spec.work.kind is Kind.FUNCTION or _named_conditions(spec) for spec in specs)
     imports = written.get("imports") if functions else None
@@ -60,6 +90,8 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> 
         python=python,
         interpreter=place_of(python, folder, home=home, program=True) if python else None,
         pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
+        budgets=store.read(partial(budgets.named_accounts, names=charged)),
+        prices=store.read(budgets.prices) if charged else {},
     )
 
 

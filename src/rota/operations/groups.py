@@ -12,6 +12,7 @@ from typing import Any
 from rota.declare.fields import JOB_NAME
 from rota.declare.groups import MEMBERS
 from rota.engine import group as engine
+from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, cancel_group, enqueue
 from rota.engine.record import finish_all
 from rota.model.clock import iso
@@ -160,13 +161,13 @@ def create(
 ) -> GroupView:
     """Make a group at run time, with all of its members or not at all; it has no job and no schedule."""
     operation = partial(_create, name=name, members=members, mode=mode, on_failure=on_failure, now=now)
-    return tried(store, operation) if dry_run else store.write(operation)
+    return tried(store, operation) if dry_run else store.write(touching(operation, what="group", now=now))
 
 
 def _create(
     db: Database, *, name: str, members: Sequence[Member], mode: GroupMode, on_failure: OnFailure, now: datetime
 ) -> GroupView:
-    if not JOB_NAME.fullmatch(name):
+    if not all(JOB_NAME.fullmatch(part) for part in name.split("/", 1)):
         raise InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
     if jobs.job_by_name(db, name) is not None:
         raise NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
@@ -203,7 +204,7 @@ def _again(db: Database, group_id: str) -> GroupView:
 def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> GroupView:
     """Cancel a group: queued members at once, running ones by stopping them; `always` members do not run any more."""
     operation = partial(_cancel, handle=handle, now=now)
-    return tried(store, operation) if dry_run else store.write(operation)
+    return tried(store, operation) if dry_run else store.write(touching(operation, what="cancel", now=now))
 
 
 def _cancel(db: Database, *, handle: str, now: datetime) -> GroupView:
@@ -226,7 +227,7 @@ class Repeated:
 def retry(store: Store, handle: str, *, now: datetime, force: bool = False, dry_run: bool = False) -> Repeated:
     """Make a new group of what failed: of a sequence from the first failed member on, with the params it had."""
     operation = partial(_retry, handle=handle, force=force, now=now)
-    return tried(store, operation) if dry_run else store.write(operation)
+    return tried(store, operation) if dry_run else store.write(touching(operation, what="retry", now=now))
 
 
 def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated:

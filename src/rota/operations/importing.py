@@ -14,6 +14,7 @@ from rota.declare.validate import read_project
 from rota.declare.zone import local_zone, plain_name
 from rota.model.clock import iso
 from rota.model.errors import FileProblems, InvalidCron, Problem, RotaError
+from rota.model.names import Names
 from rota.rules.cron import cron_next
 from rota.rules.cron_peer import Difference, compare_fires
 from rota.rules.cron_text import normalise
@@ -66,9 +67,9 @@ def _told_at(problem: Problem, *, file: str, lines: Mapping[str, int]) -> Proble
 class _AnyName:
     """Knows every function and condition: their modules are there where the file will be, not here."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:  # noqa: ARG002
         """Return no name that is unknown."""
-        return {}
+        return Names()
 
 
 def _machine_zone(environ: Mapping[str, str]) -> tuple[str, str]:

@@ -7,21 +7,25 @@ from difflib import get_close_matches
 from functools import partial
 
 from rota import faults
-from rota.declare.plan import Change, ChangeKind, Plan, plan, settings_differences
+from rota.declare.plan import Change, ChangeKind, Plan, StoredSettings, plan, settings_differences
 from rota.declare.validate import Declared
+from rota.engine import budget
+from rota.engine.cadence import mode_of
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
 from rota.engine.fire import settle
 from rota.engine.pause import end_pause_if_over, pause_newborn, settle_pause
+from rota.engine.poll import give_up
+from rota.engine.record import finish_all
 from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job, Run
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
-from rota.rules.instants import Fire, next_fires
-from rota.rules.pause import cursor_after_pause
-from rota.store import chains, jobs, queue, runs
+from rota.runners.boot import machine_boot
+from rota.settings import Settings
+from rota.store import budgets, cadence, chains, jobs, polls, queue, runs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
@@ -82,7 +86,7 @@ def apply(
 
 def first_plan(declared: Declared) -> Plan:
     """Return what the first apply of a project would do; nothing is stored yet."""
-    settings = settings_differences(declared.settings, pools={}, aging=None)
+    settings = settings_differences(declared.settings, StoredSettings())
     return replace(plan(declared.jobs, [], source=source_of(declared)), settings=settings)
 
 
@@ -94,14 +98,20 @@ def apply_in(
     adopt: Collection[str] = (),
     allow_empty: bool = False,
     cancel_queued: bool = False,
+    source: str = "",
 ) -> Plan:
-    """Apply inside a transaction."""
-    found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty)
+    """Apply inside a transaction; `source` in the place of the file's."""
+    source = source or source_of(declared)
+    found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
     tzdata = tzdata_version()
-    queue.declare_pools(db, declared.settings.pools)
-    queue.set_aging(db, declared.settings.scheduler.aging)
+    if found.changing or found.settings:
+        cadence.touch(db, what="apply", now=now)
+    settings = _wanted(db, declared)
+    queue.declare_pools(db, settings.pools)
+    queue.set_aging(db, settings.scheduler.aging)
+    budget.declare(db, settings.budgets, settings.prices)
     for change in found.changing:
-        _carry_out(db, change, source=source_of(declared), tzdata=tzdata, now=now)
+        carry_out(db, change, source=source, tzdata=tzdata, now=now)
         faults.point("apply.changed")
         if cancel_queued and change.job is not None:
             _cancel_queued(db, change.job.id, now)
@@ -111,24 +121,46 @@ def apply_in(
     return found
 
 
-def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_empty: bool) -> Plan:
-    found = plan(declared.jobs, jobs.all_jobs(db), source=source_of(declared), adopt=adopt)
+def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_empty: bool, source: str = "") -> Plan:
+    kept = {one.included.name for one in declared.left_out}
+    source = source or source_of(declared)
+    found = plan(declared.jobs, jobs.all_jobs(db), source=source, adopt=adopt, kept=kept)
     if found.empties and not allow_empty:
         raise EmptyApply(
             f"{declared.settings.file} has no jobs, and {len(found.changes)} stored ones came from it",
             hint="to retire them all pass --allow-empty",
         )
-    pools = {pool.name: pool.capacity for pool in queue.pools(db) if pool.declared}
-    return replace(found, settings=settings_differences(declared.settings, pools=pools, aging=queue.aging(db)))
+    return replace(found, settings=settings_differences(_wanted(db, declared), _stored_settings(db)))
 
 
-def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: datetime) -> None:
+def _wanted(db: Database, declared: Declared) -> Settings:
+    """Return the settings as they are to be; while a project is left out, what it may have declared stays."""
+    settings = declared.settings
+    if not declared.left_out:
+        return settings
+    stored = _stored_settings(db)
+    pools, accounts = {**stored.pools, **settings.pools}, {**stored.budgets, **settings.budgets}
+    return replace(settings, pools=pools, budgets=accounts)
+
+
+def _stored_settings(db: Database) -> StoredSettings:
+    return StoredSettings(
+        pools={pool.name: pool.capacity for pool in queue.pools(db) if pool.declared},
+        aging=queue.aging(db),
+        budgets={one.account.name: one.account for one in budgets.accounts(db) if one.declared},
+        prices=budgets.prices(db),
+    )
+
+
+def carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: datetime) -> None:
+    """Make one job as a plan says."""
     if change.kind is ChangeKind.CREATE:
         assert change.spec is not None
         create(db, change.spec, source=source, tzdata=tzdata, now=now)
         return
     assert change.job is not None
-    job = _settle(db, change.job.id, now)
+    same = change.spec is not None and change.spec.enabled and change.spec.schedule == change.job.spec.schedule
+    job = _settle(db, change.job.id, now=now, closing=not same)
     if change.kind is ChangeKind.RETIRE:
         jobs.change_job(
             db,
@@ -142,23 +174,29 @@ def _carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: d
             tzdata=tzdata,
             now=now,
         )
+        if job.name == polls.POLL:
+            finish_all(db, give_up(db, "the file no longer has a `poll:`", now=now), epoch=None, now=now)
         return
     assert change.spec is not None
     _change(db, job, change.spec, source=source, tzdata=tzdata, now=now)
 
 
-def _settle(db: Database, job_id: str, now: datetime) -> Job:
-    """Account for what was due under the old definition, under it; return the job as it is then."""
+def _settle(db: Database, job_id: str, *, now: datetime, closing: bool) -> Job:
+    """Account for what was due under the old definition, under it; return the job as it is then.
+
+    `closing`: its schedule ends with it, so that nothing goes on waiting for quiet hours to end (R-17).
+    """
     end_pause_if_over(db, job_id, now=now)
-    settle(db, job_id, now=now)
+    settle(db, job_id, now=now, closing=closing)
     job = jobs.job_by_id(db, job_id)
-    return job if job.paused_at is None else settle_pause(db, job, now=now)
+    return job if job.paused_at is None else settle_pause(db, job, now=now, closing=closing)
 
 
 def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> str:
     """Store a new job and return its identifier."""
     job_id = new_id(now)
-    cursor = first_cursor(spec, created_at=now)
+    mode = mode_of(db, spec, now=now)
+    cursor = first_cursor(spec, created_at=now, mode=mode)
     jobs.insert_job(
         db,
         spec,
@@ -169,6 +207,9 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
         tzdata=tzdata,
         now=now,
     )
+    cadence.set_mode(db, job_id, spec, mode=mode)
+    if spec.schedule.reboot:
+        jobs.set_booted(db, job_id, machine_boot())
     pause_newborn(db, job_id, now=now)
     return job_id
 
@@ -177,7 +218,8 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
     same_schedule = job.spec.schedule == spec.schedule
     used_up_at = job.used_up_at if same_schedule else None
     planned = replace(job, next_for=job.next_for or job.held_for, next_at=job.next_at or job.held_for)
-    cursor = NOWHERE if used_up_at else _cursor_after_edit(db, planned, spec, now=now)
+    mode = mode_of(db, spec, now=now)
+    cursor = NOWHERE if used_up_at else _cursor_after_edit(db, planned, spec, mode=mode, now=now)
     jobs.change_job(
         db,
         job,
@@ -190,12 +232,23 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
         tzdata=tzdata,
         now=now,
     )
+    cadence.set_mode(db, job.id, spec, mode=mode)
+    _note_boot(db, job, spec)
 
 
-def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, now: datetime) -> Cursor:
+def _note_boot(db: Database, job: Job, spec: JobSpec) -> None:
+    """Let a job that fires at boot from now on wait for the next one; one that did so before has its boot already."""
+    if not spec.schedule.reboot and job.booted is not None:
+        jobs.set_booted(db, job.id, None)
+    elif spec.schedule.reboot and not (job.spec.schedule.reboot and job.schedules and job.booted):
+        jobs.set_booted(db, job.id, machine_boot())
+
+
+def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, mode: Mode, now: datetime) -> Cursor:
     # Runs by hand never move the cursor (R-06), so none may be waited for.
     active = chains.scheduled_chain_unfinished(db, job.id)
-    return cursor_after_edit(job, spec, now=now, active=active, accounted_to=jobs.accounted_until(db, job))
+    accounted_to = jobs.accounted_until(db, job)
+    return cursor_after_edit(job, spec, now=now, active=active, accounted_to=accounted_to, mode=mode)
 
 
 def _cancel_queued(db: Database, job_id: str, now: datetime) -> None:
@@ -236,24 +289,6 @@ def job_view(db: Database, job: Job) -> JobView:
 def show_job(store: Store, name: str) -> JobView:
     """Return one job by name."""
     return store.read(lambda db: job_view(db, find_job(db, name)))
-
-
-def coming_fires(job: Job, *, n: int) -> list[Fire]:
-    """Return the next fires of a stored job: its cursor first, then what its schedule says.
-
-    Those inside a pause are left out: of a paused job only what follows its stored end is known.
-    """
-    if not job.schedules:
-        return []
-    schedule = job.spec.schedule
-    cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
-    if cursor.next_for is None or cursor.next_at is None:
-        return []
-    first = Fire(cursor.next_for, cursor.next_at)
-    if schedule.run_once or schedule.at is not None:
-        return [first]
-    following = next_fires(schedule, cursor.next_for, n - 1, created_at=job.created_at, name=job.name) if n > 1 else []
-    return [first, *following][:n]
 
 
 def project_timezone(store: Store) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from rota import faults
+from rota.engine.cadence import touching
 from rota.engine.pause import (
     Pause,
     PauseEnded,
@@ -70,7 +71,9 @@ def pause(
         raise InvalidValue(f"a pause until {until.isoformat()} is over already", hint="name a time in the future")
     if dry_run:
         return store.read(partial(_would_pause, chosen=chosen, until=until, now=now))
-    paused = store.write(partial(_pause, chosen=chosen, until=until, reason=reason, now=now))
+    paused = store.write(
+        touching(partial(_pause, chosen=chosen, until=until, reason=reason, now=now), what="pause", now=now)
+    )
     faults.point("pause.committed")
     return paused
 
@@ -112,7 +115,7 @@ def resume(
     """Let jobs go: the instants in the pause become one counted row each; with `catch_up` the latest runs."""
     if dry_run:
         return store.read(partial(_would_resume, chosen=chosen, catch_up=catch_up, now=now))
-    ended = store.write(partial(_resume, chosen=chosen, catch_up=catch_up, now=now))
+    ended = store.write(touching(partial(_resume, chosen=chosen, catch_up=catch_up, now=now), what="resume", now=now))
     faults.point("resume.committed")
     return ended
 

@@ -56,7 +56,7 @@ def pool_wait(db: Database, run: Run) -> PoolWait | None:
     if not draws:
         return None
     order = (-run.rank, run.position, to_ms(run.created_at), run.id)
-    found = shortage(Head(order, run.lane_id, draws), queue.pools(db), queue.heads(db, lanes))
+    found = shortage(Head(order, run.lane_id, draws), queue.pools(db), queue.heads(db))
     if found is None:
         return None
     first = runs.run_by_id(db, found.behind) if found.behind else None

@@ -20,21 +20,51 @@ _STATE_KEY = re.compile(r"^(state\s*:|[\"']state[\"']\s*:|[{\[])", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a project and its state are, known without reading all of its file."""
+    """Where a project and its state are, known without reading all of its file.
+
+    Inside a project that this one includes, `scope` is the name under which it does, and `inner` the folder there.
+    """
 
     folder: Path
     state: Path
+    scope: str = ""
+    inner: Path | None = None
+
+    @property
+    def nearest(self) -> Path:
+        """The folder whose file a person here means: that of the included project, else the project's own."""
+        return self.inner or self.folder
+
+
+def in_scope(name: str, scope: str) -> bool:
+    """Tell whether a job belongs to an included project; every job does where none is named.
+
+    >>> in_scope("api/triage", "api"), in_scope("web/triage", "api"), in_scope("web/triage", "")
+    (True, False, True)
+    """
+    return not scope or name.startswith(f"{scope}/")
 
 
 def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Place:
-    """Find the project: --dir, ROTA_DIR, the nearest rota.yaml upwards; and its state: ROTA_STATE, `state:`, .rota."""
-    from rota.declare.files import find_project
+    """Find the project: --dir, ROTA_DIR, the nearest rota.yaml upwards, the user's own; and its state.
+
+    The state is ROTA_STATE, `state:`, or .rota. A project that another one includes is found as a part of that one,
+    unless --dir names it.
+    """
+    from rota.declare.files import find_project, nearest_project
+    from rota.operations.including import find_inclusion, known_hosts
 
     folder = find_project(directory, environ, cwd)
-    return Place(folder, _state_of(folder, environ))
+    nearest = None if directory else nearest_project(cwd)
+    hosts = [folder] if environ.get("ROTA_DIR") else known_hosts(environ)
+    inclusion = find_inclusion(nearest, hosts, environ) if nearest else None
+    if inclusion is None:
+        return Place(folder, state_of(folder, environ))
+    return Place(inclusion.host, state_of(inclusion.host, environ), inclusion.name, nearest)
 
 
-def _state_of(folder: Path, environ: Mapping[str, str]) -> Path:
+def state_of(folder: Path, environ: Mapping[str, str]) -> Path:
+    """Return the state folder of a project: ROTA_STATE, `state:` in its file, or .rota."""
     if environ.get("ROTA_STATE"):
         return (folder / Path(environ["ROTA_STATE"]).expanduser()).absolute()
     text = (folder / FILE_NAME).read_text("utf-8", errors="replace")

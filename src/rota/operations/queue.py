@@ -12,7 +12,7 @@ from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.direct import DirectView, direct_calls, direct_json
-from rota.operations.system import Heartbeat, Liveness, heartbeat
+from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import iso_or_none, pause_json, run_json
 from rota.rules.held import Hold, holds
 from rota.rules.lanes import Pool
@@ -72,6 +72,7 @@ def look_at_queue(store: Store, state: Path, *, limit: int, now: datetime) -> Qu
 
 def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> QueueView:
     """Return the head of the queue inside a transaction, given what the scheduler answered."""
+    beat = with_ticks(db, beat, now=now)
     ready = order.runs_of(db, order.ready(db, limit=limit))
     calls = direct_calls(db).waiting
     pause = everything_paused(db) if claiming_paused(db, now) else None

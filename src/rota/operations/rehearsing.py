@@ -3,33 +3,39 @@
 import asyncio
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rota.declare.registry import asked_elsewhere
+from rota.engine.agents import prepare_agent
 from rota.engine.claim import Claimed
+from rota.engine.conditions import Fact, facts_of
 from rota.engine.enqueue import active_for
 from rota.engine.functions import FunctionTable, InProcessFunctions
-from rota.engine.processes import answer, run_facts
+from rota.engine.processes import answer, run_facts, surroundings_of
+from rota.engine.shared_state import scheduler_state
 from rota.model.clock import Clock
 from rota.model.errors import JobDisabled, RotaError, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job
 from rota.model.spec import Condition, JobSpec, Kind
 from rota.model.states import Trigger
+from rota.operations.budgets import charges_of
 from rota.operations.jobs import find_job
 from rota.operations.loading import load_project
 from rota.operations.project import Place
 from rota.operations.runs import merged_params, refuse_disabled
 from rota.rules.admission import Admission, ConditionResult, decide
+from rota.rules.budget import Charge
 from rota.rules.overlap import After, Go, Refuse, Replace, Verdict, judge
 from rota.runners.command import CommandRunner, Surroundings, describe, prepare, prepare_check
 from rota.runners.spawning import Spawner
 from rota.settings import Settings
-from rota.store import jobs, runs
+from rota.store import jobs, polls, runs
 from rota.store.driver import Database, Store
 
 
@@ -44,6 +50,7 @@ class Rehearsal:
     cwd: str
     environment: tuple[str, ...]
     conditions: tuple[ConditionResult, ...]
+    charges: tuple[Charge, ...]
     admission: Admission
     overlap: Verdict
     refused: str | None
@@ -56,6 +63,7 @@ class _Subject:
     job: Job | None
     state: Mapping[str, Any]
     overlap: Verdict
+    shared: Mapping[str, Any] = field(default_factory=dict)
 
 
 def rehearse(
@@ -73,8 +81,21 @@ def rehearse(
     subject = _subject(store, name, specs, force=force)
     given = merged_params(subject.spec, params)
     claimed = _as_claimed(subject, given, clock.now(), force=force)
+    if store is not None and subject.spec.gates.needs_poll:
+        polled = store.read(polls.last_poll)
+        claimed = replace(claimed, poll_data=polled.data if polled else None)
     with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
-        stage = _Stage(claimed, settings, table, clock=clock, environ=environ, folder=Path(folder))
+        facts = facts_of(store, clock) if store is not None else {}
+        stage = _Stage(
+            claimed,
+            settings,
+            table,
+            clock=clock,
+            environ=environ,
+            folder=Path(folder),
+            facts=facts,
+            shared=subject.shared,
+        )
         results = () if force else asyncio.run(stage.ask_conditions())
         argv, cwd, environment, problem = stage.describe()
     admission = decide(subject.spec.gates, expires_at=None, forced=force, conditions=results, now=clock.now())
@@ -86,6 +107,7 @@ def rehearse(
         cwd=cwd,
         environment=environment,
         conditions=tuple(results),
+        charges=tuple(charges_of(store, subject.spec, subject.job, settings=settings, now=clock.now())),
         admission=admission,
         overlap=subject.overlap,
         refused=_refused(subject.job),
@@ -121,7 +143,7 @@ def _stored(db: Database, *, name: str, force: bool, declared: bool) -> _Subject
         return None
     job = find_job(db, name)
     verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
-    return _Subject(job.spec, job, jobs.job_state(db, job.id), verdict)
+    return _Subject(job.spec, job, jobs.job_state(db, job.id), verdict, scheduler_state(db))
 
 
 def _as_claimed(subject: _Subject, params: Mapping[str, Any], now: datetime, *, force: bool) -> Claimed:
@@ -165,8 +187,12 @@ class _Stage:
         clock: Clock,
         environ: Mapping[str, str],
         folder: Path,
+        facts: Mapping[str, Fact],
+        shared: Mapping[str, Any],
     ) -> None:
         self._claimed = claimed
+        self._shared = shared
+        self._facts = facts
         self._settings = settings
         self._table = table
         self._clock = clock
@@ -179,9 +205,11 @@ class _Stage:
         if work.kind is Kind.GROUP:
             return ("group:", *(member.job for member in work.members)), str(self._settings.folder), (), None
         if work.in_process:
-            return ("python:", work.function), str(self._settings.folder), (), None
+            return ("GET", work.url) if work.url else ("python:", work.function), str(self._settings.folder), (), None
         try:
-            found = describe(prepare(work, run_facts(self._claimed), self._surroundings(self._folder)))
+            facts, around = run_facts(self._claimed), self._surroundings(self._folder)
+            launch = prepare(work, facts, around) if work.agent is None else prepare_agent(self._claimed, facts, around)
+            found = describe(launch)
         except RotaError as error:
             written = work.command if work.kind is Kind.COMMAND else (work.shell or work.function,)
             return written, work.cwd, (), str(error)
@@ -197,11 +225,18 @@ class _Stage:
         return results
 
     async def _ask(self, condition: Condition, index: int) -> ConditionResult:
-        elsewhere = condition.command or self._claimed.spec.work.python is not None
-        if elsewhere and condition.name != "network_up":
+        if asked_elsewhere(condition, self._claimed.spec.work.python):
             return await self._ask_command(condition, index)
         settings = replace(self._settings, state=self._folder)
-        functions = InProcessFunctions(self._clock, settings, self._table, ended=_ignore, released=_ignore)
+        functions = InProcessFunctions(
+            self._clock,
+            settings,
+            self._table,
+            ended=_ignore,
+            released=_ignore,
+            facts=self._facts,
+            scheduler_state=lambda: self._shared,
+        )
         try:
             return await functions.check(self._claimed, condition, index=index)
         finally:
@@ -212,7 +247,7 @@ class _Stage:
         spawner = Spawner()
         began = self._clock.monotonic()
         try:
-            facts, around = run_facts(self._claimed), self._surroundings(folder)
+            facts, around = run_facts(self._claimed, scheduler_state=self._shared), self._surroundings(folder)
             launch = prepare_check(condition, self._claimed.spec.work, run=facts, surroundings=around)
             result = await CommandRunner(spawner, self._folder).check(launch, folder)
         except RotaError as error:
@@ -222,14 +257,7 @@ class _Stage:
         return answer(condition, result, took_ms=round((self._clock.monotonic() - began) * 1000))
 
     def _surroundings(self, folder: Path) -> Surroundings:
-        return Surroundings(
-            project=self._settings.folder,
-            state=self._settings.state,
-            folder=folder,
-            environ=self._environ,
-            credentials=self._environ.get("CREDENTIALS_DIRECTORY"),
-            imports=self._settings.imports,
-        )
+        return surroundings_of(self._claimed.spec.work, self._settings, folder=folder, environ=self._environ)
 
 
 def _ignore(_anything: object) -> None:

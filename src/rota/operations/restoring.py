@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from rota.declare.files import load
-from rota.engine.lock import take_serve_lock
+from rota.engine.lock import TICK_LOCK, living_processes, take, take_serve_lock
 from rota.engine.restore import age, settle_restored
 from rota.model.clock import Clock
 from rota.model.durations import say_duration
-from rota.model.errors import BackupUnusable, StateExists
+from rota.model.errors import BackupUnusable, StateError, StateExists
 from rota.model.states import Status
-from rota.operations.backup import DATABASE, FORMAT, MANIFEST, Manifest, digest_of
+from rota.operations.backup import DATABASE, FORMAT, MANIFEST, PARTS, Manifest, digest_of
 from rota.operations.project import Place, locate, make_state
 from rota.rules.pause import plan_pause_end
 from rota.settings import FILE_NAME, STATE_NAME
@@ -33,7 +33,7 @@ from rota.store.migrate import open_store
 from rota.store.sqlite import reachable, refusal
 
 OUTPUT = re.compile(r"runs/\d{8}/[0-9a-f-]{36}/[\w./-]+")
-STAYS = ("serve.lock", ".gitignore", "secrets.env", "schema.json", "backups")
+STAYS = ("serve.lock", "tick.lock", ".gitignore", "secrets.env", "schema.json", "backups")
 QUEUE_COUNTED = 100_000
 
 
@@ -86,11 +86,21 @@ def restore(archive: Path, place: Place, *, clock: Clock, force: bool = False, d
             return _restored(told, place, manifest, now=clock.now(), aside=None)
         lock = take_serve_lock(place.state)
         try:
+            _refuse_ticks(place.state)
             aside = _move_aside(place.state, staging, now=clock.now()) if taken else None
             _put_in_place(staging, place)
         finally:
             lock.release()
     return _restored(told, place, manifest, now=clock.now(), aside=aside)
+
+
+def _refuse_ticks(state: Path) -> None:
+    """Refuse to take the state away from ticks that still use it (R-24); no new one begins while we hold the lock."""
+    turn = take(state / TICK_LOCK)
+    if turn is not None:
+        turn.release()
+    if turn is None or living_processes(state):
+        raise StateError(f"a tick still carries runs on {state}", hint="wait until they end: `rota status` shows them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +162,8 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path) -> None:
     """Write one member: only names that a backup has, only plain files, closed to others."""
-    known = member.name in (MANIFEST, DATABASE, FILE_NAME) or OUTPUT.fullmatch(member.name)
+    whole = member.name in (MANIFEST, DATABASE, FILE_NAME)
+    known = whole or OUTPUT.fullmatch(member.name) or member.name.startswith(f"{PARTS}/")
     if not member.isreg() or not known or ".." in member.name:
         raise tarfile.TarError(f"it holds {member.name!r}, which no backup of rota has")
     source = opened.extractfile(member)
@@ -228,6 +239,16 @@ def _put_in_place(staging: Path, place: Place) -> None:
         sync(place.state)
         if not (place.folder / FILE_NAME).exists():
             shutil.copyfile(staging / FILE_NAME, place.folder / FILE_NAME)
+            _put_parts(staging / PARTS, place.folder)
+
+
+def _put_parts(parts: Path, folder: Path) -> None:
+    """Put the files beside rota.yaml that it was split into; one that is there already stays."""
+    for part in sorted(path for path in parts.rglob("*") if path.is_file()):
+        target = folder / part.relative_to(parts)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(part, target)
 
 
 def _clear(path: Path) -> None:

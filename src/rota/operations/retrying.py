@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from rota.engine.birth import Born
+from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, enqueue
 from rota.model.errors import InvalidValue, OverlapRefused, RunCompleted, RunUnfinished
 from rota.model.records import Job, Run
@@ -45,7 +46,7 @@ def retry_run(
     wanted = partial(_wanted, handle=handle, again=again, force=force, params=params or {})
     if dry_run:
         return store.read(lambda db: wanted(db)[1])
-    return store.write(lambda db: _retry(db, *wanted(db), force=force, now=now))
+    return store.write(touching(lambda db: _retry(db, *wanted(db), force=force, now=now), what="retry", now=now))
 
 
 def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapping[str, Any]) -> tuple[Job, Retried]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota import faults
 from rota.engine.birth import Born
+from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, cancel, enqueue
 from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
 from rota.model.ids import is_id
@@ -16,6 +17,7 @@ from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Ru
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.operations.jobs import find_job, has_labels
+from rota.rules.budget_words import say_usage
 from rota.rules.overlap import Go, Refuse, judge
 from rota.runners.processes import send_signal
 from rota.store import chains, groups, jobs, runs
@@ -43,6 +45,13 @@ class Cancelled:
     final: bool
 
 
+def start(
+    store: Store, name: str, *, now: datetime, params: Mapping[str, Any] | None = None, force: bool = False
+) -> Born:
+    """Start a job for a program that a schedule may have started itself: as `trigger`, but no activity (R-18)."""
+    return store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+
+
 def trigger(
     store: Store,
     name: str,
@@ -52,7 +61,9 @@ def trigger(
     force: bool = False,
 ) -> Born:
     """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29)."""
-    born = store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+    born = store.write(
+        touching(partial(_trigger, name=name, params=params, force=force, now=now), what="trigger", now=now)
+    )
     faults.point("trigger.committed")
     return born
 
@@ -161,7 +172,7 @@ def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = Fals
     if dry_run:
         run = store.read(partial(_cancellable, handle=handle))
         return Cancelled(run, final=run.status is Status.QUEUED)
-    cancelled = store.write(partial(_cancel_run, handle=handle, now=now))
+    cancelled = store.write(touching(partial(_cancel_run, handle=handle, now=now), what="cancel", now=now))
     faults.point("cancel.asked")
     return cancelled
 
@@ -243,3 +254,9 @@ def _reason(word: str) -> str:
         return Reason(word.lower()).value
     except ValueError:
         raise InvalidValue(f"no reason is named {word!r}", hint=f"use one of {', '.join(Reason)}") from None
+
+
+def usage_words(store: Store, run: Run) -> str:
+    """Return what a run said it used; empty where it said nothing."""
+    execution = store.read(partial(runs.execution_of_run, run_id=run.id))
+    return say_usage(execution.artifacts.get("usage", {})) if execution is not None else ""

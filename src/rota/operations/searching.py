@@ -40,14 +40,21 @@ class Found:
 
 
 def search_output(
-    store: Store, state: Path, text: str, *, name: str | None = None, since: datetime | None = None, limit: int
+    store: Store,
+    state: Path,
+    text: str,
+    *,
+    name: str | None = None,
+    labels: Sequence[str] = (),
+    since: datetime | None = None,
+    limit: int,
 ) -> Found:
     """Return the lines of output that hold a text, whatever its case: of one run, of a job's runs, or of all."""
     wanted = _wanted(text)
     if name is not None and (":" in name or is_id(name)):
         runs = [show_run(store, name).run]
     else:
-        runs = history(store, job=name, since=since, limit=RUNS)
+        runs = history(store, job=name, labels=() if name else labels, since=since, limit=RUNS)
     found = _search(state, runs, wanted, limit=limit)
     if found.stopped is None and len(runs) == RUNS:
         return replace(found, stopped=f"only the newest {RUNS:,} runs were looked at")

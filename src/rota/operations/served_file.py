@@ -7,19 +7,20 @@ from functools import partial
 from pathlib import Path
 
 from rota import faults
+from rota.declare.files import Stamp, home_of, stamp_of
 from rota.declare.plan import Plan
 from rota.engine.functions import FunctionTable
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import FileProblems, RotaError, StateError
+from rota.model.errors import FileProblems, ProjectServed, RotaError, StateError
+from rota.operations.hosting import refuse_served
+from rota.operations.including import FilesTogether, remember_host
 from rota.operations.jobs import apply_in
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place
 from rota.settings import FILE_NAME, Settings
 from rota.store import jobs
 from rota.store.driver import Store
-
-Stamp = tuple[int, ...]
 
 
 class ServedFile:
@@ -42,14 +43,17 @@ class ServedFile:
         self._table = table
         self._applied = applied
         self._broken = broken
-        self._path = place.folder / FILE_NAME
-        self._seen: Stamp | None = None
+        self._files = FilesTogether(place.folder / FILE_NAME, home_of(environ))
+        self._seen: tuple[object, ...] | None = None
+        self._calendars: dict[Path, Stamp | None] = {}
 
     async def first_load(self, store: Store) -> Loaded | None:
         """Load the file; a broken one is refused unless an earlier good set is stored."""
-        self._seen = _stamp(self._path)
+        self._seen = await self._stamps()
         try:
             return await self._load()
+        except ProjectServed:
+            raise  # two schedulers would fire the same jobs
         except RotaError as error:
             if not store.read(jobs.job_names):
                 raise
@@ -76,11 +80,15 @@ class ServedFile:
         faults.point("apply.committed")
         self.problem = None
         self._applied(plan)
+        self._remember(loaded)
+        if loaded.declared.left_out:
+            problems = [problem for one in loaded.declared.left_out for problem in one.problems]
+            self._break(FileProblems(problems, effect="what is stored of these projects stays as it is"))
 
     async def look(self, store: Store, settings: Settings) -> None:
         """Load and apply the file if it changed. Only what was dealt with counts as seen: a failure is tried again."""
-        stamp = _stamp(self._path)
-        if stamp == self._seen:
+        stamps = await self._stamps()
+        if stamps == self._seen and not self._calendar_changed():
             return
         try:
             loaded = await self._load()
@@ -90,19 +98,42 @@ class ServedFile:
             if not _starts_alike(loaded.declared.settings, settings):
                 log.warning("settings of the scheduler changed; they take effect at the next start")
             await self._apply(store, loaded)
-        self._seen = stamp
+        self._seen = stamps
 
     def forget(self) -> None:
         """Let the next look load the file, changed or not."""
         self._seen = None
 
     async def _load(self) -> Loaded:
-        loaded = await asyncio.to_thread(
-            load_project, self._place.folder, self._environ, state=self._place.state, now=self._clock.now()
-        )
+        loaded = await asyncio.to_thread(self._load_leniently)
         self._table.functions = loaded.table.functions
         self._table.conditions = loaded.table.conditions
         return loaded
+
+    def _load_leniently(self) -> Loaded:
+        """Load the file; a project that it includes and that is broken does not keep the others from changing."""
+        place, now = self._place, self._clock.now()
+        self._calendars = {}  # filled also by a load that fails: a calendar may be what is wrong
+        loaded = load_project(
+            place.folder, self._environ, state=place.state, now=now, lenient=True, calendars=self._calendars
+        )
+        refuse_served(loaded.declared.projects, place.state)
+        return loaded
+
+    async def _stamps(self) -> tuple[object, ...]:
+        """Look at all files of the project; a look at many folders may take long, so it is made beside the loop."""
+        return await asyncio.to_thread(self._files.stamps) if self._files.many else self._files.stamps()
+
+    def _calendar_changed(self) -> bool:
+        """Tell whether a calendar file that `except` names is another one than was read."""
+        return any(stamp_of(path) != stamp for path, stamp in self._calendars.items())
+
+    def _remember(self, loaded: Loaded) -> None:
+        """Let commands inside the included projects find this one."""
+        try:
+            remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
+        except OSError as error:
+            log.warning("commands inside included projects may not find this scheduler", error=str(error))
 
     def _break(self, error: RotaError) -> None:
         text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)
@@ -112,17 +143,9 @@ class ServedFile:
 
 
 def _starts_alike(one: Settings, other: Settings) -> bool:
-    """Tell whether two settings differ in nothing but pools and aging, which are stored and take effect at once."""
+    """Tell whether two settings differ only in what is stored and takes effect at once: pools, budgets, aging."""
     return _started_with(one) == _started_with(other)
 
 
 def _started_with(settings: Settings) -> Settings:
-    return replace(settings, pools={}, scheduler=replace(settings.scheduler, aging=None))
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return replace(settings, pools={}, budgets={}, prices={}, scheduler=replace(settings.scheduler, aging=None))

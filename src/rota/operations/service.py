@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.model.errors import ServiceUnavailable
-from rota.operations.service_units import ServiceFacts, launchd_plist, systemd_unit
+from rota.operations.service_units import (
+    ServiceFacts,
+    launchd_plist,
+    systemd_tick_unit,
+    systemd_timer,
+    systemd_unit,
+)
 
 BOOTED = Path("/run/systemd/system")
 PATIENCE = 180.0
@@ -35,30 +41,44 @@ class Service:
 
     @property
     def text(self) -> str:
-        """What the manager is given."""
-        return systemd_unit(self.facts) if self.manager == "systemd" else launchd_plist(self.facts)
+        """What the manager is given; of more than one file each begins with its name."""
+        texts = self.texts
+        if len(texts) == 1:
+            return texts[self.file]
+        return "\n".join(f"# {file.name}\n{text}" for file, text in texts.items())
+
+    @property
+    def texts(self) -> dict[Path, str]:
+        """The files of the service: one, or for ticks under systemd a timer and what it starts (R-24)."""
+        if self.manager == "launchd":
+            return {self.file: launchd_plist(self.facts)}
+        if self.facts.every is None:
+            return {self.file: systemd_unit(self.facts)}
+        unit = self.file.with_suffix(".service")
+        return {unit: systemd_tick_unit(self.facts), self.file: systemd_timer(self.facts)}
 
     @property
     def file(self) -> Path:
-        """Where the manager looks for it."""
+        """Where the manager looks for it; of ticks under systemd the timer, which is what is started and stopped."""
         home = Path(self.environ.get("HOME") or os.path.expanduser("~"))
         if self.manager == "launchd":
             folder = self.root / "Library/LaunchDaemons" if self.facts.system else home / "Library/LaunchAgents"
             return folder / f"{self.facts.name}.plist"
         settings = Path(self.environ.get("XDG_CONFIG_HOME") or home / ".config")
         folder = self.root / "etc/systemd/system" if self.facts.system else settings / "systemd/user"
-        return folder / f"{self.facts.name}.service"
+        return folder / f"{self.facts.name}.{'service' if self.facts.every is None else 'timer'}"
 
     def steps(self, action: str) -> list[list[str]]:
         """Return the manager's own commands that carry out an action, in order."""
         return _systemd(self, action) if self.manager == "systemd" else _launchd(self, action)
 
     def install(self) -> None:
-        """Write the service's file and start it, now and at each boot or login."""
+        """Write the service's files and start it, now and at each boot or login."""
         _reachable(self)
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text(self.text, "utf-8")
+            for file, text in self.texts.items():
+                file.write_text(text, "utf-8")
         except OSError as error:
             hint = "for a system service become root: sudo rota service install --system"
             raise ServiceUnavailable(f"cannot write {self.file}: {error.strerror}", hint=hint) from None
@@ -68,13 +88,14 @@ class Service:
         """Stop the service and take its file away; commands that run go on to their end."""
         self.must_be_installed()
         self.carry_out("remove")
-        self.file.unlink(missing_ok=True)
+        for file in self.texts:
+            file.unlink(missing_ok=True)
         self.carry_out("reload")
 
     def must_be_installed(self) -> None:
         """Refuse what needs an installed service."""
         if not self.file.exists():
-            kind = " --system" if self.facts.system else ""
+            kind = (" --system" if self.facts.system else "") + (" --tick" if self.facts.every is not None else "")
             raise ServiceUnavailable(f"{self.file} is not there", hint=f"install it: rota service install{kind}")
 
     def standing(self) -> Standing:
@@ -129,7 +150,7 @@ def _systemd(service: Service, action: str) -> list[list[str]]:
         "reload": [reload],
         "restart": [[*control, "restart", unit]],
         "status": [[*control, "is-active", "--quiet", unit], [*control, "is-enabled", "--quiet", unit]],
-        "logs": [["journalctl", *scope, "--no-pager", "-u", unit, "-n"]],
+        "logs": [["journalctl", *scope, "--no-pager", "-u", f"{service.facts.name}.service", "-n"]],
     }[action]
 
 
@@ -137,12 +158,13 @@ def _launchd(service: Service, action: str) -> list[list[str]]:
     domain = "system" if service.facts.system else f"gui/{os.getuid()}"
     target = f"{domain}/{service.facts.name}"
     stop = [*service.facts.program, "--dir", str(service.facts.folder), "stop", "--detach"]
+    # launchd ends a service with TERM, which would end its runs after the grace: detach first. A tick has left by then.
+    restart = [stop, ["launchctl", "kickstart", "-k", target]]
     return {
         "install": [["launchctl", "bootstrap", domain, str(service.file)]],
         "remove": [["launchctl", "bootout", target]],
         "reload": [],
-        # launchd ends a service with TERM, which would end its runs after the grace: detach first.
-        "restart": [stop, ["launchctl", "kickstart", "-k", target]],
+        "restart": restart if service.facts.every is None else restart[1:],
         "status": [["launchctl", "print", target], ["launchctl", "print", target]],
         "logs": [["tail", "-n"]],
     }[action]

@@ -1,4 +1,4 @@
-"""The text of a service: a systemd unit or a launchd plist, from facts alone."""
+"""The text of a service: systemd units or a launchd plist, from facts alone."""
 
 import hashlib
 import plistlib
@@ -13,11 +13,17 @@ MARGIN = timedelta(seconds=30)
 RESTART_AFTER = 5
 NOT_RESTARTED = (73, 78)
 """Exit codes after which a new start would end the same way: somebody else serves, a database that cannot be used."""
+TICK_TIMEOUT = 300
+"""Seconds after which a tick whose look does not end is given up."""
+TICK_THROTTLE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """What a service of one project is made of; `user` is set for a system service that is not root's."""
+    """What a service of one project is made of; `user` is set for a system service that is not root's.
+
+    `every`: how far apart ticks come (R-24); None: a scheduler that stays.
+    """
 
     program: tuple[str, ...]
     folder: Path
@@ -26,12 +32,20 @@ class ServiceFacts:
     shutdown_grace: timedelta
     system: bool = False
     user: str | None = None
+    every: timedelta | None = None
 
     @property
     def name(self) -> str:
         """The service's name: the project's folder, and a hash of its path so that two of them differ."""
         word = re.sub(r"[^A-Za-z0-9_-]+", "-", self.folder.name).strip("-") or "project"
-        return f"rota-{word[:40]}-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:6]}"
+        kind = "-tick" if self.every is not None else ""
+        return f"rota-{word[:40]}-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:6]}{kind}"
+
+    @property
+    def start(self) -> list[str]:
+        """What the manager starts. A tick must not keep the next one from coming, so it leaves what runs behind it."""
+        action = ["serve"] if self.every is None else ["tick", "--detach", "--quiet"]
+        return [*self.program, "--dir", str(self.folder), *action]
 
     @property
     def stop_timeout(self) -> int:
@@ -41,21 +55,9 @@ class ServiceFacts:
 
 def systemd_unit(facts: ServiceFacts) -> str:
     """Return the unit of a project: stopping it detaches, so a restart interrupts no command (R-23)."""
-    start = [*facts.program, "--dir", str(facts.folder), "serve"]
     stop = [*facts.program, "--dir", str(facts.folder), "stop", "--detach"]
-    user = [f"User={_plain(facts.user)}"] if facts.system and facts.user else []
     lines = [
-        "[Unit]",
-        f"Description=rota scheduler of {_specifier(_plain(str(facts.folder)))}",
-        *(["After=network.target"] if facts.system else []),
-        "",
-        "[Service]",
-        "Type=exec",
-        *user,
-        f"WorkingDirectory={_specifier(_plain(str(facts.folder)))}",
-        f"Environment={_quoted(f'PATH={facts.search_path}')}",
-        *([f"Environment={_quoted(f'ROTA_STATE={facts.state}')}"] if facts.state != facts.folder / ".rota" else []),
-        f"ExecStart={_command(start)}",
+        *_systemd_head(facts, "scheduler", kind="exec"),
         "# What runs goes on under its keeper, and the next start takes it over.",
         f"ExecStop={_command(stop)}",
         "KillMode=process",
@@ -70,6 +72,53 @@ def systemd_unit(facts: ServiceFacts) -> str:
     return "\n".join(lines) + "\n"
 
 
+def systemd_tick_unit(facts: ServiceFacts) -> str:
+    """Return the unit of one tick; what it leaves running is not ended with it (R-23, R-24)."""
+    lines = [
+        *_systemd_head(facts, "tick", kind="oneshot"),
+        "# What runs goes on under a tick in the background, and the timer goes on too.",
+        "KillMode=process",
+        f"TimeoutStartSec={TICK_TIMEOUT}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def systemd_timer(facts: ServiceFacts) -> str:
+    """Return the timer that starts the ticks of a project."""
+    assert facts.every is not None
+    lines = [
+        "[Unit]",
+        f"Description=rota ticks of {_specifier(_plain(str(facts.folder)))}",
+        "",
+        "[Timer]",
+        "OnActiveSec=0",
+        f"OnUnitActiveSec={int(facts.every.total_seconds())}s",
+        "AccuracySec=1s",
+        "",
+        "[Install]",
+        "WantedBy=timers.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _systemd_head(facts: ServiceFacts, what: str, *, kind: str) -> list[str]:
+    user = [f"User={_plain(facts.user)}"] if facts.system and facts.user else []
+    state = [f"Environment={_quoted(f'ROTA_STATE={facts.state}')}"] if facts.state != facts.folder / ".rota" else []
+    return [
+        "[Unit]",
+        f"Description=rota {what} of {_specifier(_plain(str(facts.folder)))}",
+        *(["After=network.target"] if facts.system else []),
+        "",
+        "[Service]",
+        f"Type={kind}",
+        *user,
+        f"WorkingDirectory={_specifier(_plain(str(facts.folder)))}",
+        f"Environment={_quoted(f'PATH={facts.search_path}')}",
+        *state,
+        f"ExecStart={_command(facts.start)}",
+    ]
+
+
 def launchd_plist(facts: ServiceFacts) -> str:
     """Return the property list of a project; keepers are left alone when the scheduler ends (R-23)."""
     environment = {"PATH": facts.search_path}
@@ -78,13 +127,11 @@ def launchd_plist(facts: ServiceFacts) -> str:
     output = str(facts.state / "service.log")
     content = {
         "Label": facts.name,
-        "ProgramArguments": [*facts.program, "--dir", str(facts.folder), "serve"],
+        "ProgramArguments": facts.start,
         "WorkingDirectory": str(facts.folder),
         "EnvironmentVariables": environment,
         "RunAtLoad": True,
-        "KeepAlive": {"SuccessfulExit": False},
-        "ThrottleInterval": RESTART_AFTER,
-        "ExitTimeOut": facts.stop_timeout,
+        **_launchd_rhythm(facts),
         "AbandonProcessGroup": True,
         "StandardOutPath": output,
         "StandardErrorPath": output,
@@ -93,6 +140,15 @@ def launchd_plist(facts: ServiceFacts) -> str:
     for text in (str(facts.folder), facts.search_path, *facts.program):
         _plain(text)
     return plistlib.dumps(content, sort_keys=False).decode()
+
+
+def _launchd_rhythm(facts: ServiceFacts) -> dict[str, object]:
+    """Return what makes it stay, or come again."""
+    if facts.every is None:
+        keep = {"SuccessfulExit": False}
+        return {"KeepAlive": keep, "ThrottleInterval": RESTART_AFTER, "ExitTimeOut": facts.stop_timeout}
+    seconds = int(facts.every.total_seconds())
+    return {"StartInterval": seconds, "ThrottleInterval": min(seconds, TICK_THROTTLE)}
 
 
 def _command(words: list[str]) -> str:

@@ -1,33 +1,22 @@
 """A first project: what this machine has, and the commented file that fits it."""
 
-import shutil
-import subprocess
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from rota.agents.probing import Found, probe_all
+from rota.agents.registry import adapter
 from rota.declare.schema import json_schema
 from rota.declare.zone import local_zone, plain_name
 from rota.model.errors import FileExists, RotaError, StateError
 from rota.operations.project import make_state
-from rota.runners.output import clean_for_terminal
 from rota.settings import FILE_NAME, STATE_NAME
 from rota.store.rows import write_json
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
-PATIENCE = 10.0
 MODULE = "rota_jobs.py"
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """An agent's command that is on PATH; the version is empty when it did not say."""
-
-    name: str
-    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +26,7 @@ class Machine:
     timezone: str
     detected_zone: bool
     battery: bool
-    agents: tuple[Agent, ...]
+    agents: tuple[Found, ...]
 
 
 def inspect_machine(environ: Mapping[str, str]) -> Machine:
@@ -49,13 +38,9 @@ def inspect_machine(environ: Mapping[str, str]) -> Machine:
     return Machine(timezone, detected, _has_battery(), found_agents(environ))
 
 
-def found_agents(environ: Mapping[str, str]) -> tuple[Agent, ...]:
-    """Return the agents on PATH, all asked for their version at the same time."""
-    found = {name: shutil.which(name, path=environ.get("PATH")) for name in AGENTS}
-    programs = {name: path for name, path in found.items() if path}
-    with ThreadPoolExecutor(len(AGENTS)) as asking:
-        versions = asking.map(_version, programs.values())
-        return tuple(Agent(name, version) for name, version in zip(programs, versions, strict=True))
+def found_agents(environ: Mapping[str, str]) -> tuple[Found, ...]:
+    """Return the agents on PATH, all asked for version and login at the same time."""
+    return tuple(found for found in probe_all(map(adapter, AGENTS), environ) if found.path)
 
 
 def _has_battery() -> bool:
@@ -63,18 +48,6 @@ def _has_battery() -> bool:
         return psutil.sensors_battery() is not None
     except (AttributeError, OSError, RuntimeError):
         return False
-
-
-def _version(program: str) -> str:
-    """Ask a program for its version, for ten seconds at most."""
-    try:
-        asked = subprocess.run(
-            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    words = clean_for_terminal(asked.stdout.decode("utf-8", "replace")).split()
-    return next((word for word in words if word.lstrip("v")[:1].isdigit()), "")[:40]
 
 
 def plan_project(folder: Path, machine: Machine, *, kind: str | None) -> dict[str, str]:
@@ -135,7 +108,7 @@ defaults:                        # any job key; a job's own key wins
 """
 
 _AGENTS_FOUND = """
-# Found on PATH: {names}. This version of rota knows no agents yet; it starts such a program as a plain command,
+# Found on PATH: {names}. A job with a `prompt:` lets one of them work, unattended and within limits:
 # see `rota init --with {first} --dry-run` in an empty folder for an example (claude and codex).
 """
 
@@ -190,8 +163,10 @@ _CLAUDE = """\
   nightly-review:
     cron: "30 2 * * *"
     enabled: false               # it may cost money: try `rota run nightly-review --dry-run`, then enable it
-    # This version of rota knows no agents yet; it starts the command line of one, headless, and keeps its output.
-    command: [claude, -p, "Review the commits of the last day. Do not change any file."]
+    agent: claude
+    access: read                 # read | write | full; what it is refused is shown, never waited for
+    max_usd: 1.00                # what one run may cost at most
+    prompt: Review the commits of the last day.
     timeout: 30m
     # env_pass: [ANTHROPIC_API_KEY]   # a run gets HOME and PATH, but no other variable unless it is named
 """
@@ -200,8 +175,9 @@ _CODEX = """\
   nightly-review:
     cron: "30 2 * * *"
     enabled: false               # it may cost money: try `rota run nightly-review --dry-run`, then enable it
-    # This version of rota knows no agents yet; it starts the command line of one, headless, and keeps its output.
-    command: [codex, exec, --sandbox, read-only, "Review the commits of the last day. Do not change any file."]
+    agent: codex
+    access: read                 # read | write | full, as Codex's sandbox keeps it
+    prompt: Review the commits of the last day.
     timeout: 30m
     # env_pass: [OPENAI_API_KEY]      # a run gets HOME and PATH, but no other variable unless it is named
 """

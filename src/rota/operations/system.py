@@ -1,14 +1,15 @@
 """The scheduler seen from outside: is it alive, what needs somebody, what runs, what is next; and stopping it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.lock import SERVE_LOCK, is_held, serving_pid
+from rota.engine.lock import SERVE_LOCK, is_held, process_lock_held, serving_pid
+from rota.engine.ticks import in_tick_mode, read_ticks, taken_by_all
 from rota.engine.wake import ask
 from rota.model.clock import iso
 from rota.model.durations import say_duration
@@ -16,14 +17,19 @@ from rota.model.errors import NoScheduler, StateError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
+from rota.operations.budgets import AccountView, account_json, account_views
+from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
-from rota.operations.jobs import JobView, coming_fires, list_jobs
+from rota.operations.jobs import JobView, list_jobs
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
+from rota.operations.project import in_scope
 from rota.operations.views import is_failing, pause_json, run_json
+from rota.rules.coming import coming_fires
 from rota.rules.retry_words import say_attempt, say_retrying
+from rota.rules.ticks import Ticks
 from rota.rules.times import day_time
-from rota.store import jobs, order, runs
+from rota.store import jobs, order, processes, runs
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
@@ -35,20 +41,27 @@ NO_CALLS = DirectCalls()
 
 
 class Liveness(StrEnum):
-    """Whether a scheduler serves a state folder (R-22)."""
+    """Whether a scheduler serves a state folder (R-22), or ticks come instead (R-24)."""
 
     RUNNING = "running"
+    TICKING = "ticking"
     STALLED = "stalled"
     DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What the scheduler's loop answered."""
+    """What the scheduler's loop answered; where none serves, when the last ticks looked."""
 
     liveness: Liveness
     pid: int | None = None
     answer: Mapping[str, Any] = field(default_factory=dict)
+    ticks: Ticks | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether what is due will be done."""
+        return self.liveness in (Liveness.RUNNING, Liveness.TICKING)
 
     @property
     def last_round(self) -> datetime | None:
@@ -87,6 +100,8 @@ class SystemView:
     pauses: Pauses = NOT_PAUSED
     direct: DirectCalls = NO_CALLS
     pools: tuple[PoolView, ...] = ()
+    cadence: CadenceView | None = None
+    budgets: tuple[AccountView, ...] = ()
 
 
 def heartbeat(state: Path) -> Heartbeat:
@@ -99,27 +114,55 @@ def heartbeat(state: Path) -> Heartbeat:
     return Heartbeat(Liveness.DEAD)
 
 
+def with_ticks(db: Database, beat: Heartbeat, *, now: datetime) -> Heartbeat:
+    """Return the heartbeat of a project that nobody serves with its ticks: they still come, or they have stopped."""
+    if beat.liveness is not Liveness.DEAD or not in_tick_mode(db):
+        return beat
+    ticks = read_ticks(db)
+    if not ticks.still_come(now):
+        return replace(beat, ticks=ticks if ticks.last else None)
+    answer = {"concurrency": ticks.slots, "slots_taken": taken_by_all(db)}
+    return Heartbeat(Liveness.TICKING, answer=answer, ticks=ticks)
+
+
+def attended(store: Store, state: Path, *, now: datetime, run: Run | None = None) -> bool:
+    """Tell whether what is queued will start: a process serves, or ticks come; or whether somebody carries the run."""
+    if serves(state) or (run is not None and carried(store, state, run)):
+        return True
+    return store.read(lambda db: in_tick_mode(db) and read_ticks(db).still_come(now))
+
+
+def carried(store: Store, state: Path, run: Run) -> bool:
+    """Tell whether the process that carries a run lives: it records how the run ends."""
+    owner = next((one for one in store.read(processes.open_processes) if one.epoch == run.epoch), None)
+    return owner is not None and process_lock_held(state, owner.lock)
+
+
 def serves(state: Path) -> bool:
     """Tell whether a process holds the lock of a serving scheduler."""
     return is_held(state / SERVE_LOCK)
 
 
-def look(store: Store, beat: Heartbeat, *, now: datetime) -> SystemView:
-    """Return how a project is."""
-    views = list_jobs(store)
-    running = tuple(store.read(runs.running_runs))
+def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> SystemView:
+    """Return how a project is; with a scope only the part that concerns the jobs of this included project."""
+    beat = store.read(partial(with_ticks, beat=beat, now=now))
+    views = [view for view in list_jobs(store) if in_scope(view.job.name, scope)]
+    running = tuple(run for run in store.read(runs.running_runs) if in_scope(run.job, scope))
+    paused = pauses(store)
     specs = store.read(partial(_specs, found=running))
     needing = (note for view in views if (note := _needs(view, now)))
     return SystemView(
         heartbeat=beat,
         attention=(*_broken_file(beat), *_failing_parts(beat), *_stuck(running, specs, now), *needing),
         running=running,
-        queued=store.read(_queued),
+        queued=tuple(run for run in store.read(_queued) if in_scope(run.job, scope)),
         next=_next_fires(views),
         jobs=len(views),
-        pauses=pauses(store),
+        pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
         direct=store.read(direct_calls),
         pools=tuple(store.read(pool_views)),
+        cadence=store.read(partial(look_at_cadence, now=now)),
+        budgets=tuple(store.read(partial(account_views, now=now))),
     )
 
 
@@ -201,7 +244,7 @@ def _next_fires(views: Sequence[JobView]) -> tuple[NextFire, ...]:
     return tuple(sorted(found, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
 
 
-def system_json(view: SystemView) -> dict[str, Any]:
+def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
     """Return how a project is as JSON."""
     answer = view.heartbeat.answer
     return {
@@ -209,6 +252,7 @@ def system_json(view: SystemView) -> dict[str, Any]:
         "pid": view.heartbeat.pid,
         "started_at": answer.get("started_at"),
         "last_round_at": iso(view.heartbeat.last_round) if view.heartbeat.last_round else None,
+        "ticks": _ticks_json(view.heartbeat.ticks),
         "enabled": answer.get("enabled"),
         "slots": answer.get("concurrency"),
         "slots_taken": answer.get("slots_taken"),
@@ -227,7 +271,15 @@ def system_json(view: SystemView) -> dict[str, Any]:
         "direct": calls_json(view.direct),
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
         "pools": [pool_json(one) for one in view.pools],
+        "budgets": [account_json(one) for one in view.budgets],
+        **({} if view.cadence is None else cadence_json(view.cadence, now=now)),
     }
+
+
+def _ticks_json(ticks: Ticks | None) -> dict[str, Any] | None:
+    if ticks is None or ticks.last is None:
+        return None
+    return {"last_at": iso(ticks.last), "every_seconds": ticks.usual.total_seconds()}
 
 
 def _everything_json(found: Pauses) -> dict[str, Any] | None:

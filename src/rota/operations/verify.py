@@ -10,6 +10,7 @@ from pathlib import Path
 from rota.engine.clock import tzdata_version
 from rota.model.clock import to_ms
 from rota.model.errors import UnknownJob
+from rota.operations.auditing.counters import check_counters
 from rota.operations.auditing.database import check_integrity, check_schema
 from rota.operations.auditing.ledger import Ledger, read_rows
 from rota.operations.auditing.liveness import Alive, check_processes
@@ -59,6 +60,8 @@ def _audit(db: Database, *, findings: Findings, names: Sequence[str], now: int, 
     check_rows(db, findings, chosen=chosen, stepped=stepped)
     for job in _jobs(db, chosen):
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
+    if chosen is None:
+        check_counters(db, findings)
     counted = db.row("audit_count", jobs=_filter(chosen))
     findings.count(rows=counted[0] if counted else 0)
     if findings.counts["spans_left_out"]:

@@ -5,9 +5,11 @@ from typing import Any
 
 from rota.model.clock import iso
 from rota.model.records import Run
+from rota.model.spec import QuietHours
 from rota.model.states import Status
-from rota.operations.jobs import JobView, coming_fires
+from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
+from rota.rules.coming import coming_fires
 from rota.rules.instants import explain_schedule
 
 
@@ -56,12 +58,24 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "pools": {draw.pool: draw.cost for draw in job.spec.pools},
         "schedule": explain_schedule(job.spec.schedule),
         "timezone": job.spec.schedule.timezone,
-        "next": [{"at": iso(fire.at), "scheduled_for": iso(fire.nominal)} for fire in coming_fires(job, n=fires)],
+        "quiet_hours": quiet_json(job.spec.schedule.quiet),
+        "except": list(job.spec.schedule.excluded),
+        "next": [
+            {"at": iso(fire.at), "scheduled_for": iso(fire.nominal), "deferred": fire.deferred}
+            for fire in coming_fires(job, n=fires)
+        ],
         "unfinished": [run_json(run) for run in view.unfinished],
         "last": [run_json(run) for run in view.last],
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
     }
+
+
+def quiet_json(quiet: QuietHours | None) -> dict[str, Any] | None:
+    """Return quiet hours as JSON, None for none."""
+    if quiet is None:
+        return None
+    return {"windows": list(quiet.windows), "timezone": quiet.timezone, "policy": quiet.policy.value}
 
 
 def pause_json(since: datetime | None, until: datetime | None, *, reason: str | None) -> dict[str, Any] | None:

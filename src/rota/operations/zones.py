@@ -5,8 +5,9 @@ from datetime import datetime
 from rota.engine.fire import settle
 from rota.engine.pause import end_pause_if_over, settle_pause
 from rota.model.records import Job
-from rota.rules.cursor import cursor_at
+from rota.rules.cursor import cursor_at, cursor_of
 from rota.rules.instants import next_instant
+from rota.rules.lull import has_waits
 from rota.store import events, jobs
 from rota.store.driver import Database
 
@@ -21,7 +22,11 @@ def adopt_tzdata(db: Database, *, tzdata: str, now: datetime) -> int:
     db.execute("meta_set", key=TZDATA_KEY, value=tzdata)
     if row is None:
         return 0
-    moved = [job for job in jobs.all_jobs(db) if _follows_a_zone(job) and _replan(db, job.id, tzdata=tzdata, now=now)]
+    known = jobs.all_jobs(db)
+    moved = [job for job in known if _follows_a_zone(job) and _replan(db, job.id, tzdata=tzdata, now=now)]
+    for job in known:
+        if not _follows_a_zone(job) and has_waits(job.spec.schedule) and job.next_for is not None:
+            jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
     events.note(db, "tzdata_changed", now=now, before=row[0], after=tzdata, jobs=len(moved))
     return len(moved)
 
@@ -32,10 +37,10 @@ def _follows_a_zone(job: Job) -> bool:
 
 def _replan(db: Database, job_id: str, *, tzdata: str, now: datetime) -> bool:
     end_pause_if_over(db, job_id, now=now)
-    settle(db, job_id, now=now)
+    settle(db, job_id, now=now, closing=True)
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is not None:
-        job = settle_pause(db, job, now=now)
+        job = settle_pause(db, job, now=now, closing=True)
     schedule = job.spec.schedule
     planned = (job.next_for or job.held_for) is not None
     after = max(now, jobs.accounted_until(db, job))

@@ -89,8 +89,8 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
     known = _latest.get((expressions, tz))
     if known is not None and known.after <= after < known.found:
         return known.found  # many jobs share an expression, and there is nothing between the two
-    every = (_next(_read(expression), tz, after) for expression in expressions)
-    found = min((at for at in every if at is not None), default=None)
+    every = [_next(_read(expression), tz, after) for expression in expressions]
+    found = every[0] if len(every) == 1 else min((at for at in every if at is not None), default=None)
     if found is not None:
         _remember(expressions, tz, _Gap(after, found))
     return found
@@ -129,15 +129,32 @@ def cron_count(expressions: tuple[str, ...], tz: str, *, first: datetime, last: 
 def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
     if not _FIRST_YEAR <= after.year < _LAST_YEAR:
         return None
+    today = _wall_date(after, tz)
+    later_today = _later_today(fields, tz, today, after=after)
+    if later_today is not None:
+        return later_today
     until = date(min(after.year + HORIZON_YEARS, _LAST_YEAR), 12, 31)
     found, found_on = None, until
-    for day in _days_from(fields.days, _neighbour(_wall_date(after, tz), tz, -_DAY), until=until):
+    for day in _days_from(fields.days, _neighbour(today, tz, -_DAY), until=until):
         if found is not None and day > _neighbour(found_on, tz, _DAY):
             break
         candidate = _instants_of_day(fields, tz, day).first_after(after)
         if candidate is not None and (found is None or candidate < found):
             found, found_on = candidate, day
     return found
+
+
+def _later_today(fields: _Fields, tz: str, today: date, *, after: datetime) -> datetime | None:
+    """Return what is left of a day without a change of clocks: nothing can come before it. None: look further."""
+    midnight = _even_midnight(tz, today)
+    if midnight is None or not _matches_on(fields, today):
+        return None
+    return _EvenDay(midnight, fields.minutes).first_after(after)
+
+
+@lru_cache(maxsize=4096)
+def _matches_on(fields: _Fields, day: date) -> bool:
+    return _matches(fields.days, day)
 
 
 def _previous(fields: _Fields, tz: str, before: datetime) -> datetime | None:

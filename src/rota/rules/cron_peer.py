@@ -7,8 +7,8 @@ from itertools import islice, zip_longest
 from cronsim import CronSim
 
 from rota.model.spec import Schedule
+from rota.rules.coming import next_fires
 from rota.rules.cron_text import normalise
-from rota.rules.instants import next_fires
 from rota.rules.timezone import zone
 
 COMPARED = 200

@@ -94,7 +94,7 @@ def _expand(words: list[str]) -> str:
     if name == "@reboot":
         raise InvalidCron(
             f"cron {words[0]!r} is not a time: it has no instants that can be planned",
-            hint="write when it shall run, such as @hourly, or start it by hand after a boot with `rota run`",
+            hint='a job with `cron: "@reboot"` alone runs at each boot; times are written like @hourly',
         )
     raise InvalidCron(f"no cron alias is written {' '.join(words)!r}", hint=f"known: {', '.join(ALIASES)}")
 

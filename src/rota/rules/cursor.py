@@ -1,10 +1,10 @@
 """Where a job's cursor stands: the next nominal instant, and when it fires."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rota.model.records import Job
-from rota.model.spec import Anchor, FirstRun, JobSpec, Schedule
+from rota.model.spec import Anchor, FirstRun, JobSpec, Mode, Schedule
 from rota.rules.instants import fires_at, first_instant, next_instant, within_bounds
 
 
@@ -19,13 +19,13 @@ class Cursor:
 NOWHERE = Cursor(None, None)
 
 
-def first_cursor(spec: JobSpec, *, created_at: datetime) -> Cursor:
+def first_cursor(spec: JobSpec, *, created_at: datetime, mode: Mode = Mode.ACTIVE) -> Cursor:
     """Return the cursor of a job that was just created (R-06: `first_run` applies here and only here)."""
-    schedule = spec.schedule
-    if not spec.enabled or schedule.manual:
+    schedule, interval = spec.schedule, spec.schedule.every(mode)
+    if not spec.enabled or schedule.manual or schedule.reboot:
         return NOWHERE
     if schedule.follows_runs:
-        nominal = _first_of_interval(schedule, created_at)
+        nominal = _first_of_interval(schedule, created_at, interval)
     elif schedule.at is not None:
         nominal = first_instant(schedule, since=schedule.at, created_at=created_at)
     elif schedule.interval is not None:
@@ -33,7 +33,7 @@ def first_cursor(spec: JobSpec, *, created_at: datetime) -> Cursor:
     else:
         # As after an edit: a definition is responsible for the instants after the moment it was stored.
         nominal = next_instant(schedule, after=created_at, created_at=created_at)
-    return cursor_at(schedule, nominal, name=spec.name, created_at=created_at)
+    return cursor_at(schedule, nominal, name=spec.name, created_at=created_at, interval=interval)
 
 
 def cursor_after_chain(
@@ -49,25 +49,31 @@ def cursor_after_chain(
     if not job.schedules:
         return NOWHERE
     if schedule.follows_runs:
-        nominal = _anchored(schedule, first_started_at, finished_at)
+        nominal = _anchored(job, first_started_at, finished_at)
     elif schedule.run_once and job.next_for is None:
         nominal = next_instant(schedule, after=scheduled_for, created_at=job.created_at)
     else:
         return Cursor(job.next_for, job.next_at)
-    return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at)
+    return cursor_of(job, nominal)
 
 
 def cursor_after_edit(
-    job: Job, spec: JobSpec, *, now: datetime, active: bool, accounted_to: datetime | None = None
+    job: Job,
+    spec: JobSpec,
+    *,
+    now: datetime,
+    active: bool,
+    accounted_to: datetime | None = None,
+    mode: Mode = Mode.ACTIVE,
 ) -> Cursor:
     """Return the cursor of a stored job that gets `spec` (R-06, R-14); `active` while a scheduled chain is not final.
 
     A job that was used up stays so until its schedule changes. After a step back the instants up to `accounted_to`
     have their rows already (R-05).
     """
-    schedule = spec.schedule
+    schedule, interval = spec.schedule, spec.schedule.every(mode)
     changed = schedule != job.spec.schedule
-    if not spec.enabled or schedule.manual or (job.used_up_at is not None and not changed):
+    if not spec.enabled or schedule.manual or schedule.reboot or (job.used_up_at is not None and not changed):
         return NOWHERE
     if job.schedules and not changed:
         return Cursor(job.next_for, job.next_at)
@@ -78,34 +84,64 @@ def cursor_after_edit(
     elif active:
         return NOWHERE
     else:
-        nominal = _interval_after_edit(job, schedule, now=now)
-    return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at)
+        nominal = _interval_after_edit(job, schedule, now=now, interval=interval)
+    return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at, interval=interval)
 
 
-def cursor_at(schedule: Schedule, nominal: datetime | None, *, name: str, created_at: datetime) -> Cursor:
-    """Return the cursor that stands at `nominal`."""
+def cursor_in_mode(job: Job, *, now: datetime) -> Cursor:
+    """Return the cursor of a job that was just given another mode: as if its interval had always been this (R-18).
+
+    An instant that has come stays, and so does the first one of a job that has not run; one that would lie in the past
+    comes now.
+    """
+    due = job.next_for is not None and job.next_for <= now
+    if job.interval is None and not due:
+        return NOWHERE
+    if due:
+        return Cursor(job.next_for, job.next_at)
+    return cursor_of(job, _interval_after_edit(job, job.spec.schedule, now=now, interval=job.interval))
+
+
+def cursor_of(job: Job, nominal: datetime | None) -> Cursor:
+    """Return the cursor of a stored job that stands at `nominal`."""
+    return cursor_at(job.spec.schedule, nominal, name=job.name, created_at=job.created_at, interval=job.interval)
+
+
+def cursor_at(
+    schedule: Schedule,
+    nominal: datetime | None,
+    *,
+    name: str,
+    created_at: datetime,
+    interval: timedelta | None = None,
+) -> Cursor:
+    """Return the cursor that stands at `nominal`; `interval` where it depends on the mode."""
     if nominal is None:
         return NOWHERE
-    return Cursor(nominal, fires_at(schedule, nominal, name=name, created_at=created_at))
+    return Cursor(nominal, fires_at(schedule, nominal, name=name, created_at=created_at, interval=interval))
 
 
-def _first_of_interval(schedule: Schedule, created_at: datetime) -> datetime | None:
-    assert schedule.interval is not None
+def _first_of_interval(schedule: Schedule, created_at: datetime, interval: timedelta | None) -> datetime | None:
+    if interval is None:
+        return None
     waits = schedule.first_run is FirstRun.AFTER_INTERVAL
-    return within_bounds(schedule, created_at + schedule.interval if waits else created_at)
+    return within_bounds(schedule, created_at + interval if waits else created_at)
 
 
-def _anchored(schedule: Schedule, first_started_at: datetime | None, finished_at: datetime) -> datetime | None:
-    assert schedule.interval is not None
+def _anchored(job: Job, first_started_at: datetime | None, finished_at: datetime) -> datetime | None:
+    schedule, interval = job.spec.schedule, job.interval
+    if interval is None:
+        return None
     if schedule.anchor is Anchor.START and first_started_at is not None:
-        return within_bounds(schedule, max(first_started_at + schedule.interval, finished_at))
-    return within_bounds(schedule, finished_at + schedule.interval)
+        return within_bounds(schedule, max(first_started_at + interval, finished_at))
+    return within_bounds(schedule, finished_at + interval)
 
 
-def _interval_after_edit(job: Job, schedule: Schedule, *, now: datetime) -> datetime | None:
-    assert schedule.interval is not None
+def _interval_after_edit(job: Job, schedule: Schedule, *, now: datetime, interval: timedelta | None) -> datetime | None:
+    if interval is None:
+        return None
     if not job.schedules:
-        return within_bounds(schedule, now + schedule.interval)
+        return within_bounds(schedule, now + interval)
     if job.anchored_at is None:
-        return _first_of_interval(schedule, now)
-    return within_bounds(schedule, max(job.anchored_at + schedule.interval, now))
+        return _first_of_interval(schedule, now, interval)
+    return within_bounds(schedule, max(job.anchored_at + interval, now))

@@ -1,144 +1,146 @@
-"""What becomes of every due instant of a job: a run, or a counted row that says why not (R-05, R-06, R-07, R-10)."""
+"""What becomes of every due instant of a job: a run, or a counted row that says why not (R-05 to R-07, R-10, R-17)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.model.clock import iso, to_ms
 from rota.model.records import Job
 from rota.model.spec import MisfirePolicy
-from rota.model.states import Reason, Status
-from rota.rules.cursor import NOWHERE, Cursor, cursor_at
-from rota.rules.instants import (
-    count_instants,
-    fires_at,
-    first_instant,
-    last_instant,
-    next_instant,
-    previous_instant,
-    within_bounds,
-)
-from rota.rules.overlap import ActiveRun, After, Go, Refuse, Replace, judge
+from rota.model.states import Reason
+from rota.rules.cursor import NOWHERE, Cursor
+from rota.rules.everyday import plan_everyday
+from rota.rules.instants import last_instant, within_bounds
+from rota.rules.lull import Lull, defers, has_lulls, lull_at
+from rota.rules.overlap import Refuse, judge
+from rota.rules.planned import FireFacts, FirePlan, Span
+from rota.rules.planner import Planner
 
 _INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """An execution of the job; `end` None while it goes on, `handle` names its run where that is known."""
+class _Stretch:
+    """Instants from `first` to `last` with one fate: that of a lull, prompt, or late.
 
-    start: datetime
-    end: datetime | None
-    handle: str | None = None
-
-    def holds(self, instant: datetime) -> bool:
-        """Return whether the execution was under way at `instant`."""
-        return self.start <= instant and (self.end is None or instant < self.end)
-
-
-@dataclass(frozen=True, slots=True)
-class FireFacts:
-    """What is known of the job's runs: the unfinished, oldest first, and the executions since `next_for`.
-
-    `executed` leaves out the executions that ended process_restarted or worker_lost (R-10).
+    Late ones were missed, or `span` was executing during all of them.
     """
 
-    active: tuple[ActiveRun, ...] = ()
-    executed: tuple[Span, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """An instant that runs. `made_up`: by misfire once or all; `after_previous`: waits for the run planned before it.
-
-    A verdict that names a run of the same plan does so by `planned_id(slot_key)`.
-    """
-
-    scheduled_for: datetime
-    slot_key: str
-    verdict: Go | After | Replace
-    late_by: timedelta
-    made_up: bool
-    after_previous: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSkip:
-    """An instant, or an unbroken stretch of instants up to `covers_to`, that does not run for one reason.
-
-    `count` is None above 10,000; `blocking` names the run in the way; `late_by` is that of the first instant.
-    """
-
-    reason: Reason
-    scheduled_for: datetime
-    covers_to: datetime | None
-    count: int | None
-    slot_key: str
-    late_by: timedelta
-    blocking: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FirePlan:
-    """The rows to write, in the order of their instants, and where the cursor goes in the same transaction."""
-
-    steps: tuple[PlannedRun | PlannedSkip, ...]
-    next_for: datetime | None
-    next_at: datetime | None
-
-
-def planned_id(slot_key: str) -> str:
-    """Return how a verdict names a run of its own plan, which has no id yet."""
-    return f"planned:{slot_key}"
-
-
-def planned_handle(instant: datetime) -> str:
-    """Return how a plan names the run of an instant, which has no number yet."""
-    return f"the run of {iso(instant)}"
+    first: datetime
+    last: datetime
+    late: bool = False
+    span: Span | None = None
+    lull: Lull | None = None
 
 
 def plan_fire(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan:
     """Return the fate of every instant of `job` that is due at `now`, each exactly once."""
     if job.next_for is None or not job.schedules:
         return FirePlan((), job.next_for, job.next_at)
-    if job.spec.schedule.follows_runs:
-        return _plan_following(_Planner(job, facts, now), job.next_for)
-    return _plan_instants(_Planner(job, facts, now), job.next_for)
+    return plan_everyday(job, facts, now=now) or plan_in_full(Planner(job, facts, now), job.next_for)
 
 
-def _plan_instants(planner: "_Planner", next_for: datetime) -> FirePlan:
-    """Plan cron, at and fixed: the late instants are a first part, since jitter never reaches the next instant."""
-    first, last = planner.first(next_for), planner.last_fired(planner.now)
-    if first is None or last is None or last < first:
-        return planner.plan(planner.cursor(first))
-    late = planner.last_fired(planner.now - planner.job.spec.misfire.grace - _INSTANT)
-    if late is not None and late >= first:
-        _plan_late(planner, _stretches(planner, first, late))
-        first = planner.next(late)
-    if first is not None and first <= last:
-        _plan_prompt(planner, first, last)
+def plan_in_full(planner: Planner, next_for: datetime) -> FirePlan:
+    """Return the fate of every instant that is due, whatever lies in its way."""
+    follows = planner.job.spec.schedule.follows_runs
+    return _plan_following(planner, next_for) if follows else _plan_instants(planner, next_for)
+
+
+def plan_close(job: Job, *, now: datetime) -> FirePlan:
+    """Return the rows of the instants that wait for quiet hours to end later, where their definition ends now (R-17).
+
+    None of them runs, also where quiet hours defer: the next definition decides what becomes of the rest of them.
+    """
+    planner = Planner(job, FireFacts(), now)
+    if job.next_for is None or job.spec.schedule.follows_runs:
+        return _close_following(planner, job.next_for)
+    last = last_instant(job.spec.schedule, until=now, created_at=job.created_at) or job.next_for
+    for stretch in _parts(planner, job.next_for, last, late=None):
+        if stretch.lull is not None:
+            planner.hush(stretch.lull, stretch.first, stretch.last)
     return planner.plan(planner.cursor(planner.next(last)))
 
 
-def _plan_following(planner: "_Planner", nominal: datetime) -> FirePlan:
+def _close_following(planner: Planner, nominal: datetime | None) -> FirePlan:
+    lull = None if nominal is None else lull_at(planner.job.spec.schedule, nominal)
+    if nominal is None or lull is None or lull.reason is None:
+        return planner.plan(Cursor(nominal, planner.job.next_at))
+    planner.hush(lull, nominal, nominal)
+    return planner.plan(_after_lull(planner, lull))
+
+
+def _plan_instants(planner: Planner, next_for: datetime) -> FirePlan:
+    """Plan cron, at and fixed: in each part the late instants are first, as jitter never reaches the next instant."""
+    first, last = planner.first(next_for), planner.last_fired(planner.now)
+    if first is None or last is None or last < first:
+        return planner.plan(planner.cursor(first))
+    late = planner.last_fired(planner.now - planner.grace - _INSTANT)
+    _plan_stretches(planner, list(_parts(planner, first, last, late=late)))
+    return planner.plan(planner.cursor(planner.next(last)))
+
+
+def _parts(planner: Planner, first: datetime, last: datetime, *, late: datetime | None) -> Iterator[_Stretch]:
+    """Cut the due instants where quiet hours and excluded days begin and end, and where they are no longer late."""
+    schedule = planner.job.spec.schedule
+    lulls = has_lulls(schedule)
+    instant: datetime | None = first
+    while instant is not None and instant <= last:
+        lull = lull_at(schedule, instant) if lulls else Lull(None, None)
+        end = last if lull.until is None or last < lull.until else planner.previous(lull.until) or instant
+        if lull.reason is None:
+            yield from _open_parts(planner, instant, end, late=late)
+        else:
+            yield _Stretch(instant, end, lull=lull)
+        instant = planner.next(end)
+
+
+def _open_parts(planner: Planner, first: datetime, last: datetime, *, late: datetime | None) -> Iterator[_Stretch]:
+    prompt: datetime | None = first
+    if late is not None and late >= first:
+        yield from _late_parts(planner, first, min(late, last))
+        prompt = planner.next(min(late, last))
+    if prompt is not None and prompt <= last:
+        yield _Stretch(prompt, last)
+
+
+def _plan_following(planner: Planner, nominal: datetime) -> FirePlan:
     """Plan the one instant of a completion or start anchor; a run sets the cursor when its chain is final."""
     job, now = planner.job, planner.now
+    lull = lull_at(job.spec.schedule, nominal)
     fires = job.next_at or nominal
+    fires = fires if lull.fires is None else max(fires, lull.fires)
     if fires > now:
         return planner.plan(Cursor(nominal, fires))
-    if now > fires + job.spec.misfire.grace:
-        span = next((span for span in planner.facts.executed if span.holds(nominal)), None)
-        _plan_late(planner, [_Stretch(nominal, nominal, span)])
+    if lull.reason is not None:
+        _plan_stretches(planner, [_Stretch(nominal, nominal, lull=lull)])
     else:
-        _plan_prompt(planner, nominal, nominal)
+        late = now > fires + planner.grace
+        span = next((span for span in planner.facts.executed if span.holds(nominal)), None) if late else None
+        _plan_stretches(planner, [_Stretch(nominal, nominal, late=late, span=span)])
     if planner.runs:
         return planner.plan(NOWHERE)
-    assert job.spec.schedule.interval is not None
-    following = max(now + job.spec.schedule.interval, planner.held_back_until or now)
+    if lull.reason is not None and not _runs_later(planner, lull):
+        return planner.plan(_after_lull(planner, lull))
+    if job.interval is None:
+        return planner.plan(NOWHERE)  # never in this mode: the next one plans it
+    following = max(now + job.interval, planner.held_back_until or now)
     return planner.plan(planner.cursor(within_bounds(job.spec.schedule, following)))
 
 
-def _plan_prompt(planner: "_Planner", first: datetime, last: datetime) -> None:
+def _runs_later(planner: Planner, lull: Lull) -> bool:
+    return lull.reason is Reason.QUIET_HOURS and defers(planner.job.spec.schedule)
+
+
+def _after_lull(planner: Planner, lull: Lull) -> Cursor:
+    """Return where a completion or start anchor goes on whose instant was skipped: as after a pause (R-20)."""
+    job = planner.job
+    end = lull.fires if lull.reason is Reason.QUIET_HOURS else lull.until
+    if job.interval is None or end is None:
+        return NOWHERE
+    following = max(end + job.interval, planner.held_back_until or end)
+    return planner.cursor(within_bounds(job.spec.schedule, following))
+
+
+def _plan_prompt(planner: Planner, first: datetime, last: datetime) -> None:
     """Plan the instants that are not late, one by one, overlap judging each; those held back are not even judged."""
     instant: datetime | None = first
     until = planner.held_back_until
@@ -155,16 +157,7 @@ def _plan_prompt(planner: "_Planner", first: datetime, last: datetime) -> None:
         instant = planner.next(instant)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Late instants from `first` to `last` that were missed, or during all of which `span` was executing."""
-
-    first: datetime
-    last: datetime
-    span: Span | None
-
-
-def _stretches(planner: "_Planner", first: datetime, last: datetime) -> list[_Stretch]:
+def _late_parts(planner: Planner, first: datetime, last: datetime) -> list[_Stretch]:
     """Cut the late instants where an execution begins or ends."""
     spans = sorted(planner.facts.executed, key=lambda span: span.start)
     found: list[_Stretch] = []
@@ -174,34 +167,54 @@ def _stretches(planner: "_Planner", first: datetime, last: datetime) -> list[_St
         held = next((span for span in spans if span.holds(instant)), None)
         border = held.end if held else next((span.start for span in spans), None)
         end = planner.previous(border) if border is not None else None
-        found.append(_Stretch(instant, last if end is None else min(end, last), held))
+        found.append(_Stretch(instant, last if end is None else min(end, last), late=True, span=held))
         instant = planner.next(found[-1].last)
     return found
 
 
-def _plan_late(planner: "_Planner", stretches: list[_Stretch]) -> None:
+def _plan_stretches(planner: Planner, stretches: list[_Stretch]) -> None:
     made_up = _to_make_up(planner, stretches)
+    deferred = _to_defer(planner, stretches)
     for stretch in stretches:
         if planner.used_up:
             return
-        if stretch.span is not None:
-            key = stretch.span.handle or stretch.span
-            planner.skip(Reason.OVERLAP, stretch.first, stretch.last, blocking=stretch.span.handle, key=key)
-            continue
-        here = [instant for instant in made_up if stretch.first <= instant <= stretch.last]
-        rest = planner.before(here[0], stretch.first) if here else stretch.last
-        if rest is not None:
-            planner.skip(Reason.MISSED, stretch.first, rest)
-        for instant in here:
-            planner.make_up(instant)
+        if stretch.lull is not None:
+            rest = planner.before(stretch.last, stretch.first) if stretch is deferred else stretch.last
+            planner.hush(stretch.lull, stretch.first, rest)
+            if stretch is deferred:
+                planner.defer(stretch.last, until=stretch.lull.fires)
+        elif stretch.late:
+            _plan_late(planner, stretch, made_up)
+        else:
+            _plan_prompt(planner, stretch.first, stretch.last)
 
 
-def _to_make_up(planner: "_Planner", stretches: Sequence[_Stretch]) -> list[datetime]:
+def _to_defer(planner: Planner, stretches: Sequence[_Stretch]) -> _Stretch | None:
+    """Return the stretch whose last instant runs at the end of quiet hours: of several nights only the last (R-17)."""
+    if not defers(planner.job.spec.schedule):
+        return None
+    return next((one for one in reversed(stretches) if one.lull and one.lull.reason is Reason.QUIET_HOURS), None)
+
+
+def _plan_late(planner: Planner, stretch: _Stretch, made_up: Sequence[datetime]) -> None:
+    if stretch.span is not None:
+        key = stretch.span.handle or stretch.span
+        planner.skip(Reason.OVERLAP, stretch.first, stretch.last, blocking=stretch.span.handle, key=key)
+        return
+    here = [instant for instant in made_up if stretch.first <= instant <= stretch.last]
+    rest = planner.before(here[0], stretch.first) if here else stretch.last
+    if rest is not None:
+        planner.skip(Reason.MISSED, stretch.first, rest)
+    for instant in here:
+        planner.make_up(instant)
+
+
+def _to_make_up(planner: Planner, stretches: Sequence[_Stretch]) -> list[datetime]:
     """Return the missed instants that run nevertheless, oldest first: the newest ones that are young enough (R-10)."""
     misfire = planner.job.spec.misfire
     wanted = {MisfirePolicy.SKIP: 0, MisfirePolicy.ONCE: 1, MisfirePolicy.ALL: misfire.limit}[misfire.policy]
     found: list[datetime] = []
-    for stretch in reversed([stretch for stretch in stretches if stretch.span is None]):
+    for stretch in reversed([stretch for stretch in stretches if stretch.late and stretch.span is None]):
         instant: datetime | None = stretch.last
         while instant is not None and len(found) < wanted:
             if misfire.max_age is not None and planner.late_by(instant) > misfire.max_age:
@@ -209,148 +222,3 @@ def _to_make_up(planner: "_Planner", stretches: Sequence[_Stretch]) -> list[date
             found.append(instant)
             instant = planner.before(instant, stretch.first)
     return found[::-1]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A stretch of refused instants that may still grow."""
-
-    reason: Reason
-    first: datetime
-    last: datetime
-    blocking: str | None
-    key: object
-
-
-@dataclass(slots=True)
-class _Planner:
-    """The plan as it grows: neighbours refused for the same reason become one row, planned runs count as active."""
-
-    job: Job
-    facts: FireFacts
-    now: datetime
-    steps: list[PlannedRun | PlannedSkip] = field(default_factory=list)
-    planned: list[ActiveRun] = field(default_factory=list)
-    waiting: _Waiting | None = None
-
-    @property
-    def active(self) -> list[ActiveRun]:
-        return [*self.facts.active, *self.planned]
-
-    @property
-    def runs(self) -> bool:
-        return bool(self.planned)
-
-    @property
-    def held_back_until(self) -> datetime | None:
-        """Until when a job that keeps failing starts nothing by itself (DEC-007); the instant of `at` always runs."""
-        spec = self.job.spec
-        held = spec.on_repeated_failure is not None and spec.schedule.at is None
-        return self.job.backing_off_until if held else None
-
-    @property
-    def used_up(self) -> bool:
-        return self.runs and self.job.spec.schedule.run_once
-
-    def first(self, since: datetime) -> datetime | None:
-        return first_instant(self.job.spec.schedule, since=since, created_at=self.job.created_at)
-
-    def next(self, after: datetime) -> datetime | None:
-        return next_instant(self.job.spec.schedule, after=after, created_at=self.job.created_at)
-
-    def previous(self, before: datetime) -> datetime | None:
-        return previous_instant(self.job.spec.schedule, before=before, created_at=self.job.created_at)
-
-    def before(self, instant: datetime, first: datetime) -> datetime | None:
-        """Return the instant before `instant`, None before `first`."""
-        if instant <= first:
-            return None
-        found = self.previous(instant)
-        return found if found is not None and found >= first else None
-
-    def last_before(self, until: datetime, first: datetime, last: datetime) -> datetime:
-        """Return the last instant before `until`, from `first` to `last`, where `first` is before it."""
-        if last < until or self.job.spec.schedule.follows_runs:
-            return last
-        return self.previous(until) or first
-
-    def fires(self, instant: datetime) -> datetime:
-        if self.job.spec.schedule.follows_runs:  # a clock step may have moved it (R-26)
-            return self.job.next_at or instant
-        return fires_at(self.job.spec.schedule, instant, name=self.job.name, created_at=self.job.created_at)
-
-    def late_by(self, instant: datetime) -> timedelta:
-        return self.now - self.fires(instant)
-
-    def last_fired(self, until: datetime) -> datetime | None:
-        """Return the last instant that fires at or before `until`."""
-        found = last_instant(self.job.spec.schedule, until=until, created_at=self.job.created_at)
-        return self.previous(found) if found is not None and self.fires(found) > until else found
-
-    def cursor(self, nominal: datetime | None) -> Cursor:
-        if self.used_up:
-            return NOWHERE
-        return cursor_at(self.job.spec.schedule, nominal, name=self.job.name, created_at=self.job.created_at)
-
-    def slot_key(self, instant: datetime) -> str:
-        """Return what makes the fire unique within its job (R-05)."""
-        follows = self.job.spec.schedule.follows_runs
-        return f"#{self.job.fire_number + 1}" if follows else str(to_ms(instant))
-
-    def run(self, instant: datetime, verdict: Go | After | Replace, *, made_up: bool = False) -> None:
-        self._close()
-        key = self.slot_key(instant)
-        after_previous = isinstance(verdict, After) and verdict.predecessor_id in {run.id for run in self.planned[-1:]}
-        late_by = self.late_by(instant)
-        self.steps.append(PlannedRun(instant, key, verdict, late_by, made_up=made_up, after_previous=after_previous))
-        self.planned.append(ActiveRun(planned_id(key), planned_handle(instant), Status.QUEUED))
-
-    def make_up(self, instant: datetime) -> None:
-        """Run a missed instant: the first is judged by overlap, each other one waits for the one before it."""
-        if self.used_up:
-            return
-        if self.held_back_until is not None and self.now < self.held_back_until:
-            self.skip(Reason.BACKING_OFF, instant, instant)
-            return
-        verdict = After(self.planned[-1].id) if self.planned else judge(self.job.spec.overlap, self.active)
-        if isinstance(verdict, Refuse):
-            self.refuse(verdict, instant, instant)
-        else:
-            self.run(instant, verdict, made_up=True)
-
-    def refuse(self, verdict: Refuse, first: datetime, last: datetime) -> None:
-        handle = verdict.blocking.handle
-        self.skip(verdict.reason, first, last, blocking=handle, key=handle)
-
-    def skip(
-        self, reason: Reason, first: datetime, last: datetime, *, blocking: str | None = None, key: object = None
-    ) -> None:
-        if self.waiting is not None and (self.waiting.reason, self.waiting.key) == (reason, key):
-            self.waiting.last = last
-            return
-        self._close()
-        self.waiting = _Waiting(reason, first, last, blocking, key)
-
-    def plan(self, cursor: Cursor) -> FirePlan:
-        self._close()
-        return FirePlan(tuple(self.steps), cursor.next_for, cursor.next_at)
-
-    def _close(self) -> None:
-        if self.waiting is None:
-            return
-        row, self.waiting = self.waiting, None
-        one = row.first == row.last
-        self.steps.append(
-            PlannedSkip(
-                reason=row.reason,
-                scheduled_for=row.first,
-                covers_to=None if one else row.last,
-                count=1 if one else self._count(row.first, row.last),
-                slot_key=self.slot_key(row.first),
-                late_by=self.late_by(row.first),
-                blocking=row.blocking,
-            )
-        )
-
-    def _count(self, first: datetime, last: datetime) -> int | None:
-        return count_instants(self.job.spec.schedule, first=first, last=last, created_at=self.job.created_at)

@@ -10,7 +10,12 @@ from rota.model.durations import say_duration
 from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
+from rota.rules.budget_words import say_gate, say_usage
+from rota.rules.cadence_words import say_mode_of_job, say_mode_of_run, say_poll_of_run
+from rota.rules.coming import coming_fires
 from rota.rules.instants import explain_schedule
+from rota.rules.lull import has_lulls
+from rota.rules.lull_words import say_deferred, say_excluded, say_lull_of_run, say_quiet_of_job
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
 
@@ -77,14 +82,35 @@ def title(facts: Facts, *, now: datetime) -> str:
 
 def explain_run(facts: Facts, *, now: datetime) -> list[Line]:
     """Return the chain of decisions about a run, in the order in which they were made."""
-    lines = [_due(facts, now), _misfire(facts), _overlap(facts)]
+    lines = [_due(facts, now), *_mode(facts), *_lull(facts, now), _misfire(facts), _overlap(facts)]
     born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
-    if not (born_skipped and facts.run.reason in (Reason.OVERLAP, Reason.MISSED, Reason.BACKING_OFF)):
-        lines.append(_conditions(facts))
+    if not (born_skipped and facts.run.reason in _BY_PLAN):
+        lines += [*_poll(facts, now), _conditions(facts), *_budget(facts)]
     if facts.run.status is Status.QUEUED:
         lines.append(_waits(facts, now))
-    lines += [_start(facts, now), *_members(facts), *_end(facts, now), _then(facts, now)]
+    lines += [_start(facts, now), *_members(facts), *_end(facts, now), *_used(facts), _then(facts, now)]
     return lines
+
+
+_BY_PLAN = (Reason.OVERLAP, Reason.MISSED, Reason.BACKING_OFF, Reason.QUIET_HOURS, Reason.EXCLUDED)
+"""Why instants never become a run that could be asked for anything else."""
+
+
+def _lull(facts: Facts, now: datetime) -> list[Line]:
+    told = say_lull_of_run(facts.run, facts.spec.schedule, now=now)
+    label = "except" if facts.run.reason is Reason.EXCLUDED else "quiet hours"
+    return [] if told is None else [Line(label, told)]
+
+
+def _mode(facts: Facts) -> list[Line]:
+    told = say_mode_of_run(facts.run)
+    return [] if told is None else [Line("mode", told)]
+
+
+def _poll(facts: Facts, now: datetime) -> list[Line]:
+    if not facts.spec.gates.needs_poll:
+        return []
+    return [Line("poll", say_poll_of_run(facts.run, tz=facts.tz, now=now))]
 
 
 def _as_member(group: Belonging) -> str:
@@ -133,14 +159,19 @@ def _misfire(facts: Facts) -> Line:
     if run.trigger is Trigger.GROUP:
         return Line("misfire", "does not concern members of a group: their group was due")
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
+    if "boot" in run.decisions:
+        return Line("misfire", "does not concern a start at boot")
+    if run.reason is Reason.EXCLUDED or "quiet_until" in run.decisions:
+        return Line("misfire", f"not asked: {'`except`' if run.reason is Reason.EXCLUDED else 'quiet hours'} decided")
     if run.reason is Reason.PAUSED:
         return Line("misfire", "not asked: the job was paused then")
     if run.decisions.get("made_up") == "resume":
         return Line("misfire", f"{say_duration(late)} late; `rota resume --catch-up once` made it up after a pause")
     if "made_up" in run.decisions:
         return Line("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
-    noticed = f"noticed {say_duration(late)} late, more than {say_duration(misfire.grace)}"
-    if run.reason is Reason.OVERLAP and late > misfire.grace:
+    grace = int(run.decisions["grace_ms"]) * MILLISECOND if "grace_ms" in run.decisions else misfire.grace
+    noticed = f"noticed {say_duration(late)} late, more than {say_duration(grace)}"
+    if run.reason is Reason.OVERLAP and late > grace:
         return Line("misfire", f"{noticed}; a run was executing then, so it is overlap and not made up")
     if run.reason is not Reason.MISSED:
         return Line("misfire", f"no, {briefly(late)} late" if late else "no, on time")
@@ -195,6 +226,24 @@ def _conditions(facts: Facts) -> Line:
     return Line("conditions", "; ".join(_condition(result) for result in asked))
 
 
+def _budget(facts: Facts) -> list[Line]:
+    """Return what the accounts of a job said to its run (R-19)."""
+    run = facts.run
+    if not facts.spec.budgets:
+        return []
+    told = run.decisions.get("budget")
+    if not told:
+        names = ", ".join(spend.account for spend in facts.spec.budgets)
+        return [Line("budget", f"{names}: not asked{'' if run.status.final else ' yet'}")]
+    return [Line("budget", say_gate(told))]
+
+
+def _used(facts: Facts) -> list[Line]:
+    """Return what an execution said it used."""
+    usage = facts.execution.artifacts.get("usage") if facts.execution is not None else None
+    return [Line("used", say_usage(usage))] if usage else []
+
+
 def _condition(result: Mapping[str, Any]) -> str:
     took = f"{result.get('took_ms', 0)} ms"
     detail = f"{result['detail']}, {took}" if result.get("detail") else took
@@ -207,6 +256,11 @@ def _waits(facts: Facts, now: datetime) -> Line:
         again = f"looked at again {_when(run.not_before, facts.tz, now)}"
         ends = f", given up {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
         return Line("waits", f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}")
+    if run.waiting_for is WaitingFor.BUDGET:
+        opens = f"the next window opens {_when(run.not_before, facts.tz, now)}"
+        return Line("waits", f"for room in its budget; {opens}   rota budgets{_held(facts)}")
+    if run.waiting_for is WaitingFor.POLL:
+        return Line("waits", f"for the next poll   rota explain rota/poll{_held(facts)}")
     if run.waiting_for is WaitingFor.BACKOFF:
         return Line("waits", f"for its backoff, tried again {_when(run.not_before, facts.tz, now)}{_held(facts)}")
     others = [other.handle for other in facts.unfinished if other.number < run.number]
@@ -252,7 +306,7 @@ def _start(facts: Facts, now: datetime) -> Line:
     if run.started_at is not None:
         return Line("start", day_time(run.started_at, facts.tz, now=now, seconds=True))
     if run.status is Status.DISPATCHED:
-        return Line("start", "not yet: it has a slot and stands at its conditions")
+        return Line("start", "not yet: it has a slot and stands at its gates")
     return Line("start", "never" if run.status.final else "not yet")
 
 
@@ -296,11 +350,23 @@ def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str
     schedule = job.spec.schedule
     if job.paused_at is not None and job.schedules:
         return _paused(job, now)
+    if job.next_at is not None and has_lulls(schedule):
+        return _next_running(job, now)
     if job.next_at is not None:
         at = full_time(job.next_at, schedule.timezone, now=now)
         due = "due since" if now - job.next_at > NOTICED else "next"
         return f"{due} {at} ({schedule.timezone}), {from_now(job.next_at, now)}"
     return _no_next(job, unfinished)
+
+
+def _next_running(job: Job, now: datetime) -> str:
+    """Return when a job whose instants do not all run does so next."""
+    tz = job.spec.schedule.timezone
+    fire = next(iter(coming_fires(job, n=1)), None)
+    if fire is None:
+        return "no next: quiet hours and `except` leave none of the coming instants"
+    due = "due since" if now - fire.at > NOTICED else "next"
+    return f"{due} {full_time(fire.at, tz, now=now)} ({tz}), {from_now(fire.at, now)}{say_deferred(fire, tz, now=now)}"
 
 
 def _paused(job: Job, now: datetime) -> str:
@@ -323,9 +389,13 @@ def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
         return "no next: the job was to run once, and did"
     if schedule.manual:
         return "no next: the job has no schedule, it is started by hand"
+    if schedule.reboot:
+        return "next at the next boot of the machine"
     scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY)]
-    if scheduled and schedule.interval is not None and schedule.follows_runs:
-        return f"next {say_duration(schedule.interval)} after {scheduled[-1].handle} is finished"
+    if scheduled and job.interval is not None and schedule.follows_runs:
+        return f"next {say_duration(job.interval)} after {scheduled[-1].handle} is finished"
+    if schedule.by_mode is not None and job.interval is None:
+        return f"no next while {job.mode}: the interval is never in this mode; `rota touch` makes it active"
     if scheduled:
         return f"no next until {scheduled[-1].handle} is finished"
     return "no next: the schedule has ended" if schedule.end_at else "no next: the schedule has no further instant"
@@ -341,11 +411,20 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         *_failures(job, now),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
+    mode = say_mode_of_job(job)
     return [
         Line("state", ", ".join(told)),
         Line("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
+        *([] if mode is None else [Line("mode", mode)]),
+        *_lulls_of_job(job, now),
         Line("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
     ]
+
+
+def _lulls_of_job(job: Job, now: datetime) -> list[Line]:
+    quiet, dates = say_quiet_of_job(job, now=now), say_excluded(job.spec.schedule, now=now)
+    told = [("quiet hours", quiet), ("except", dates)]
+    return [Line(label, text) for label, text in told if text is not None]
 
 
 def _failures(job: Job, now: datetime) -> list[str]:

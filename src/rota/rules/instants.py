@@ -1,9 +1,7 @@
 """The instants of schedules that do not depend on runs: cron, at, and intervals on a fixed grid."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 
 from rota import faults
 from rota.model.durations import say_duration
@@ -11,20 +9,11 @@ from rota.model.spec import FirstRun, Jitter, Schedule
 from rota.rules.cron import cron_count, cron_next, cron_previous, explain_cron
 from rota.rules.interval import explain_interval, grid_count, grid_next, grid_previous
 from rota.rules.jitter import delay
+from rota.rules.lull import waiting_run
 from rota.rules.timezone import zone
 
 COUNTED = 10_000
-LAST_YEAR = 9900
-"""Python's calendar ends with 9999; nothing is previewed near its end."""
 _INSTANT = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Fire:
-    """One coming fire: its nominal instant, and when it starts with its jitter."""
-
-    nominal: datetime
-    at: datetime
 
 
 def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -> datetime | None:
@@ -52,6 +41,15 @@ def first_instant(schedule: Schedule, *, since: datetime, created_at: datetime) 
 def last_instant(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
     """Return the last instant at or before `until` within the bounds; None when there is none."""
     return previous_instant(schedule, before=until + _INSTANT, created_at=created_at)
+
+
+def last_come(schedule: Schedule, *, until: datetime, created_at: datetime) -> datetime | None:
+    """Return the last instant at or before `until` that does not wait for quiet hours to end after it (R-17)."""
+    found = last_instant(schedule, until=until, created_at=created_at)
+    quiet = None if found is None else waiting_run(schedule, found)
+    if quiet is None or quiet.until <= until:
+        return found
+    return previous_instant(schedule, before=quiet.since, created_at=created_at)
 
 
 def count_instants(
@@ -96,11 +94,19 @@ def instants_between(
         found = next_instant(schedule, after=found, created_at=created_at)
 
 
-def fires_at(schedule: Schedule, instant: datetime, *, name: str, created_at: datetime) -> datetime:
-    """Return when `instant` fires: itself plus its jitter, before the next instant."""
+def fires_at(
+    schedule: Schedule, instant: datetime, *, name: str, created_at: datetime, interval: timedelta | None = None
+) -> datetime:
+    """Return when `instant` fires: at the end of the quiet hours it lies in, else itself plus its jitter.
+
+    Jitter ends before the next instant; `interval` is that of a job whose interval has modes.
+    """
+    quiet = waiting_run(schedule, instant)
+    if quiet is not None:
+        return quiet.until
     if schedule.jitter is None:
         return instant
-    gap = _gap(schedule, instant, created_at=created_at)
+    gap = interval if schedule.by_mode is not None else _gap(schedule, instant, created_at=created_at)
     return instant + delay(schedule.jitter, name=name, instant=instant, gap=gap)
 
 
@@ -109,43 +115,6 @@ def _gap(schedule: Schedule, instant: datetime, *, created_at: datetime) -> time
         return schedule.interval
     following = _unbounded_next(schedule, instant, created_at=created_at)
     return None if following is None else following - instant
-
-
-def next_fires(
-    schedule: Schedule, after: datetime, n: int, *, created_at: datetime | None = None, name: str = ""
-) -> list[Fire]:
-    """Return the next `n` fires strictly after `after`, jitter included in `at`.
-
-    An interval that follows runs is shown as if it was anchored at `after` and each run took no time.
-
-    >>> daily = Schedule(cron=("30 2 * * *",), timezone="Europe/Paris")
-    >>> fires = next_fires(daily, datetime.fromisoformat("2026-03-28T00:00:00Z"), 3)
-    >>> [f"{fire.at:%d %H:%M}" for fire in fires]
-    ['28 01:30', '29 01:00', '30 00:30']
-    """
-    if after.year > LAST_YEAR:
-        return []
-    created = after if created_at is None else created_at
-    nominals = _following(schedule, after) if schedule.follows_runs else _fixed(schedule, after, created_at=created)
-    return [
-        Fire(nominal, fires_at(schedule, nominal, name=name, created_at=created))
-        for nominal in islice(nominals, min(n, 1) if schedule.run_once else n)
-    ]
-
-
-def _fixed(schedule: Schedule, after: datetime, *, created_at: datetime) -> Iterator[datetime]:
-    found = next_instant(schedule, after=after, created_at=created_at)
-    while found is not None and found.year <= LAST_YEAR:
-        yield found
-        found = next_instant(schedule, after=found, created_at=created_at)
-
-
-def _following(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    assert schedule.interval is not None
-    found = within_bounds(schedule, after + schedule.interval)
-    while found is not None and found.year <= LAST_YEAR:
-        yield found
-        found = within_bounds(schedule, found + schedule.interval)
 
 
 def within_bounds(schedule: Schedule, nominal: datetime) -> datetime | None:
@@ -205,11 +174,13 @@ def explain_schedule(schedule: Schedule) -> str:
 
 
 def _explain_instants(schedule: Schedule) -> str:
+    if schedule.reboot:
+        return "at boot"
     if schedule.cron:
         return f"{explain_cron(schedule.cron)} ({schedule.timezone})"
     if schedule.at is not None:
         return f"once at {_local(schedule.at, schedule)}"
-    return "by hand" if schedule.interval is None else explain_interval(schedule)
+    return explain_interval(schedule) if schedule.repeats else "by hand"
 
 
 def _explain_jitter(jitter: Jitter) -> str:

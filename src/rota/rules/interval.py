@@ -41,5 +41,21 @@ def explain_interval(schedule: Schedule) -> str:
     >>> explain_interval(Schedule(interval=timedelta(minutes=30)))
     'every 30 min after it finishes'
     """
-    assert schedule.interval is not None
-    return f"every {say_duration(schedule.interval)}{_READINGS[schedule.anchor]}"
+    return f"every {say_interval(schedule)}{_READINGS[schedule.anchor]}"
+
+
+def say_interval(schedule: Schedule) -> str:
+    """Return the length of an interval, or its lengths by mode.
+
+    >>> from rota.model.spec import ByMode
+    >>> say_interval(Schedule(by_mode=ByMode(timedelta(seconds=15), timedelta(minutes=1), None)))
+    '15 s (idle 1 min, dormant never)'
+    """
+    if schedule.by_mode is None:
+        return _say(schedule.interval)
+    modes = schedule.by_mode
+    return f"{_say(modes.active)} (idle {_say(modes.idle)}, dormant {_say(modes.dormant)})"
+
+
+def _say(interval: timedelta | None) -> str:
+    return "never" if interval is None else say_duration(interval)

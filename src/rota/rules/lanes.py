@@ -80,35 +80,42 @@ class Room:
             if self.left.get(draw.pool, 0) < draw.cost <= self.capacity.get(draw.pool, 0):
                 self.held.add(draw.pool)
 
-    def shuts(self, draws: Sequence[Draw]) -> bool:
-        """Tell whether a lane need not be looked at: its runs cannot go, and what they would hold nobody could take."""
-        return self.lacks(draws) is not None and all(
-            self.left.get(draw.pool, 0) <= 0
-            for draw in draws
-            if self.left.get(draw.pool, 0) < draw.cost <= self.capacity.get(draw.pool, 0)
-        )
-
 
 def walk(heads: Iterable[Head], room: Room, *, free: int, following: Callable[[Head], Head | None]) -> list[Head]:
-    """Return up to `free` runs that go, in order, and count what they draw; `following` is the next of a lane.
+    """Return up to `free` runs that go, and count what they draw; `heads` in order, `following` the next of a lane.
 
     A head that lacks room holds its pool and closes its lane for this round, as all runs of a lane draw alike: no
     later run overtakes it there, and those of other pools go on.
     """
-    waiting = [(head.order, head) for head in heads]
-    heapq.heapify(waiting)
+    line = _Line(heads)
     going: list[Head] = []
-    while waiting and len(going) < free:
-        _, head = heapq.heappop(waiting)
+    while len(going) < free and (head := line.next()) is not None:
         if room.lacks(head.draws) is not None:
             room.hold(head.draws)
             continue
         room.take(head.draws)
         going.append(head)
-        after = following(head)
-        if after is not None:
-            heapq.heappush(waiting, (after.order, after))
+        line.add(following(head))
     return going
+
+
+class _Line:
+    """The heads in order, no more of them built than are asked for, and those who come up behind one that went."""
+
+    def __init__(self, heads: Iterable[Head]) -> None:
+        self._heads = iter(heads)
+        self._first = next(self._heads, None)
+        self._added: list[tuple[Order, Head]] = []
+
+    def add(self, head: Head | None) -> None:
+        if head is not None:
+            heapq.heappush(self._added, (head.order, head))
+
+    def next(self) -> Head | None:
+        if self._added and (self._first is None or self._added[0][0] < self._first.order):
+            return heapq.heappop(self._added)[1]
+        head, self._first = self._first, next(self._heads, None)
+        return head
 
 
 def shortage(run: Head, pools: Iterable[Pool], heads: Iterable[Head]) -> Shortage | None:

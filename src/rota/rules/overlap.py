@@ -51,6 +51,9 @@ class TooMany:
     room: int
 
 
+_WAITS = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDGET}
+"""What the instants behind a waiting run are refused for, where that is not overlap (R-11)."""
+
 Verdict = Go | After | Replace | Refuse
 
 
@@ -87,5 +90,6 @@ def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> 
 
 
 def _refuse(blocking: ActiveRun) -> Refuse:
-    waits = blocking.waiting_for is WaitingFor.CONDITION
-    return Refuse(blocking, Reason.CONDITION if waits else Reason.OVERLAP)
+    if blocking.waiting_for is None:
+        return Refuse(blocking)
+    return Refuse(blocking, _WAITS.get(blocking.waiting_for, Reason.OVERLAP))

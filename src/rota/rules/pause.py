@@ -1,14 +1,22 @@
 """What a pause leaves behind when it ends: one counted row, and where the job goes on (R-20)."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.states import Reason
-from rota.rules.cursor import NOWHERE, Cursor, cursor_at
-from rota.rules.due import PlannedSkip
-from rota.rules.instants import count_instants, last_instant, next_instant, previous_instant, within_bounds
+from rota.rules.cursor import NOWHERE, Cursor, cursor_of
+from rota.rules.instants import (
+    count_instants,
+    last_come,
+    last_instant,
+    next_instant,
+    previous_instant,
+    within_bounds,
+)
+from rota.rules.lull import waiting_run
+from rota.rules.planned import PlannedSkip
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +28,35 @@ class PausePlan:
     cursor: Cursor
 
 
-def plan_pause_end(job: Job, *, end: datetime, catch_up: bool, now: datetime) -> PausePlan:
+def plan_pause_end(job: Job, *, end: datetime, catch_up: bool, now: datetime, closing: bool = False) -> PausePlan:
     """Return what becomes of the instants from `job.held_for` up to `end`, that one included.
 
     With `catch_up` the latest of them runs and is not counted. Completion and start anchors whose instant fell into
-    the pause go on one interval after its end.
+    the pause go on one interval after its end. A pause holds fires back, so instants that wait for quiet hours to end
+    after it go on waiting (R-17); not where their definition ends with it, which is `closing`.
     """
     if job.held_for is None:
         return PausePlan(None, None, NOWHERE)
-    if job.held_for > end:
-        return PausePlan(None, None, _cursor(job, job.held_for))
+    last = _last_held(job, job.held_for, end=end, closing=closing)
+    if last is None:
+        return PausePlan(None, None, cursor_of(job, job.held_for))
     if job.spec.schedule.follows_runs:
         return _plan_following(job, job.held_for, end=end, catch_up=catch_up, now=now)
-    return _plan_instants(job, job.held_for, end=end, catch_up=catch_up, now=now)
+    return _plan_instants(job, job.held_for, last, catch_up=catch_up, now=now)
+
+
+def _last_held(job: Job, first: datetime, *, end: datetime, closing: bool = False) -> datetime | None:
+    """Return the last instant that a pause up to `end` holds back, None if not even the first."""
+    schedule = job.spec.schedule
+    if first > end:
+        return None
+    if schedule.follows_runs:
+        quiet = None if closing else waiting_run(schedule, first)
+        return first if quiet is None or quiet.until <= end else None
+    if closing:
+        return last_instant(schedule, until=end, created_at=job.created_at) or first
+    last = last_come(schedule, until=end, created_at=job.created_at)
+    return None if last is None or last < first else last
 
 
 def cursor_after_pause(job: Job) -> Cursor:
@@ -40,18 +64,18 @@ def cursor_after_pause(job: Job) -> Cursor:
     end, held, schedule = job.paused_until, job.held_for, job.spec.schedule
     if end is None or held is None:
         return NOWHERE
-    if held > end:
-        return _cursor(job, held)
+    last = _last_held(job, held, end=end)
+    if last is None:
+        return cursor_of(job, held)
     if schedule.follows_runs:
-        return _cursor(job, within_bounds(schedule, end + (schedule.interval or timedelta())))
-    return _cursor(job, next_instant(schedule, after=end, created_at=job.created_at))
+        return NOWHERE if job.interval is None else cursor_of(job, within_bounds(schedule, end + job.interval))
+    return cursor_of(job, next_instant(schedule, after=last, created_at=job.created_at))
 
 
-def _plan_instants(job: Job, first: datetime, *, end: datetime, catch_up: bool, now: datetime) -> PausePlan:
+def _plan_instants(job: Job, first: datetime, last: datetime, *, catch_up: bool, now: datetime) -> PausePlan:
     schedule, created_at = job.spec.schedule, job.created_at
-    last = last_instant(schedule, until=end, created_at=created_at) or first
     used_up = schedule.at is not None or (catch_up and schedule.run_once)
-    cursor = NOWHERE if used_up else _cursor(job, next_instant(schedule, after=end, created_at=created_at))
+    cursor = NOWHERE if used_up else cursor_of(job, next_instant(schedule, after=last, created_at=created_at))
     if not catch_up:
         return PausePlan(_skip(job, first, last, now=now), None, cursor)
     rest = previous_instant(schedule, before=last, created_at=created_at)
@@ -62,8 +86,8 @@ def _plan_instants(job: Job, first: datetime, *, end: datetime, catch_up: bool, 
 def _plan_following(job: Job, instant: datetime, *, end: datetime, catch_up: bool, now: datetime) -> PausePlan:
     if catch_up:
         return PausePlan(None, instant, NOWHERE)
-    interval = job.spec.schedule.interval or timedelta()
-    cursor = _cursor(job, within_bounds(job.spec.schedule, end + interval))
+    following = None if job.interval is None else within_bounds(job.spec.schedule, end + job.interval)
+    cursor = cursor_of(job, following)
     return PausePlan(_skip(job, instant, instant, now=now), None, cursor)
 
 
@@ -85,7 +109,3 @@ def _skip(job: Job, first: datetime, last: datetime, *, now: datetime) -> Planne
 def slot_key(job: Job, instant: datetime) -> str:
     """Return what makes the fire of an instant unique within its job (R-05)."""
     return f"#{job.fire_number + 1}" if job.spec.schedule.follows_runs else str(to_ms(instant))
-
-
-def _cursor(job: Job, nominal: datetime | None) -> Cursor:
-    return cursor_at(job.spec.schedule, nominal, name=job.name, created_at=job.created_at)

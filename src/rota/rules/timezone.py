@@ -15,6 +15,7 @@ _NOT_ZONES = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
 _SECOND = timedelta(seconds=1)
 
 
+@lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
     """Return the zone of an IANA name or `UTC`; a text that is not such a name never reaches the file system.
 
@@ -24,14 +25,9 @@ def zone(name: str) -> ZoneInfo:
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
         raise InvalidTimezone(name[:LONGEST_NAME], _near(name))
     try:
-        return _load(name)
+        return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidTimezone(name, _near(name)) from None
-
-
-@lru_cache(maxsize=1024)
-def _load(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
 
 
 @cache

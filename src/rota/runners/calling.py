@@ -11,7 +11,7 @@ from rota.model.errors import InvalidValue
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
 from rota.model.states import Reason, Status
 from rota.runners.context import JobContext
-from rota.runners.result import judge_state, storable
+from rota.runners.result import judge_scheduler_state, judge_state, storable
 
 Function = Callable[..., Any]
 Reader = Callable[[JobContext, Any], Outcome]
@@ -86,16 +86,22 @@ def read_returned(context: JobContext, value: Any) -> Outcome:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError("the function returned a coroutine; declare it with `async def`")
-    state = context.changed_state
+    state, shared = context.changed_state, context.changed_scheduler_state
     written = context.log.total
-    if value is None and state is None and not written:
+    if value is None and state is None and shared is None and not written:
         return _COMPLETED
     try:
-        kept = judge_state(state)
+        kept, changed = judge_state(state), judge_scheduler_state(shared)
     except InvalidValue as error:
         return Outcome(status=Status.FAILED, reason=Reason.RESULT_INVALID, error=cut(str(error), ERROR_LIMIT))
     text = None if value is None else storable(value if isinstance(value, str) else repr(value))
-    return Outcome(status=Status.COMPLETED, summary=cut(text, SUMMARY_LIMIT), state=kept, output_bytes=written)
+    return Outcome(
+        status=Status.COMPLETED,
+        summary=cut(text, SUMMARY_LIMIT),
+        state=kept,
+        scheduler_state=changed,
+        output_bytes=written,
+    )
 
 
 def read_answer(_: JobContext, value: Any) -> Outcome:

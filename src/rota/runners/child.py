@@ -2,7 +2,7 @@
 
     child.py run NAME CONTEXT         run a function; its result goes to $ROTA_RESULT_FILE
     child.py condition NAME CONTEXT   exit 0 for True, 10 for False, 1 for anything else
-    child.py resolve                  JSON on stdin; which of the names are missing, as JSON on stdout
+    child.py resolve                  JSON on stdin; which of the names are there, as JSON on stdout
 
 TERM sets `ctx.cancelled` and cancels an async function; a sync one may look at it and has the job's `term_grace` to
 end. A second TERM ends the process at once.
@@ -43,19 +43,23 @@ class Registered:
     def __init__(self) -> None:
         self.functions: dict[str, Callable[..., Any]] = {}
         self.conditions: dict[str, Callable[..., Any]] = {}
+        self.needing_poll: set[str] = set()
 
     def job(self, name: Any = None, **_: Any) -> Any:
         """Stand in for `rota.job`."""
         return _register(self.functions, name)
 
-    def condition(self, name: Any = None, **_: Any) -> Any:
+    def condition(self, name: Any = None, *, needs_poll: bool = False, **_: Any) -> Any:
         """Stand in for `rota.condition`."""
-        return _register(self.conditions, name)
+        return _register(self.conditions, name, self.needing_poll if needs_poll else None)
 
 
-def _register(names: dict[str, Callable[..., Any]], name: Any) -> Any:
+def _register(names: dict[str, Callable[..., Any]], name: Any, also_in: set[str] | None = None) -> Any:
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-        names[name if isinstance(name, str) else function.__name__] = function
+        known = name if isinstance(name, str) else function.__name__
+        names[known] = function
+        if also_in is not None:
+            also_in.add(known)
         return function
 
     return keep(name) if callable(name) else keep
@@ -71,8 +75,13 @@ def open_registry() -> Any:
         stand_in.job = registered.job  # type: ignore[attr-defined]
         stand_in.condition = registered.condition  # type: ignore[attr-defined]
         stand_in.JobContext = Context  # type: ignore[attr-defined]
+        stand_in.BudgetExceeded = BudgetExceeded  # type: ignore[attr-defined]
         sys.modules["rota"] = stand_in
         return registered
+
+
+class BudgetExceeded(Exception):
+    """Stands in for `rota.BudgetExceeded`, which only functions inside the scheduler's process meet."""
 
 
 class RunInfo:
@@ -96,6 +105,10 @@ class Log:
         """Write one line."""
         self._line("", parts)
 
+    def debug(self, *parts: object) -> None:
+        """Write one line for whoever looks for a mistake."""
+        self._line("debug ", parts)
+
     def info(self, *parts: object) -> None:
         """Write one line of information."""
         self._line("info ", parts)
@@ -107,6 +120,12 @@ class Log:
     def error(self, *parts: object) -> None:
         """Write one line about something that went wrong."""
         self._line("error ", parts)
+
+    def exception(self, *parts: object) -> None:
+        """Write one line about something that went wrong, and the traceback of the exception that is being handled."""
+        self.error(*parts)
+        traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
 
     def _line(self, level: str, parts: tuple[object, ...]) -> None:
         at = time.time()
@@ -122,9 +141,35 @@ class Context:
     def __init__(self, values: dict[str, Any]) -> None:
         self.params: dict[str, Any] = values["params"]
         self.state: dict[str, Any] = values["state"]
+        self.scheduler_state: dict[str, Any] = values.get("scheduler_state", {})
+        self.poll_data: dict[str, Any] | None = values.get("poll_data")
         self.log = Log()
         self.run = RunInfo(values["run"])
         self.cancelled = False
+        self.used: dict[str, Any] = {}
+
+    @property
+    def sdk(self) -> Any:
+        """Refuse: the scheduler's operations are inside its process."""
+        raise RuntimeError(
+            "ctx.sdk is there only for functions inside the scheduler's process; remove `isolate: process` and "
+            "`python:`, or call the command: rota trigger JOB"
+        )
+
+    @property
+    def http(self) -> Any:
+        """Refuse: requests can be counted only inside the scheduler's process."""
+        raise RuntimeError(
+            "ctx.http is there only for functions inside the scheduler's process; remove `isolate: process` and "
+            "`python:`, or send requests yourself and tell their number: ctx.add_usage(requests=1)"
+        )
+
+    def add_usage(self, **used: Any) -> None:
+        """Tell what the function used: requests, tokens_in, tokens_out, usd (dollars), model; it adds up."""
+        for key, value in used.items():
+            if value is not None:
+                number = value if isinstance(value, (int, str)) else float(value)
+                self.used[key] = value if key == "model" else self.used.get(key, 0) + number
 
 
 def import_all(imports: list[str], project: str) -> None:
@@ -191,7 +236,7 @@ async def _until_cancelled(coroutine: Any, context: Context) -> Any:
 def run(name: str, values: dict[str, Any]) -> int:
     """Run a job's function and leave its result; return the exit code."""
     context = Context(values)
-    before = json.dumps(context.state, sort_keys=True)
+    before = json.loads(json.dumps([context.state, context.scheduler_state]))
     try:
         registry = open_registry()
         import_all(values["imports"], values["project"])
@@ -199,26 +244,55 @@ def run(name: str, values: dict[str, Any]) -> int:
     except BaseException as error:  # SystemExit too: what a function raises is how it ended
         traceback.print_exc()
         write(values, {"error": say_exception(error)})
+        leave_usage(context)
         return 1
     try:
         return leave_result(value, context, before=before)
     except (TypeError, ValueError) as error:
-        write(values, {"error": f"`state` cannot be stored as JSON: {error}", "invalid": True})
+        write(values, {"error": f"its state cannot be stored as JSON: {error}", "invalid": True})
         return 1
 
 
-def leave_result(value: Any, context: Context, before: str) -> int:
-    """Write the result file: a text is the summary, other values are shown, a changed state is kept."""
+def leave_result(value: Any, context: Context, before: list[dict[str, Any]]) -> int:
+    """Write the result file: a text is the summary, other values are shown, changed states are kept."""
     result: dict[str, Any] = {}
     if value is not None:
         result["summary"] = value if isinstance(value, str) else repr(value)
-    if json.dumps(context.state, sort_keys=True, allow_nan=False) != before:
-        result["state"] = context.state
+    after = json.loads(json.dumps([context.state, context.scheduler_state], allow_nan=False))
+    if after[0] != before[0]:
+        result["state"] = after[0]
+    if after[1] != before[1]:
+        result["scheduler_state"] = changes(before[1], after[1])
     if result:
         result["summary"] = result.get("summary", "")[:SUMMARY_LIMIT] or None
-        with open(os.environ["ROTA_RESULT_FILE"], "w", encoding="utf-8") as file:
-            json.dump(result, file)
+    if context.used:
+        result["usage"] = context.used
+    if result:
+        write_result(result)
     return 0
+
+
+def changes(before: dict[str, Any], after: Any) -> Any:
+    """Return the keys whose value is another one, None for those that are gone; what is no object is judged later."""
+    if not isinstance(after, dict):
+        return after
+    changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
+    return {**changed, **{key: None for key in before if key not in after}}
+
+
+def leave_usage(context: Context) -> None:
+    """Write what a function used that failed: what was spent is spent."""
+    if context.used:
+        try:
+            write_result({"usage": context.used})
+        except (TypeError, ValueError):
+            pass  # what it said cannot be stored; that it failed is told
+
+
+def write_result(result: dict[str, Any]) -> None:
+    """Write the result file."""
+    with open(os.environ["ROTA_RESULT_FILE"], "w", encoding="utf-8") as file:
+        json.dump(result, file)
 
 
 def write(values: dict[str, Any], content: dict[str, Any]) -> None:
@@ -251,9 +325,16 @@ def condition(name: str, values: dict[str, Any]) -> int:
     return 1
 
 
-def resolve(asked: dict[str, Any]) -> dict[str, str]:
-    """Return a message for each name that is missing, and for each module that cannot be imported."""
+def resolve(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return which names are missing, and what there is to know of the conditions."""
     registry = open_registry()
+    missing = find_missing(registry, asked)
+    needing = getattr(registry, "needing_poll", ())  # an older rota may be installed there
+    return {"missing": missing, "conditions": list(registry.conditions), "needing_poll": list(needing)}
+
+
+def find_missing(registry: Any, asked: dict[str, Any]) -> dict[str, str]:
+    """Return a message for each name that is missing, and for each module that cannot be imported."""
     missing: dict[str, str] = {}
     sys.path.insert(0, asked["path"])
     for module in asked["imports"]:
@@ -283,10 +364,10 @@ def answer_resolve() -> int:
     """Answer on what was stdout; whatever the modules print while they are imported goes to stderr."""
     answer = os.dup(1)
     os.dup2(2, 1)
-    missing = resolve(json.load(sys.stdin))
+    found = resolve(json.load(sys.stdin))
     sys.stdout.flush()
     with os.fdopen(answer, "w", encoding="utf-8") as file:
-        json.dump(missing, file)
+        json.dump(found, file)
     return 0
 
 

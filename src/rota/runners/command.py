@@ -16,11 +16,11 @@ from rota.model.errors import InvalidValue, SpawnFailed, StorageFull
 from rota.model.records import ERROR_LIMIT, Outcome, ProcessIdentity, cut
 from rota.model.states import Reason, Status
 from rota.runners.environment import RESULT_NAME, RunFacts, Surroundings
-from rota.runners.keeper import OUTCOME
+from rota.runners.keeper import ERRORS, OUTCOME
 from rota.runners.launch import CONDITION_OUTPUT_LIMIT, Description, describe, prepare, prepare_check
 from rota.runners.output import folder_of, last_line, make_folder, read_from, write_private
 from rota.runners.processes import TAG, kill_tagged, send_signal
-from rota.runners.result import Result, read_result, storable
+from rota.runners.result import Result, read_result, read_usage, storable
 from rota.runners.spawning import Launch, Spawned, Spawner, wait_keeper
 
 __all__ = [
@@ -102,7 +102,7 @@ class CommandRunner:
 
 def _write_files(launch: Launch, folder: Path) -> None:
     try:
-        make_folder(folder)
+        make_folder(folder / ERRORS if launch.errors_apart else folder)
         for name, text in launch.files.items():
             write_private(folder / name, text)
     except OSError as error:
@@ -124,6 +124,8 @@ def read_ended(folder: Path) -> Ended | None:
 def to_outcome(ended: Ended, folder: Path) -> Outcome:
     """Return the outcome of a run from its keeper's words and the files it left."""
     outcome = _READERS[ended["why"]](ended, folder)
+    if outcome.status is not Status.COMPLETED:
+        outcome = replace(outcome, usage=read_usage(folder / RESULT_NAME))
     seen = ended.get("finished_at_ms")
     return replace(outcome, finished_at=from_ms(seen)) if isinstance(seen, int) else outcome
 
@@ -161,7 +163,9 @@ def _completed(result: Result, ended: Ended) -> Outcome:
         exit_code=0,
         summary=result.summary,
         state=result.state,
+        scheduler_state=result.scheduler_state,
         files=result.files,
+        usage=result.usage,
         output_bytes=ended["output_bytes"],
     )
 

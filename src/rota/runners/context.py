@@ -2,17 +2,25 @@
 
 import json
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from rota.model.budget import Usage
 from rota.model.clock import iso
 from rota.model.spec import OutputPolicy
 from rota.model.states import Trigger
+from rota.rules.shared_state import changes
+from rota.runners.http import open_async_client, open_client
 from rota.runners.output import make_folder
+from rota.runners.usage import Counter, Meter
 from rota.runners.writer import OUTPUT_LIMIT, BoundedWriter
+
+NO_SDK = "ctx.sdk is there only inside a scheduler's process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,10 @@ class RunLog:
         """Write one line."""
         self._line("", parts)
 
+    def debug(self, *parts: object) -> None:
+        """Write one line for whoever looks for a mistake."""
+        self._line("debug ", parts)
+
     def info(self, *parts: object) -> None:
         """Write one line of information."""
         self._line("info ", parts)
@@ -58,6 +70,11 @@ class RunLog:
     def error(self, *parts: object) -> None:
         """Write one line about something that went wrong."""
         self._line("error ", parts)
+
+    def exception(self, *parts: object) -> None:
+        """Write one line about something that went wrong, and the traceback of the exception that is being handled."""
+        self.error(*parts)
+        self.write(traceback.format_exc())
 
     def _line(self, level: str, parts: tuple[object, ...]) -> None:
         text = " ".join(map(str, parts))
@@ -92,16 +109,61 @@ class RunLog:
 class JobContext:
     """The one argument of a job's function and of a condition."""
 
-    __slots__ = ("_cancelled", "_given", "_original", "_params", "_state", "log", "run")
+    __slots__ = (
+        "_asynchronous",
+        "_cancelled",
+        "_client",
+        "_count",
+        "_given",
+        "_meter",
+        "_original",
+        "_params",
+        "_poll_data",
+        "_scheduler_state",
+        "_sdk",
+        "_settled",
+        "_shared",
+        "_shared_before",
+        "_state",
+        "log",
+        "run",
+    )
 
-    def __init__(self, run: RunInfo, log: RunLog, *, params: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        run: RunInfo,
+        log: RunLog,
+        *,
+        params: Mapping[str, Any],
+        state: Mapping[str, Any],
+        poll_data: Mapping[str, Any] | None = None,
+        scheduler_state: Callable[[], Mapping[str, Any]] = dict,
+        sdk: Any = None,
+        count: Counter | None = None,
+        asynchronous: bool = False,
+    ) -> None:
         self.run = run
         self.log = log
         self._given = params
         self._params: dict[str, Any] | None = None
         self._original = state
         self._state: dict[str, Any] | None = None
+        self._poll_data = poll_data
+        self._scheduler_state = scheduler_state
+        self._shared_before: Mapping[str, Any] = {}
+        self._shared: dict[str, Any] | None = None
+        self._sdk = sdk
         self._cancelled = False
+        self._count = count
+        self._asynchronous = asynchronous
+        self._settled = False
+        self._meter: Meter | None = None
+        self._client: Any = None
+
+    @property
+    def poll_data(self) -> Mapping[str, Any] | None:
+        """What the shared poll brought, read-only; None for a job that does not need the poll (R-16)."""
+        return None if self._poll_data is None else MappingProxyType(_copy(self._poll_data))
 
     @property
     def params(self) -> dict[str, Any]:
@@ -121,6 +183,77 @@ class JobContext:
     def changed_state(self) -> dict[str, Any] | None:
         """The state if the function changed it, else None."""
         return self._state if self._state is not None and self._state != self._original else None
+
+    @property
+    def scheduler_state(self) -> dict[str, Any]:
+        """One JSON object that all jobs share, read when it is first used; 64 KB at most.
+
+        When the run completes, the keys that the function changed are stored, and no others: of runs that change the
+        same key the one that ends last wins. Setting a key to None takes it away.
+        """
+        if self._shared is None:
+            self._shared_before = self._scheduler_state()
+            self._shared = _copy(self._shared_before)
+        return self._shared
+
+    @property
+    def changed_scheduler_state(self) -> dict[str, Any] | None:
+        """The keys of the shared object that the function changed, None for none."""
+        return None if self._shared is None else changes(self._shared_before, self._shared) or None
+
+    @property
+    def sdk(self) -> Any:
+        """The scheduler's operations: `trigger`, `status`, `summary`, `queue_counts`, `run`, `runs`."""
+        if self._sdk is None:
+            raise RuntimeError(NO_SDK)
+        return self._sdk
+
+    @property
+    def http(self) -> Any:
+        """A client of httpx2: `Client`, for an async function `AsyncClient`; closed with the run.
+
+        Every request is charged before it is sent; without room in an account `rota.BudgetExceeded` is raised instead.
+        """
+        if self._client is None or self._client.is_closed:
+            self._client = (open_async_client if self._asynchronous else open_client)(self._metering())
+        return self._client
+
+    def add_usage(
+        self,
+        *,
+        requests: int | None = None,
+        tokens_in: int | None = None,
+        tokens_out: int | None = None,
+        usd: float | None = None,
+        model: str | None = None,
+    ) -> None:
+        """Tell what the function used beside `ctx.http`; it adds up. `usd` is in dollars (R-19)."""
+        self._metering().add(requests=requests, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd, model=model)
+
+    def _metering(self) -> Meter:
+        if self._meter is None:
+            self._meter = Meter(self._count)
+        if self._settled:
+            self._meter.close()
+        return self._meter
+
+    def settle(self) -> Usage | None:
+        """Return what the function used, None where it did not say; it may send no more requests."""
+        self._settled = True
+        return None if self._meter is None else self._metering().usage(sends=self._client is not None)
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a client to close."""
+        return self._client is not None
+
+    def close(self) -> None:
+        """Close the client of a function on a thread."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the client of an async function."""
+        await self._client.aclose()
 
     @property
     def cancelled(self) -> bool:

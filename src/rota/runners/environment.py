@@ -19,6 +19,7 @@ from rota.runners.secrets import find_secret, read_env_file
 
 RESULT_NAME = "result.json"
 PARAMS_NAME = "params.json"
+POLL_NAME = "poll.json"
 RESERVED = "ROTA_"
 _INHERITED = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "PATH")
 
@@ -37,6 +38,8 @@ class RunFacts:
     timezone: str = "UTC"
     params: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    poll_data: Mapping[str, Any] | None = None
+    scheduler_state: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ def described(run: RunFacts, *, surroundings: Surroundings, params: str) -> dict
         "PARAMS_FILE": str(surroundings.folder / PARAMS_NAME),
         "PROJECT_DIR": str(surroundings.project),
     }
+    if run.poll_data is not None:
+        found["POLL_FILE"] = str(surroundings.folder / POLL_NAME)
     scalars = {name: value for name, value in run.params.items() if isinstance(value, str | bool | int | float)}
     found |= {f"PARAM_{name.upper()}": write_param(value) for name, value in scalars.items()}
     return {f"{RESERVED}{name}": value for name, value in found.items()}

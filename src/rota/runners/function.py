@@ -4,6 +4,7 @@ Nothing here waits: outcomes are collected in a list and handed over by one pend
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections import deque
@@ -34,6 +35,7 @@ class FunctionRunner:
         on_outcomes: Callable[[Finished], None],
         on_released: Callable[[str], None] | None = None,
         grace: float = GRACE,
+        host: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._loop = loop
         self._concurrency = concurrency
@@ -45,7 +47,7 @@ class FunctionRunner:
         self._threads: list[threading.Thread] = []
         self._sync_calls = 0
         self._work: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self._async = FunctionLoop(self._finish)
+        self._async = FunctionLoop(self._finish, host=host)
         self._finished: deque[tuple[Call, Outcome]] = deque()
         self._left_alone: Finished = []
         self._hinted = False
@@ -178,3 +180,7 @@ def _run(taken: Call) -> Outcome:
         return taken.read(taken.context, call(taken.function, taken.context))
     except BaseException as error:  # nothing that user code raises may end the thread
         return read_raised(taken.context, error)
+    finally:
+        if taken.context.opened:
+            with contextlib.suppress(Exception):
+                taken.context.close()

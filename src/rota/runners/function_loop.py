@@ -1,24 +1,30 @@
-"""The event loop of async functions: a thread of its own, so that user code never runs on the engine's loop."""
+"""The event loop of async functions, never the engine's: one in a thread of its own, or that of the host process."""
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from rota.model.records import Outcome
+from rota.model.states import Reason, Status
 from rota.runners.calling import STOPPED, Call, call, read_raised
 
 END_WAIT = 1.0
+HOST_LOST = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the event loop that the scheduler was entered on is closed")
 
 
 class FunctionLoop:
-    """The event loop of async functions, in a thread of its own that is started with the first of them."""
+    """The loop of async functions: that of a `host`, or one in a thread that is started with the first of them."""
 
-    def __init__(self, finish: Callable[[list[tuple[Call, Outcome]]], None]) -> None:
+    def __init__(
+        self, finish: Callable[[list[tuple[Call, Outcome]]], None], *, host: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self._finish = finish
         self._done: list[tuple[Call, Outcome]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hosted = host is not None
+        self._loop = host
         self._thread: threading.Thread | None = None
         self._waiting: deque[Call] = deque()
         self._hinted = False
@@ -33,14 +39,23 @@ class FunctionLoop:
         self._waiting.append(started)
         if not self._hinted:
             self._hinted = True
-            self._loop.call_soon_threadsafe(self._begin)
+            self._hint(self._loop)
+
+    def _hint(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # the host closed its loop before it stopped us
+            self._hinted = False
+            lost = [(started, HOST_LOST) for started in self._waiting]
+            self._waiting.clear()
+            self._finish(lost)
 
     def cancel(self, stopped: Call) -> None:
         """Cancel a call's task, from the engine's thread."""
         self._tell(partial(_cancel_task, stopped))
 
     def close(self) -> None:
-        """Cancel what runs and end the loop; one that user code blocks is left to the end of the process."""
+        """Cancel what runs and end the loop, but not a host's; one that user code blocks ends with the process."""
         self._tell(self._end)
 
     def _tell(self, what: Callable[[], None]) -> None:
@@ -85,6 +100,8 @@ class FunctionLoop:
         tasks = [task for task in self._tasks if not task.done()]
         for task in tasks:
             task.cancel()
+        if self._hosted:
+            return
         ending = self._loop.create_task(_wait_briefly(tasks))
         ending.add_done_callback(lambda _: self._stop_loop())
 
@@ -100,6 +117,10 @@ async def _run(started: Call) -> Outcome:
         return STOPPED if started.decided else read_raised(started.context, error)
     except BaseException as error:  # SystemExit and KeyboardInterrupt would end the loop for everybody
         return read_raised(started.context, error)
+    finally:
+        if started.context.opened:
+            with contextlib.suppress(Exception):
+                await started.context.aclose()
 
 
 async def _wait_briefly(tasks: list["asyncio.Task[Outcome]"]) -> None:

@@ -3,11 +3,12 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.model.names import Names
 from rota.runners.launch import CHILD
 from rota.runners.output import clean_for_terminal
 
@@ -23,8 +24,8 @@ class InterpreterFinder:
     imports: tuple[str, ...] = ()
     timeout: float = TIMEOUT
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        """Return a message for each name that is missing, and for each module that cannot be imported."""
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        """Return which of the names are missing, and what there is to know of the conditions."""
         asked = {
             "imports": list(self.imports),
             "functions": list(functions),
@@ -32,11 +33,9 @@ class InterpreterFinder:
             "path": str(self.project),
         }
         answer = self._ask(json.dumps(asked))
-        if isinstance(answer, dict):
-            return {str(name): str(message) for name, message in answer.items()}
-        return dict.fromkeys([*functions, *conditions], answer)
+        return answer if isinstance(answer, Names) else Names(dict.fromkeys([*functions, *conditions], answer))
 
-    def _ask(self, question: str) -> dict[str, Any] | str:
+    def _ask(self, question: str) -> Names | str:
         program = os.path.expanduser(self.python)
         program = str(self.project / program) if os.sep in program else program
         try:
@@ -55,12 +54,12 @@ class InterpreterFinder:
         return _read(done, program)
 
 
-def _read(done: "subprocess.CompletedProcess[bytes]", program: str) -> dict[str, Any] | str:
+def _read(done: "subprocess.CompletedProcess[bytes]", program: str) -> Names | str:
     try:
         answer: Any = json.loads(done.stdout)
-    except ValueError:
-        answer = None
-    if isinstance(answer, dict):
-        return answer
+        missing = {str(name): str(message) for name, message in answer["missing"].items()}
+        return Names(missing, frozenset(answer["conditions"]), frozenset(answer["needing_poll"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # it is no answer: what it wrote to stderr may say why
     lines = clean_for_terminal(done.stderr.decode("utf-8", "replace")).strip().splitlines()
     return f"{program!r} ended with exit {done.returncode}" + (f": {lines[-1]}" if lines else "")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from rota import faults
 from rota.runners.tree import LINUX, descendants, send, signal_all
-from rota.runners.writer import BoundedWriter
+from rota.runners.writer import TAIL, BoundedWriter
 
 SET_CHILD_SUBREAPER = 36
 READ_SIZE = 1 << 20
@@ -24,6 +24,9 @@ SWEEP_PAUSE = 0.01
 UNKILLABLE_AFTER = 30.0
 RETRY_PAUSE = 1.0
 OUTCOME = "outcome.json"
+ERRORS = "errors"
+"""The folder of what a command wrote to standard error, where that is kept apart."""
+ERRORS_LIMIT = 1_000_000
 ORDERS = (signal.SIGTERM, signal.SIGUSR1)
 _RESET = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
@@ -84,7 +87,7 @@ class Keeper:
         self.error: str | None = None
         self.left: list[int] = []
         self.child = 0
-        self.pipe = -1
+        self.pipes: dict[int, BoundedWriter] = {}
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
         self._woken, wake = os.pipe()
@@ -125,17 +128,26 @@ class Keeper:
         return self._store()
 
     def _start(self) -> None:
-        self.pipe, out = os.pipe()
-        os.set_blocking(self.pipe, False)
-        widen(self.pipe)
+        out = errors = self._open_pipe(self.output)
+        if self.spec.get("errors_apart"):
+            errors = self._open_pipe(BoundedWriter(os.path.join(self.folder, ERRORS), TAIL, limit=ERRORS_LIMIT))
         if self.spec["timeout"] is not None:
             self.deadline = time.monotonic() + self.spec["timeout"]
         try:
-            self.child = start_command(self.spec, out)
+            self.child = start_command(self.spec, out, errors)
         except StartFailed as error:
             self.why, self.error = "spawn_failed", str(error)
-        os.close(out)
+        for end in {out, errors}:
+            os.close(end)
         faults.point("keeper.forked")
+
+    def _open_pipe(self, writer: BoundedWriter) -> int:
+        """Make a pipe whose content goes to `writer`; return the end that is written to."""
+        pipe, end = os.pipe()
+        os.set_blocking(pipe, False)
+        widen(pipe)
+        self.pipes[pipe] = writer
+        return end
 
     def _alive(self) -> bool:
         """Reap what has ended; tell whether anything is left that can be waited for."""
@@ -196,30 +208,31 @@ class Keeper:
         return [] if LINUX or not self.child else descendants(self.child)
 
     def _wait(self, seconds: float | None) -> None:
-        sources = [self._woken] if self.pipe < 0 else [self._woken, self.pipe]
-        ready, _, _ = select.select(sources, [], [], seconds)
-        if self.pipe in ready:
-            self._read_output()
+        ready, _, _ = select.select([self._woken, *self.pipes], [], [], seconds)
+        for pipe in ready:
+            if pipe != self._woken:
+                self._read_output(pipe)
         if self._woken in ready:
             os.read(self._woken, 4096)
 
-    def _read_output(self) -> bool:
+    def _read_output(self, pipe: int) -> bool:
         try:
-            data = os.read(self.pipe, READ_SIZE)
+            data = os.read(pipe, READ_SIZE)
         except BlockingIOError:
             return False
         if data:
-            self.output.write(data)
+            self.pipes[pipe].write(data)
         else:
-            os.close(self.pipe)
-            self.pipe = -1
+            os.close(pipe)
+            self.pipes.pop(pipe).close()
         return bool(data)
 
     def _drain(self) -> None:
-        """Take what is in the pipe; a stranger who still holds the other end is not waited for."""
-        end = self.output.total + 2 * READ_SIZE
-        while self.pipe >= 0 and self.output.total < end and self._read_output():
-            pass
+        """Take what is in the pipes; a stranger who still holds the other end is not waited for."""
+        for pipe, writer in list(self.pipes.items()):
+            end = writer.total + 2 * READ_SIZE
+            while pipe in self.pipes and writer.total < end and self._read_output(pipe):
+                pass
 
     def _outcome(self) -> dict[str, Any]:
         failed = self.why == "spawn_failed"
@@ -299,8 +312,8 @@ class StartFailed(Exception):
     """A command that could not be started, in words for its user."""
 
 
-def start_command(spec: dict[str, Any], out: int) -> int:
-    """Start the command in a session of its own, its output going to `out`; return its pid or raise StartFailed.
+def start_command(spec: dict[str, Any], out: int, errors: int) -> int:
+    """Start the command in a session of its own, its output going to these pipes; return its pid or raise StartFailed.
 
     It is spawned, not forked: a copy of this process only to replace it costs more than the command's own start.
     """
@@ -309,7 +322,7 @@ def start_command(spec: dict[str, Any], out: int) -> int:
         os.chdir(spec["cwd"])
         what = repr(spec["argv"][0])
         before = None if spec.get("umask") is None else os.umask(spec["umask"])
-        return spawn(spec["argv"], spec["env"], out)
+        return spawn(spec["argv"], spec["env"], (spec.get("stdin") or os.devnull, out, errors))
     except (OSError, ValueError) as error:
         raise StartFailed(f"cannot start {what}: {explain(error)}"[:4096]) from error
     finally:
@@ -317,9 +330,14 @@ def start_command(spec: dict[str, Any], out: int) -> int:
             os.umask(before)
 
 
-def spawn(argv: list[str], env: dict[str, str], out: int) -> int:
+def spawn(argv: list[str], env: dict[str, str], standard: tuple[str, int, int]) -> int:
     """Start the first program of that name on the PATH of `env` that can be; return its pid."""
-    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *((os.POSIX_SPAWN_DUP2, out, to) for to in (1, 2))]
+    given, out, errors = standard
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, given, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, out, 1),
+        (os.POSIX_SPAWN_DUP2, errors, 2),
+    ]
     missing = refused = None
     for program in places(argv[0], env):
         try:

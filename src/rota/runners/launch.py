@@ -11,7 +11,14 @@ from pathlib import Path
 from rota.model.errors import InvalidValue, SpawnFailed
 from rota.model.spec import Condition, Kind, OutputPolicy, Work
 from rota.rules.placeholders import fill
-from rota.runners.environment import PARAMS_NAME, RunFacts, Surroundings, build_environment, placeholder_values
+from rota.runners.environment import (
+    PARAMS_NAME,
+    POLL_NAME,
+    RunFacts,
+    Surroundings,
+    build_environment,
+    placeholder_values,
+)
 from rota.runners.spawning import Launch
 
 CHILD = Path(__file__).with_name("child.py")
@@ -33,6 +40,15 @@ def prepare(work: Work, run: RunFacts, surroundings: Surroundings) -> Launch:
     """Return the process that does `work`, or raise SecretMissing or SpawnFailed; nothing is started or written."""
     with _refusing():
         return _launch(_argv(work, run, surroundings), work, run=run, surroundings=surroundings)
+
+
+def prepare_program(
+    argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: Surroundings, further: Mapping[str, str]
+) -> Launch:
+    """Return a process of this very argv in the surroundings of `work`; what its `env` says wins over `further`."""
+    with _refusing():
+        launch = _launch(argv, work, run=run, surroundings=surroundings)
+    return replace(launch, env={**further, **launch.env})
 
 
 def prepare_check(condition: Condition, work: Work, *, run: RunFacts, surroundings: Surroundings) -> Launch:
@@ -62,7 +78,7 @@ def _refusing() -> Iterator[None]:
 
 def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: Surroundings) -> Launch:
     params = _compact(run.params)
-    cwd = _folder(work, run, surroundings)
+    cwd = folder_of(work, run, surroundings)
     env = build_environment(work, run, surroundings=surroundings, params=params)
     _check_program(argv[0], cwd, env.get("PATH", os.defpath))
     return Launch(
@@ -72,8 +88,18 @@ def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: S
         timeout=None if work.timeout is None else work.timeout.total_seconds(),
         term_grace=work.term_grace.total_seconds(),
         output=work.output,
-        files={PARAMS_NAME: params} | ({CONTEXT_NAME: _context(run, surroundings)} if str(CHILD) in argv else {}),
+        files=_files(run, surroundings, params=params, child=str(CHILD) in argv),
     )
+
+
+def _files(run: RunFacts, surroundings: Surroundings, *, params: str, child: bool) -> dict[str, str]:
+    """Return what a run finds in its folder when it starts."""
+    files = {PARAMS_NAME: params}
+    if run.poll_data is not None:
+        files[POLL_NAME] = _compact(run.poll_data)
+    if child:
+        files[CONTEXT_NAME] = _context(run, surroundings)
+    return files
 
 
 def describe(launch: Launch) -> Description:
@@ -105,7 +131,8 @@ def _python(work: Work, surroundings: Surroundings) -> str:
     return str(surroundings.project / path) if os.sep in path else path
 
 
-def _folder(work: Work, run: RunFacts, surroundings: Surroundings) -> str:
+def folder_of(work: Work, run: RunFacts, surroundings: Surroundings) -> str:
+    """Return the folder that a run works in, its placeholders filled; raise SpawnFailed where it is not there."""
     written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
     folder = os.path.normpath(surroundings.project / written)
     if not os.path.isdir(folder):
@@ -137,6 +164,8 @@ def _context(run: RunFacts, surroundings: Surroundings) -> str:
         {
             "params": dict(run.params),
             "state": dict(run.state),
+            "scheduler_state": dict(run.scheduler_state),
+            "poll_data": None if run.poll_data is None else dict(run.poll_data),
             "imports": list(surroundings.imports),
             "project": str(surroundings.project),
             "folder": str(surroundings.folder),

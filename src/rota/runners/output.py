@@ -119,6 +119,17 @@ def read_output(folder: Path) -> Iterator[bytes]:
         offset = piece.end
 
 
+def read_all(folder: Path) -> bytes:
+    """Return the whole output, with what was left out marked."""
+    return b"".join(read_output(folder))
+
+
+def forget_output(folder: Path) -> None:
+    """Remove the output of a run that was to leave none."""
+    for part in _parts(folder):
+        part.path.unlink(missing_ok=True)
+
+
 def gap_mark(skipped: int) -> bytes:
     """Return the line that stands for bytes that were left out."""
     return f"\n… {_say_bytes(skipped)} left out …\n".encode()

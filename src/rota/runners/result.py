@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.model.budget import Usage
 from rota.model.errors import InvalidValue
-from rota.model.records import STATE_LIMIT, SUMMARY_LIMIT, cut
+from rota.model.records import SCHEDULER_STATE_LIMIT, STATE_LIMIT, SUMMARY_LIMIT, cut
+from rota.runners.usage import judge_usage
 
 FILE_LIMIT = 64 * 1024
 FILES_LIMIT = 100
-KEYS = ("summary", "state", "files")
+KEYS = ("summary", "state", "scheduler_state", "files", "usage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,9 @@ class Result:
 
     summary: str | None = None
     state: Mapping[str, Any] | None = None
+    scheduler_state: Mapping[str, Any] | None = None
     files: tuple[str, ...] = ()
+    usage: Usage | None = None
 
 
 def storable(text: str) -> str:
@@ -34,6 +38,14 @@ def read_result(path: Path) -> Result:
     """Return the result file's content, an empty result when there is none; InvalidValue names what is wrong."""
     data = _read(path)
     return Result() if data is None else judge(_parse(data))
+
+
+def read_usage(path: Path) -> Usage | None:
+    """Return what a run that failed says it used: what was spent is spent. A wrong result file says nothing."""
+    try:
+        return read_result(path).usage
+    except InvalidValue:
+        return None
 
 
 def _read(path: Path) -> bytes | None:
@@ -74,7 +86,11 @@ def judge(value: Any) -> Result:
     if unknown is not None:
         raise InvalidValue(f"the result has an unknown key {unknown!r}", hint=f"its keys are {', '.join(KEYS)}")
     return Result(
-        summary=_summary(value.get("summary")), state=judge_state(value.get("state")), files=_files(value.get("files"))
+        summary=_summary(value.get("summary")),
+        state=judge_state(value.get("state")),
+        scheduler_state=judge_scheduler_state(value.get("scheduler_state")),
+        files=_files(value.get("files")),
+        usage=judge_usage(value.get("usage")),
     )
 
 
@@ -86,16 +102,25 @@ def _summary(value: Any) -> str | None:
 
 def judge_state(value: Any) -> Mapping[str, Any] | None:
     """Return a job's new state, refused unless it is a JSON object of at most 16 KB."""
+    return _object(value, "state", limit=STATE_LIMIT)
+
+
+def judge_scheduler_state(value: Any) -> Mapping[str, Any] | None:
+    """Return what changes in the document of all jobs, refused unless it is a JSON object of at most 64 KB."""
+    return _object(value, "scheduler_state", limit=SCHEDULER_STATE_LIMIT)
+
+
+def _object(value: Any, name: str, *, limit: int) -> Mapping[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise InvalidValue(f"`state` is {_kind(value)}, not an object")
+        raise InvalidValue(f"`{name}` is {_kind(value)}, not an object")
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue(f"`state` cannot be stored as JSON: {error}") from None
-    if len(text) > STATE_LIMIT:
-        raise InvalidValue(f"`state` is {len(text):,} bytes, the limit is {STATE_LIMIT:,}")
+        raise InvalidValue(f"`{name}` cannot be stored as JSON: {error}") from None
+    if len(text) > limit:
+        raise InvalidValue(f"`{name}` is {len(text):,} bytes, the limit is {limit:,}")
     stored: dict[str, Any] = json.loads(text)
     return stored
 

@@ -41,6 +41,10 @@ class Launch:
     umask: int | None = None
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Files that are written into the run's folder, 0600, before the start."""
+    stdin: str | None = None
+    """The file that is its standard input; None: nothing."""
+    errors_apart: bool = False
+    """Whether standard error is kept apart from the output."""
 
 
 class Gate:
@@ -225,6 +229,8 @@ def _spec_file(launch: Launch, folder: Path) -> int:
         "term_grace": launch.term_grace,
         "output": launch.output,
         "output_limit": launch.output_limit,
+        "stdin": launch.stdin,
+        "errors_apart": launch.errors_apart,
         "umask": launch.umask,
         "folder": str(folder),
     }

@@ -12,6 +12,7 @@ from rota.model.records import Job
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
 from rota.rules.order import POSITION_GAP
+from rota.store import counters
 from rota.store.driver import Database
 from rota.store.rows import write_json
 
@@ -69,6 +70,7 @@ class Sibling:
 def insert_run(db: Database, run: Newborn, *, number: int) -> None:
     """Store a newborn run."""
     skipped = run.reason is not None
+    status = Status.SKIPPED if skipped else Status.RUNNING if run.begins else Status.QUEUED
     priority = run.job.spec.priority if run.priority is None else run.priority
     db.execute(
         "run_insert",
@@ -81,7 +83,7 @@ def insert_run(db: Database, run: Newborn, *, number: int) -> None:
         scheduled_for=to_ms_or_none(run.scheduled_for),
         covers_to=to_ms_or_none(run.covers_to),
         count=run.count,
-        status=Status.SKIPPED if skipped else Status.RUNNING if run.begins else Status.QUEUED,
+        status=status,
         reason=run.reason,
         waiting_for=run.waiting_for,
         not_before=to_ms_or_none(run.not_before),
@@ -105,6 +107,7 @@ def insert_run(db: Database, run: Newborn, *, number: int) -> None:
         error=run.error,
         decisions=write_json(run.decisions or {}),
     )
+    counters.count(db, status, 1)
 
 
 def insert_runs(db: Database, shared: Newborn, siblings: Sequence[Sibling], *, first: int) -> None:
@@ -128,6 +131,7 @@ def insert_runs(db: Database, shared: Newborn, siblings: Sequence[Sibling], *, f
         decisions=write_json(shared.decisions or {}),
         siblings=json.dumps([_sibling(one) for one in siblings], separators=(",", ":"), ensure_ascii=False),
     )
+    counters.count(db, Status.QUEUED, len(siblings))
 
 
 def _sibling(one: Sibling) -> tuple[Any, ...]:

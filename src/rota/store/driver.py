@@ -6,10 +6,15 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Counts = dict[tuple[str, str], int]
+"""How many runs more there are, or fewer, by status and worker."""
 
 
 class Database(Protocol):
     """One transaction: named queries with named parameters."""
+
+    counted: Counts
+    """What it adds to the counters, stored once when it ends."""
 
     def rows(self, query: str, /, **params: Any) -> list[Row]:
         """Return all rows of a named query."""

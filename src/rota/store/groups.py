@@ -8,6 +8,7 @@ from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Group, Run
 from rota.model.spec import GroupMode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, WaitingFor
+from rota.store import counters
 from rota.store.driver import Database
 from rota.store.rows import Record, run_of, write_json
 
@@ -115,7 +116,10 @@ def let_go(db: Database, members: Sequence[tuple[str, datetime | None]]) -> int:
 
 def begin_run(db: Database, run_id: str, *, now: datetime) -> bool:
     """Move a group's waiting run to RUNNING: it takes no slot (R-15)."""
-    return db.execute("group_begin", id=run_id, now=to_ms(now)) == 1
+    begun = db.execute("group_begin", id=run_id, now=to_ms(now))
+    counters.count(db, Status.QUEUED, -begun)
+    counters.count(db, Status.RUNNING, begun)
+    return begun == 1
 
 
 def ask_cancel(db: Database, group_id: str, *, now: datetime) -> bool:

@@ -45,6 +45,22 @@ def next_due(db: Database) -> datetime | None:
     return from_ms_or_none(row[0]) if row else None
 
 
+def next_due_but(db: Database, name: str) -> datetime | None:
+    """Return the earliest next instant of all jobs but one."""
+    row = db.row("job_next_due_but", name=name)
+    return from_ms_or_none(row[0]) if row else None
+
+
+def not_booted(db: Database, boot: str) -> list[str]:
+    """Return the identifiers of jobs at boot that this boot of the machine has not fired."""
+    return [job_id for (job_id,) in db.rows("jobs_not_booted", boot=boot)]
+
+
+def set_booted(db: Database, job_id: str, boot: str | None) -> None:
+    """Store the boot that a job at boot has run for, or was made in; none for other jobs."""
+    db.execute("job_set_booted", id=job_id, boot=boot)
+
+
 def version_spec(db: Database, job_id: str, version: int) -> JobSpec:
     """Return the frozen definition of one version of a job."""
     row = db.row("job_version_spec", job_id=job_id, version=version)
@@ -235,6 +251,19 @@ def move_cursor(
         fire_number=fire_number,
     )
     return changed == 1
+
+
+def wait_until(db: Database, job: Job, next_at: datetime | None) -> bool:
+    """Change when the job's next instant fires, not the instant; tell whether its cursor still stood there."""
+    return move_cursor(
+        db,
+        job,
+        next_for=job.next_for,
+        next_at=next_at,
+        anchored_at=job.anchored_at,
+        used_up_at=job.used_up_at,
+        fire_number=job.fire_number,
+    )
 
 
 def _hold_cursor(

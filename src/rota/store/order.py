@@ -1,9 +1,6 @@
-"""The order of the queue (INV-004): walks over all lanes at once in small batches, places, and moves."""
+"""The order of the queue (INV-004): walks along it in small batches, places, and moves."""
 
-import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.model.clock import to_ms
@@ -11,16 +8,12 @@ from rota.model.records import Run
 from rota.store.driver import Database, Row
 from rota.store.rows import run_of, write_json
 
-PAGE = 64
-FIRST_BATCH = 4
-CROWD = 32
-"""From so many lanes on, one look at all of their second runs is cheaper than one at each lane that is passed."""
 LARGEST_BATCH = 512
 _MOST = (1 << 63) - 1
 
 
 class Spot(NamedTuple):
-    """Where a queued run stands within its rank; a tuple, as a walk over many lanes compares thousands of them."""
+    """Where a queued run stands within its rank."""
 
     position: int
     created_at: int
@@ -28,7 +21,6 @@ class Spot(NamedTuple):
 
 
 START, END = Spot(-_MOST, -_MOST, ""), Spot(_MOST, _MOST, "g")
-HIGHEST = _MOST
 
 
 def spot_of(run: Run) -> Spot:
@@ -38,99 +30,42 @@ def spot_of(run: Run) -> Spot:
 
 def ready(db: Database, *, limit: int) -> list[str]:
     """Return the identifiers of the first runs that may be claimed, over all lanes, in the order of INV-004."""
-    return [spot.id for _, spot in islice(queue(db, fetch=min(limit, PAGE)), limit)]
+    return [run_id for (run_id,) in db.rows("order_ready", limit=limit)]
 
 
-def queue(db: Database, *, fetch: int = PAGE) -> Iterator[tuple[int, Spot]]:
-    """Yield rank and spot of every run that may be claimed, over all lanes, in the order of INV-004."""
-    rank = next_rank(db, HIGHEST)
-    while rank is not None:
-        for spot in walk(db, rank, fetch=fetch):
-            yield rank, spot
-        rank = next_rank(db, rank)
+def at_place(db: Database, place: int, *, without: Collection[str]) -> tuple[int, Spot] | None:
+    """Return rank and spot of the run at a place among those that may be claimed, some not counted; None: none is."""
+    row = db.row("order_at", before=place - 1, without=write_json(list(without)))
+    return None if row is None else (row[0], Spot(*row[1:]))
 
 
 def next_rank(db: Database, rank: int) -> int | None:
     """Return the highest rank below this one that a ready run has, None for none."""
     row = db.row("order_next_rank", rank=rank)
-    found: int | None = row[0] if row else None
-    return found
+    return None if row is None else int(row[0])
 
 
-def walk(
-    db: Database, rank: int, start: Spot | None = None, *, back: bool = False, waiting: bool = False, fetch: int = 1
-) -> Iterator[Spot]:
-    """Yield the ready runs of a rank, over all lanes, from a spot on; with `waiting` those that wait too.
-
-    `fetch` are looked for at first, four times as many each time that they are used up: the first `fetch` runs stand
-    in the `fetch` lanes whose heads come first, so no other lane is opened for them.
-    """
-    at = start or (END if back else START)
+def walk(db: Database, rank: int, start: Spot, *, back: bool = False, fetch: int = 8) -> Iterator[Spot]:
+    """Yield the queued runs of a rank beyond a spot, those that wait too; read as they are needed."""
     while True:
-        streams = _streams(db, rank, _heads(db, rank, at, back=back, lanes=fetch), back=back)
-        if waiting:
-            further = partial(_waiting, db, rank, back=back)
-            streams.append(_stream(further, further(at, each=FIRST_BATCH), each=FIRST_BATCH))
-        found = list(islice(heapq.merge(*streams, reverse=back), fetch))
+        found = _beyond(db, rank, start, back=back, limit=fetch)
         yield from found
         if len(found) < fetch:
             return
-        at, fetch = found[-1], min(fetch * 4, LARGEST_BATCH)
+        start, fetch = found[-1], min(fetch * 4, LARGEST_BATCH)
 
 
-def _streams(db: Database, rank: int, heads: Sequence[Row], *, back: bool) -> list[Iterator[Spot]]:
-    """Return a stream for each lane; where they are many, one look at all of their second runs spares one at each."""
-    looked = len(heads) >= CROWD and not back
-    seconds = db.rows("order_seconds", heads=write_json(heads), rank=rank) if looked else []
-    behind = {lane_id: Spot(*spot) for lane_id, *spot in seconds}
-    streams: list[Iterator[Spot]] = []
-    for lane_id, *head in heads:
-        found = [Spot(*head), behind[lane_id]] if lane_id in behind else [Spot(*head)]
-        each = 2 if looked else 1
-        streams.append(_stream(partial(_lane, db, rank, lane_id=lane_id, back=back), found, each=each))
-    return streams
-
-
-def _stream(further: Callable[..., list[Spot]], found: list[Spot], *, each: int) -> Iterator[Spot]:
-    """Yield what was found, and what follows as it is needed; fewer than `each` mean that it ends there."""
-    while found:
-        yield from found
-        if len(found) < each:
-            return
-        each = min(max(each * 2, FIRST_BATCH), LARGEST_BATCH)
-        found = further(found[-1], each=each)
-
-
-def _heads(db: Database, rank: int, start: Spot, *, back: bool, lanes: int) -> list[Row]:
-    spot = start._asdict()
+def _beyond(db: Database, rank: int, start: Spot, *, back: bool, limit: int) -> list[Spot]:
     if back:
-        return db.rows("order_behind", rank=rank, lanes=lanes, **spot)
-    return db.rows("order_ahead", rank=rank, lanes=lanes, **spot)
-
-
-def _lane(db: Database, rank: int, start: Spot, *, lane_id: int, back: bool, each: int) -> list[Spot]:
-    spot = start._asdict()
-    if back:
-        return _spots(db.rows("order_lane_behind", lane_id=lane_id, rank=rank, each=each, **spot))
-    return _spots(db.rows("order_lane_ahead", lane_id=lane_id, rank=rank, each=each, **spot))
-
-
-def _waiting(db: Database, rank: int, start: Spot, *, back: bool, each: int) -> list[Spot]:
-    spot = start._asdict()
-    if back:
-        return _spots(db.rows("order_waiting_behind", rank=rank, each=each, **spot))
-    return _spots(db.rows("order_waiting_ahead", rank=rank, each=each, **spot))
-
-
-def _spots(rows: Sequence[Row]) -> list[Spot]:
+        rows = db.rows("order_behind", rank=rank, limit=limit, **start._asdict())
+    else:
+        rows = db.rows("order_ahead", rank=rank, limit=limit, **start._asdict())
     return [Spot(*row) for row in rows]
 
 
 def place_of(db: Database, run: Run, *, limit: int) -> int | None:
     """Return a run's place among those that may be claimed, the first being 1; None beyond `limit`."""
-    above = count_above(db, run.rank, limit=limit)
-    spot = spot_of(run)._asdict()
-    before = above if above >= limit else above + _count(db.row("order_place", rank=run.rank, limit=limit, **spot))
+    before = _count(db.row("order_place", rank=run.rank, limit=limit, **spot_of(run)._asdict()))
     return before + 1 if before < limit else None
 
 

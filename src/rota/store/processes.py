@@ -1,5 +1,6 @@
 """Workers, and the processes that schedule for them, each under an epoch of its own (R-22, R-23)."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -22,6 +23,20 @@ class OpenProcess:
     started_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker, and the locks of its processes that have not said goodbye."""
+
+    id: str
+    name: str
+    locks: tuple[str, ...]
+
+
+def workers(db: Database) -> list[Worker]:
+    """Return all workers, with the processes that may live."""
+    return [Worker(worker_id, name, tuple(json.loads(locks))) for worker_id, name, locks in db.rows("workers_all")]
+
+
 def ensure_worker(db: Database, *, worker_id: str, name: str, now: datetime) -> str:
     """Return the identifier of this state folder's worker, made at the first call."""
     row = db.row("worker_first")
@@ -42,20 +57,21 @@ def open_process(
     version: str,
     clock_offset: timedelta | None = None,
     now: datetime,
+    unused: int | None = None,
 ) -> int:
-    """Enter a process and return its epoch."""
-    row = db.row(
-        "process_insert",
-        worker_id=worker_id,
-        kind=kind,
-        boot_id=identity.boot_id,
-        pid=identity.pid,
-        pid_start=identity.start,
-        lock=lock,
-        version=version,
-        clock_offset=None if clock_offset is None else clock_offset // MILLISECOND,
-        now=to_ms(now),
-    )
+    """Enter a process and return its epoch: a new one, or the newest where nothing was ever done under it."""
+    entered = {
+        "kind": kind,
+        "boot_id": identity.boot_id,
+        "pid": identity.pid,
+        "pid_start": identity.start,
+        "lock": lock,
+        "version": version,
+        "clock_offset": None if clock_offset is None else clock_offset // MILLISECOND,
+        "now": to_ms(now),
+    }
+    row = db.row("process_reuse", epoch=unused, **entered) if unused is not None else None
+    row = row or db.row("process_insert", worker_id=worker_id, **entered)
     assert row is not None
     epoch: int = row[0]
     return epoch

@@ -1,7 +1,7 @@
 """Pools, lanes and the order of the queue. Counters move in the transaction that draws or gives back."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from rota.model.ids import created_ms
 from rota.model.spec import Draw
 from rota.rules.lanes import NO_POOLS, Head, Pool, Room
 from rota.rules.order import place_of
-from rota.store.driver import Database
+from rota.store.driver import Database, Row
 
 AGING_KEY = "aging"
 PLACED_AT_ONCE = 10_000
@@ -32,16 +32,32 @@ def declare_pools(db: Database, capacities: Mapping[str, int]) -> None:
 
 
 def room(db: Database) -> Room:
-    """Return what the pools have left; empty where no lane draws on any."""
+    """Return what the pools have left that have room; empty where no lane draws on any."""
     found = db.rows("pools_room")
     return Room({name: capacity for name, capacity, _ in found}, {name: left for name, _, left in found})
 
 
-def heads(db: Database, lanes: Mapping[int, Draws]) -> list[Head]:
-    """Return the first run of each of these lanes that may be claimed, in no order."""
+def front(db: Database, *, limit: int) -> list[Head]:
+    """Return those who stand first among all who may be claimed, whatever they draw, in order."""
+    return list(_heads(db.rows("queue_front", limit=limit)))
+
+
+def heads(db: Database) -> Iterator[Head]:
+    """Return the first run that may be claimed of each lane with room in some pool, in order."""
+    return _heads(db.rows("lane_heads"))
+
+
+def _heads(rows: Iterable[Row]) -> Iterator[Head]:
+    for lane_id, key, rank, position, created_at, run_id in rows:
+        yield Head((-rank, position, created_at, run_id), lane_id, draws_of(key))
+
+
+def behind(db: Database, head: Head, *, limit: int) -> list[Head]:
+    """Return up to `limit` runs that stand behind the head of their lane, in order."""
+    found = db.rows("lane_front", lane_id=head.lane_id, limit=limit + 1)[1:]
     return [
-        Head((-rank, position, created_at, run_id), lane_id, lanes[lane_id])
-        for lane_id, rank, position, created_at, run_id in db.rows("lane_heads", lanes=json.dumps(list(lanes)))
+        Head((-rank, position, created_at, run_id), head.lane_id, head.draws)
+        for rank, position, created_at, run_id in found
     ]
 
 

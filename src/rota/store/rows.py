@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from rota.model.clock import from_ms, from_ms_or_none
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none
 from rota.model.codec import decode, encode
 from rota.model.records import Execution, Job, Run
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 
 Record = Mapping[str, Any]
@@ -65,6 +65,9 @@ def job_of(row: Record) -> Job:
         held_for=from_ms_or_none(row["held_for"]),
         failures=row["failures"],
         backing_off_until=from_ms_or_none(row["backing_off_until"]),
+        mode=None if row["mode"] is None else Mode(row["mode"]),
+        suggested=None if row["suggested"] is None else row["suggested"] * MILLISECOND,
+        booted=row["booted"],
     )
 
 

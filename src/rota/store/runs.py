@@ -4,18 +4,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
+from rota.model.budget import usage_json
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import ARTIFACTS_LIMIT, Execution, Outcome, ProcessIdentity, Run
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
-from rota.store import queue
+from rota.store import budgets, counters, queue
 from rota.store.driver import Database
 from rota.store.rows import execution_of, read_object, run_of, write_json
 
 FIRST_ID = ""
 LAST_ID = "g"
+
+DENIED_KEPT = 50
+"""How many of the tools that an agent was refused are kept with its execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,6 @@ class Candidate:
     expires_at: datetime | None
     forced: bool
     state: Mapping[str, Any]
-    rank: int = 0
-    position: int = 0
 
     @property
     def handle(self) -> str:
@@ -201,6 +204,11 @@ def candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> list[Cand
     return [_candidate(*row) for row in db.rows("run_candidates", lane_id=lane_id, free=free)]
 
 
+def chosen(db: Database, run_ids: Sequence[str]) -> list[Candidate]:
+    """Return runs that are to be claimed, in the order in which they are named."""
+    return [_candidate(*row) for row in db.rows("run_chosen", ids=write_json(run_ids))]
+
+
 def _candidate(
     id_: str,
     job_id: str,
@@ -215,8 +223,6 @@ def _candidate(
     expires_at: int | None,
     forced: int,
     state: str,
-    rank: int,
-    position: int,
 ) -> Candidate:
     return Candidate(
         id=id_,
@@ -232,8 +238,6 @@ def _candidate(
         expires_at=from_ms_or_none(expires_at),
         forced=bool(forced),
         state=read_object(state),
-        rank=rank,
-        position=position,
     )
 
 
@@ -241,7 +245,10 @@ def claim_runs(db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: i
     """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01)."""
     running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
     items = [(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken]
-    return db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    counters.count(db, Status.QUEUED, -changed)
+    counters.count(db, Status.RUNNING, changed, worker_id=worker_id)
+    return changed
 
 
 def start_run(db: Database, run_id: str, *, epoch: int, now: datetime) -> bool:
@@ -280,7 +287,7 @@ def release_run(
     not_before: datetime | None = None,
     lost: bool = False,
 ) -> bool:
-    """Give a DISPATCHED run back to the queue, waiting where something is named, and its pools with it."""
+    """Give a DISPATCHED run back to the queue, waiting where something is named; its pools and budgets are free."""
     released = db.rows(
         "run_release",
         id=run_id,
@@ -289,7 +296,12 @@ def release_run(
         not_before=to_ms_or_none(not_before),
         lost=int(lost),
     )
-    queue.give_back(db, [lane_id for (lane_id,) in released])
+    for _, worker_id in released:
+        counters.count(db, Status.DISPATCHED, -1, worker_id=worker_id)
+        counters.count(db, Status.QUEUED, 1)
+    queue.give_back(db, [lane_id for lane_id, _ in released])
+    if released:
+        budgets.release(db, [run_id])
     return len(released) == 1
 
 
@@ -308,7 +320,13 @@ def finish_runs(db: Database, ends: Sequence[End], *, epoch: int | None) -> list
     """Give runs their final status; return those that were still as expected and ours, with what follows from each."""
     rows = db.rows("run_finish", runs=write_json([_ending(end, end.outcome) for end in ends]), epoch=epoch)
     changed = {row[0]: row for row in rows}
-    return [_ended(*changed[end.run_id], end=end) for end in ends if end.run_id in changed]
+    final = [end for end in ends if end.run_id in changed]
+    moves = ((end.expected, end.outcome.status, changed[end.run_id][-1]) for end in final)
+    for (left, entered, worker_id), alike in groupby(moves):
+        number = len(list(alike))
+        counters.count(db, left, -number, worker_id=worker_id)
+        counters.count(db, entered, number, worker_id=worker_id)
+    return [_ended(*changed[end.run_id][:-1], end=end) for end in final]
 
 
 def _ending(end: End, outcome: Outcome) -> tuple[Any, ...]:
@@ -327,7 +345,8 @@ def _closing(end: End, outcome: Outcome) -> tuple[Any, ...]:
 
 def artifacts_of(outcome: Outcome, *, reason: Reason | None = None) -> str | None:
     """Return the JSON of what a run left; names of files that do not fit are counted, never a cause to fail."""
-    if not (outcome.output_bytes or outcome.summary or outcome.files or reason):
+    told = outcome.output_bytes or outcome.summary or outcome.files or outcome.usage or outcome.denied_tools
+    if not (told or outcome.session_id or reason):
         return None
     files = list(outcome.files)
     while True:
@@ -337,6 +356,9 @@ def artifacts_of(outcome: Outcome, *, reason: Reason | None = None) -> str | Non
             "output_bytes": outcome.output_bytes,
             "summary": outcome.summary,
             "files": files,
+            "usage": usage_json(outcome.usage),
+            "session_id": outcome.session_id,
+            "denied_tools": list(outcome.denied_tools[:DENIED_KEPT]),
         }
         kept = {name: value for name, value in {**artifacts, "files_left_out": left_out}.items() if value}
         text = write_json(kept)
@@ -383,8 +405,8 @@ def _owned(
 
 
 def taken_slots(db: Database, worker_id: str) -> set[int]:
-    """Return the slots of a worker that hold a run."""
-    return {slot for (slot,) in db.rows("runs_in_slots", worker_id=worker_id)}
+    """Return the slots of a worker that hold something, for whichever of its processes."""
+    return {slot for (slot,) in db.rows("slots_taken", worker_id=worker_id)}
 
 
 def ask_cancel(db: Database, run_id: str, *, reason: Reason, now: datetime) -> bool:

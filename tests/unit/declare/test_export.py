@@ -1,6 +1,6 @@
 """What `rota export` writes declares the very specs that were stored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rota.declare.exporting import Top, export_keys, export_text, schedule_word
 from rota.declare.fitting import default_misfire, default_when_false
 from rota.declare.validate import read_project
+from rota.model.budget import Account, Exceeded, Per, Price, Unit
+from rota.model.names import Names
 from rota.model.spec import (
     Anchor,
     Condition,
@@ -33,16 +35,31 @@ from rota.model.spec import (
     OutputPolicy,
     Overlap,
     OverlapPolicy,
+    QuietHours,
+    QuietPolicy,
     RepeatedFailure,
     Retention,
     Retry,
     Schedule,
+    Spend,
     WhenFalse,
     Work,
 )
 
 FOLDER = "/srv/project"
-TOP = Top(FOLDER, "Europe/Berlin", pools={"gpu": 5, "ollama": 5})
+ACCOUNTS = {
+    "day": Account("day", Unit.USD, 12_500_000, Per.DAY, "Europe/Berlin"),
+    "week": Account("week", Unit.RUNS, 60, Per.WEEK, "Asia/Tokyo", Exceeded.SKIP),
+    "worker": Account("worker", Unit.REQUESTS, 10_000, Per.MINUTE, "Europe/Berlin", Exceeded.WARN, 11),
+}
+TOP = Top(
+    FOLDER,
+    "Europe/Berlin",
+    pools={"gpu": 5, "ollama": 5},
+    budgets=ACCOUNTS,
+    prices={"sonnet": Price(3_000_000, 15_000_000), "a b": Price(100_000, 0)},
+)
+SPENDS = st.sampled_from([(), ("day",), ("week",), ("day", "week", "worker")])
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00{"), min_size=1, max_size=20)
 WORDS = TEXT.filter(lambda text: bool(text.strip()))
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
@@ -57,6 +74,12 @@ JITTERS = (
     | SPANS.map(lambda span: Jitter(up_to=span))
     | st.integers(1, 50).map(lambda percent: Jitter(percent=float(percent)))
 )
+QUIET = st.builds(
+    QuietHours,
+    windows=st.sampled_from([("00:00-07:00",), ("sat,sun 22:00-24:00", "22:00-07:00")]),
+    timezone=ZONES,
+    policy=st.sampled_from([QuietPolicy.DEFER, QuietPolicy.SKIP]),
+)
 PARAMS = st.dictionaries(NAMES, st.none() | st.booleans() | st.integers(-99, 99) | TEXT | st.lists(TEXT, max_size=2))
 PLACES = st.sampled_from([FOLDER, "/srv/project/logs", "/tmp", "logs/{{ job }}", "/srv/project/~x"])
 
@@ -64,8 +87,8 @@ PLACES = st.sampled_from([FOLDER, "/srv/project/logs", "/tmp", "logs/{{ job }}",
 class EveryName:
     """Knows every function and condition."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        return {}
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        return Names()
 
 
 @st.composite
@@ -86,6 +109,8 @@ def schedules(draw: Any) -> Schedule:
         first_run=draw(st.sampled_from(FirstRun)) if word == "interval" else FirstRun.NOW,
         jitter=draw(JITTERS) if bounded else None,
         run_once=once,
+        quiet=draw(st.none() | QUIET) if word else None,
+        excluded=draw(st.sampled_from([(), ("12-25",), ("12-25", "2026-12-31")])) if word else (),
     )
 
 
@@ -135,6 +160,12 @@ def gates(draw: Any, schedule: Schedule, word: str) -> Gates:
     return Gates(tuple(conditions), when_false, draw(SPANS) if waits else usual, draw(st.none() | SPANS))
 
 
+def spends(account: str) -> Any:
+    unit = ACCOUNTS[account].unit
+    estimates = {Unit.USD: st.integers(1, 12_000_000), Unit.RUNS: st.none()}
+    return st.builds(Spend, st.just(account), estimates.get(unit, st.none() | st.integers(0, 99)), st.just(unit))
+
+
 @st.composite
 def specs(draw: Any, name: str = "one") -> JobSpec:
     schedule, work = draw(schedules()), draw(works())
@@ -156,6 +187,7 @@ def specs(draw: Any, name: str = "one") -> JobSpec:
         pools=tuple(
             Draw(pool, draw(st.integers(1, 5))) for pool in draw(st.sampled_from([(), ("gpu",), ("gpu", "ollama")]))
         ),
+        budgets=tuple(draw(spends(name)) for name in draw(SPENDS)),
         retention=draw(
             st.builds(
                 Retention, st.none() | SPANS, st.none() | SPANS, st.none() | st.integers(1, 99), st.none() | SPANS
@@ -192,6 +224,12 @@ def declared(found: Sequence[JobSpec], top: Top = TOP) -> tuple[JobSpec, ...]:
 @example(JobSpec("one", Work(Kind.COMMAND, command=("true", "", "0755", "- x"), cwd=FOLDER)))
 def test_an_exported_job_is_the_stored_one(spec: JobSpec) -> None:
     assert declared([spec]) == (spec,)
+
+
+def test_exported_accounts_and_prices_are_the_stored_ones() -> None:
+    content = export_text([], TOP).encode()
+    settings = read_project(Path(FOLDER), environment={"HOME": "/home/x"}, content=content).settings
+    assert (settings.budgets, settings.prices) == (TOP.budgets, TOP.prices)
 
 
 @given(
@@ -249,3 +287,27 @@ def test_a_function_under_the_project_s_interpreter_names_none() -> None:
     top = Top(FOLDER, "UTC", python="/bin/sh", interpreter="/bin/sh")
     assert export_keys(JobSpec("a", work), top) == {"run": "m:f"}
     assert declared([JobSpec("a", work)], top)[0].work == work
+
+
+AGENTS = """
+agents:
+  reviewer: {adapter: claude, model: haiku, max_turns: 5, max_usd: 0.5, max_concurrent: 3, working_directory: repo}
+  own: {adapter: custom, options: {argv: [./agent, "{prompt}"]}}
+budgets: {day: {usd: 5, per: day}}
+jobs:
+  review: {interval: 1h, agent: reviewer, prompt: "Look at {{ job }}.", budget: day, pools: [gpu], retry: true}
+  tidy: {agent: reviewer, prompt_file: prompts/tidy.md, access: write, allowed_tools: [Read, Edit]}
+  ask: {agent: codex, prompt: ""}
+  mine: {agent: own, access: full, task: x, retry: {max_attempts: 2}}
+pools: {gpu: 1}
+"""
+
+
+def test_exported_agent_jobs_are_the_stored_ones() -> None:
+    """Their pools follow from `agents:`, their one attempt from their kind."""
+    found = read_project(Path(FOLDER), environment={"HOME": "/home/x"}, content=AGENTS.encode())
+    top = Top(FOLDER, pools={"gpu": 1}, budgets=found.settings.budgets)
+    again = read_project(Path(FOLDER), environment={"HOME": "/home/x"}, content=export_text(found.jobs, top).encode())
+    assert again.jobs == found.jobs
+    assert again.settings.pools == found.settings.pools
+    assert "agent:" not in export_text(found.jobs, top).partition("jobs:")[0]

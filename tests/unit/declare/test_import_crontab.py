@@ -129,12 +129,12 @@ def test_mail_is_named_with_its_line_and_kept_as_a_comment() -> None:
     assert names == {"PATH", "SHELL"}
 
 
-def test_what_has_no_instants_is_left_out_and_named() -> None:
-    found = imported("@reboot /opt/warm.sh\n@hourly x\n")
-    if not found.left_out:
-        pytest.skip("this version maps @reboot")
-    assert [(remark.line, remark.text.split("`")[1]) for remark in found.left_out] == [(1, "/opt/warm.sh")]
-    assert [job.name for job in found.jobs] == ["x"]
+def test_what_runs_at_boot_does_so_here() -> None:
+    found = declared("CRON_TZ=Asia/Tokyo\n@reboot /opt/warm.sh\n@hourly x\n").jobs
+    assert [(job.name, job.schedule.reboot, job.schedule.cron) for job in found] == [
+        ("warm", True, ()),
+        ("x", False, ("0 * * * *",)),
+    ]
 
 
 @pytest.mark.parametrize("alias", ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"])

@@ -1,16 +1,19 @@
-"""The jobs file of document 000: its keys as they are written there, everything else named."""
+"""The jobs file of document 000: its keys as they are written there, everything else is named."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rota.declare.files import parse
-from rota.declare.importing.jobs_file import translate_jobs
+from rota.declare.importing.jobs_file import PLACEHOLDER, translate_jobs
 from rota.declare.importing.report import Translation
-from rota.declare.spec import JobEntry
+from rota.declare.polling import POLL
 from rota.declare.validate import read_project
 from rota.model.errors import FileProblems
+from rota.model.names import Names
+from rota.model.spec import JobSpec, Kind
 
 JOBS = """
 jobs:
@@ -37,35 +40,79 @@ jobs:
 class EveryName:
     """Knows every function and condition."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Mapping[str, str]:
-        return {}
+    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+        return Names()
 
 
 def imported(text: str = JOBS) -> Translation:
     return translate_jobs(parse(text.encode(), "jobs.yaml"), timezone="Europe/Rome")
 
 
+def read(text: str) -> Mapping[str, JobSpec]:
+    """Return what the new file declares, by name."""
+    content = imported(text).text.encode()
+    found = read_project(Path("/p"), environment={}, functions=EveryName(), content=content)
+    return {spec.name: spec for spec in found.jobs}
+
+
+def told(text: str) -> list[str]:
+    return [remark.text for remark in imported(text).by_hand]
+
+
 def test_script_jobs_keep_their_keys_as_written() -> None:
-    content = imported().text.encode()
-    jobs = {
-        job.name: job for job in read_project(Path("/p"), environment={}, functions=EveryName(), content=content).jobs
-    }
-    assert {
-        name: int(job.schedule.interval.total_seconds()) for name, job in jobs.items() if job.schedule.interval
-    } == {
-        name: seconds
-        for name, seconds in {
-            "check_finished_agents": 10,
-            "register_orchestrator": 300,
-            "sweep_stale_worktrees": 3600,
-            "review_stale_prs": 7200,
-        }.items()
-        if name in jobs
-    }
+    jobs = read(JOBS)
+    seconds = {name: spec.schedule.interval.total_seconds() for name, spec in jobs.items() if spec.schedule.interval}
+    expected = {"check_finished_agents": 10, "register_orchestrator": 300, "sweep_stale_worktrees": 3600}
+    assert {name: seconds[name] for name in expected} == expected
     assert jobs["check_finished_agents"].work.function == "orchestrator.jobs:check_finished_agents"
     assert [gate.name for gate in jobs["sweep_stale_worktrees"].gates.conditions] == ["no_agents_running"]
     assert not jobs["sweep_stale_worktrees"].enabled
     assert jobs["sweep_stale_worktrees"].work.timeout is None
+    scripts = [name for name, spec in jobs.items() if spec.work.kind is Kind.FUNCTION]
+    assert {name: jobs[name].gates.needs_poll for name in scripts} == {
+        "check_finished_agents": False,
+        "register_orchestrator": True,
+        "sweep_stale_worktrees": False,
+    }
+
+
+def test_remote_jobs_bring_a_poll_to_fill_in() -> None:
+    """R-16: as often as the most frequent of them, at an address that cannot be until somebody writes the real one."""
+    poll = read(JOBS)[POLL]
+    assert poll.work.url == PLACEHOLDER
+    assert poll.schedule.interval == timedelta(minutes=5)
+    assert any(text.startswith("poll.url: write the address") for text in told(JOBS))
+    assert "poll.interval: 300" in [kept.key for kept in imported().kept]
+
+
+def test_a_file_without_remote_jobs_has_no_poll() -> None:
+    text = "jobs: {a: {interval: 10, type: script, run: a, group: local}}\n"
+    assert set(read(text)) == {"a"}
+    assert not any("poll" in remark for remark in told(text))
+
+
+def test_a_job_without_a_group_is_local_here_and_that_is_told() -> None:
+    """R-16, section 13: 000's default was remote, rota's is local."""
+    text = "jobs: {a: {interval: 10, type: script, run: a}}\n"
+    assert not read(text)["a"].gates.needs_poll
+    assert (
+        "a names no group, which 000 read as remote; here it is local and runs without the poll's data: add "
+        in (told(text)[0])
+    )
+
+
+def test_a_condition_that_looks_at_the_poll_makes_its_job_remote() -> None:
+    text = "jobs: {a: {interval: 10, type: script, run: a, conditions: [has_open_prs]}}\n"
+    jobs = read(text)
+    assert jobs["a"].gates.needs_poll
+    assert jobs[POLL].work.url == PLACEHOLDER
+    assert not any("names no group" in remark for remark in told(text))
+    assert any("has_open_prs is built in: `queue_counts.provisional`" in remark for remark in told(text))
+
+
+def test_conditions_of_the_project_are_asked_for() -> None:
+    text = "jobs: {a: {interval: 10, type: script, run: 'm:a', group: local, conditions: [quiet_office]}}\n"
+    assert "conditions quiet_office: add the modules that register them to `imports:`" in told(text)
 
 
 def test_every_key_is_either_written_or_named() -> None:
@@ -76,23 +123,26 @@ def test_every_key_is_either_written_or_named() -> None:
     for name, body in raw.items():
         for key, value in body.items():
             kept = name in written and written[name].get(key) == value
-            assert kept or (key, value) == ("group", "local") or name in told, (name, key)
+            assert kept or name in told, (name, key)
 
 
-def test_a_job_that_has_no_place_yet_stays_as_a_comment() -> None:
-    if "prompt" in JobEntry.model_fields:
-        pytest.skip("this version knows agent jobs")
-    found = imported()
-    assert [remark.text.split()[0] for remark in found.left_out] == ["review_stale_prs"]
-    assert "  #       Review open PRs: older than 48 hours.\n" in found.text
-    assert set(parse(found.text.encode()).data["jobs"]) == {job.name for job in found.jobs}
+def test_an_agents_job_is_carried_over() -> None:
+    keys = {job.name: job.keys for job in imported().jobs}["review_stale_prs"]
+    assert (keys["type"], keys["max_turns"]) == ("agent", 10)
+    assert keys["prompt"].startswith("Review open PRs: older than 48 hours.\n")
+
+
+def test_a_job_that_has_no_place_stays_as_a_comment() -> None:
+    odd = "  b:\n    type: daemon\n    prompt: |\n      one: 1\n      # two\n"
+    found = imported(f"jobs:\n  a: {{interval: 10, run: a, group: local}}\n{odd}")
+    assert [remark.text.split()[0] for remark in found.left_out] == ["b"]
+    assert "  #       one: 1\n" in found.text
+    assert set(parse(found.text.encode()).data["jobs"]) == {"a"}
 
 
 def test_modules_of_functions_are_imported_and_the_others_asked_for() -> None:
-    found = imported()
-    assert parse(found.text.encode()).data["imports"] == ["orchestrator.jobs"]
-    told = [remark.text for remark in found.by_hand if remark.line == 0]
-    assert any("no_agents_running" in text or "register_orchestrator" in text for text in told)
+    assert parse(imported().text.encode()).data["imports"] == ["orchestrator.jobs"]
+    assert "functions register_orchestrator: add the modules that register them to `imports:`" in told(JOBS)
 
 
 @pytest.mark.parametrize("text", ["jobs: [1]\n", "agents: {}\n", "jobs: {a: 1}\n", "jobs: {}\nother: 1\n"])

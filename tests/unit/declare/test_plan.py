@@ -8,9 +8,11 @@ import pytest
 
 from rota.declare.differences import differences
 from rota.declare.plan import ChangeKind, plan
+from rota.model.budget import Unit
 from rota.model.errors import NameTaken
 from rota.model.records import Job
 from rota.model.spec import (
+    AgentWork,
     Condition,
     Draw,
     EnvValue,
@@ -22,6 +24,7 @@ from rota.model.spec import (
     RepeatedFailure,
     Retention,
     Schedule,
+    Spend,
     Work,
 )
 
@@ -102,6 +105,13 @@ def test_a_name_of_another_source_can_be_adopted():
     assert found.changes[0].differences == ('cron "0 2 * * *" -> "0 3 * * *"',)
 
 
+def test_jobs_of_a_project_that_is_left_out_stay_and_do_not_make_a_file_empty():
+    before = [stored(spec("api/triage")), stored(spec("web/triage"))]
+    found = plan([], before, source=FILE, kept={"api", "web"})
+    assert (kinds(found), found.empties) == ([], False)
+    assert kinds(plan([], before, source=FILE, kept={"api"})) == [("retire", "web/triage")]
+
+
 def test_from_some_jobs_to_none_is_told():
     assert plan([], [stored(spec("a"))], source=FILE).empties
     assert not plan([], [], source=FILE).empties
@@ -154,11 +164,15 @@ OTHERS = {
     "shell_with": ("bash", "-c"),
     "env": (EnvValue("A", "1"),),
     "env_pass": ("A",),
+    "headers": (EnvValue("A", "1"),),
+    "imports": ("chores",),
     "conditions": (Condition("up"),),
     "labels": ("x",),
     "params": {"x": 1},
+    "agent": AgentWork("reviewer", "claude", "anthropic", "Look."),
     "members": (Member("extract", {"full": True}, always=True),),
     "pools": (Draw("gpu", 2),),
+    "budgets": (Spend("day", 2_000_000, Unit.USD),),
     "jitter": Jitter(percent=5.0),
     "factor": 3.0,
     "on_repeated_failure": RepeatedFailure(),
@@ -198,6 +212,25 @@ def changed_in_one_place(record, top=()):
 def test_no_change_of_a_spec_goes_untold(path, changed):
     assert changed != BASE
     assert differences(BASE, changed) != ()
+
+
+ASKED = replace(BASE, work=Work(Kind.AGENT, agent=AgentWork("reviewer", "claude", "anthropic", "Look.")))
+OF_AGENTS = {
+    "agent": "writer",
+    "model": "haiku",
+    "max_turns": 5,
+    "max_usd": 0.5,
+    "allowed_tools": ("Read",),
+    "options": {"a": [1]},
+}
+
+
+@pytest.mark.parametrize("field", [one.name for one in fields(AgentWork)])
+def test_no_change_of_an_agents_work_goes_untold(field):
+    work = ASKED.work.agent
+    changed = replace(work, **{field: OF_AGENTS.get(field) or another(field, getattr(work, field))})
+    [told] = differences(ASKED, replace(ASKED, work=replace(ASKED.work, agent=changed)))
+    assert told.startswith(f"{field} " if field != "options" else "agents.options ")
 
 
 def test_values_of_the_environment_are_not_shown():

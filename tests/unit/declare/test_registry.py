@@ -8,9 +8,10 @@ import pytest
 
 import rota
 from rota.declare import registry as registry_module
-from rota.declare.registry import BUILTIN_CONDITIONS, ImportingFinder, Registry
+from rota.declare.registry import BUILTIN_CONDITIONS, ImportingFinder, Registry, asked_elsewhere
 from rota.declare.validate import read_project
 from rota.model.errors import FileProblems, FunctionMissing, InvalidValue
+from rota.model.names import Names
 
 
 @pytest.fixture
@@ -107,16 +108,40 @@ def test_importing_rota_and_its_decorators_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_condition_says_whether_it_looks_at_the_poll(project, registry):
+    """R-16: the newest word of a function counts."""
+    registry.condition("has_work", needs_poll=True)(check)
+    registry.condition(needs_poll=True)(check)
+    registry.condition("other")(check)
+    registry.condition(check)
+    names = ImportingFinder(project, [], registry).find([], [])
+    assert (names.conditions, names.needing_poll) == ({"has_work", "check", "other"}, {"has_work"})
+
+
+def test_older_names_of_the_decorators_are_an_import(registry):
+    """Document 000: `from rota import job as register_job`."""
+    register_job, register_condition = registry.job, registry.condition
+
+    @register_job("sweep")
+    def sweep_worktrees(ctx) -> None: ...
+
+    @register_condition("quiet")
+    def is_quiet(ctx) -> bool:
+        return True
+
+    assert (registry.resolve("sweep"), registry.resolve_condition("quiet")) == (sweep_worktrees, is_quiet)
+
+
 def test_modules_of_the_project_are_imported_from_its_folder(project, registry):
     (project / "rota_test_jobs.py").write_text("def registered(ctx): pass\n")
     finder = ImportingFinder(project, ["rota_test_jobs"], registry)
-    assert finder.find(["rota_test_jobs:registered"], list(BUILTIN_CONDITIONS)) == {}
+    assert finder.find(["rota_test_jobs:registered"], list(BUILTIN_CONDITIONS)).missing == {}
     assert sys.path[0] == str(project)
 
 
 def test_missing_names_come_back_with_a_message_each(project, registry):
     registry.condition("has_open_prs")(check)
-    missing = ImportingFinder(project, [], registry).find(["nope"], ["has_open_pr", "has_open_prs"])
+    missing = ImportingFinder(project, [], registry).find(["nope"], ["has_open_pr", "has_open_prs"]).missing
     assert missing == {
         "nope": 'no function is named "nope"; register it with @rota.job("nope") in a module that `imports:` names',
         "has_open_pr": 'no condition is named "has_open_pr"; did you mean "has_open_prs"?',
@@ -156,12 +181,13 @@ def test_a_module_that_is_not_installed_says_how_to_use_the_projects_interpreter
 class Asked:
     """A finder that keeps what it was asked."""
 
-    def __init__(self):
+    def __init__(self, names=None):
         self.asked = []
+        self.names = names or Names()
 
     def find(self, functions, conditions):
         self.asked.append((list(functions), list(conditions)))
-        return {}
+        return self.names
 
 
 def test_functions_of_another_interpreter_are_asked_of_that_one(tmp_path):
@@ -179,7 +205,26 @@ def test_the_projects_interpreter_knows_the_conditions_of_commands_too(tmp_path)
     asked = Asked()
     declared = read_project(tmp_path, environment={}, interpreter=lambda python, settings: asked)
     assert asked.asked == [(["f"], ["ready"])]
-    assert [spec.work.python for spec in declared.jobs] == ["python3", "python3", None]
+    assert [spec.work.python for spec in declared.jobs] == ["python3", "python3", "python3"]
+
+
+def test_a_condition_of_another_interpreter_replaces_a_built_in_one(tmp_path):
+    """R-09, R-16: it is asked there, and what it looks at is what it says itself."""
+    job = "jobs: {a: {command: [x], conditions: [no_agents_running, has_open_prs, network_up]}}\n"
+    (tmp_path / "rota.yaml").write_text(f"python: python3\nimports: [m]\n{job}")
+    known = Asked(Names(conditions=frozenset({"no_agents_running", "has_open_prs"})))
+    (spec,) = read_project(tmp_path, environment={}, interpreter=lambda python, settings: known).jobs
+    elsewhere = [asked_elsewhere(condition, spec.work.python) for condition in spec.gates.conditions]
+    assert (elsewhere, spec.gates.needs_poll) == ([True, True, False], False)
+
+
+def test_a_condition_of_another_interpreter_may_look_at_the_poll(tmp_path):
+    """R-16."""
+    job = "jobs: {a: {command: [x], conditions: [has_work]}}\n"
+    (tmp_path / "rota.yaml").write_text(f"poll: {{url: 'http://a/b'}}\npython: python3\nimports: [m]\n{job}")
+    known = Asked(Names(conditions=frozenset({"has_work"}), needing_poll=frozenset({"has_work"})))
+    _, spec = read_project(tmp_path, environment={}, interpreter=lambda python, settings: known).jobs
+    assert spec.gates.needs_poll
 
 
 def test_a_missing_condition_of_the_defaults_is_told_once_where_it_stands(tmp_path):

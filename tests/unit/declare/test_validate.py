@@ -16,6 +16,7 @@ from rota.declare.spec import JobEntry
 from rota.declare.validate import Declared, read_project
 from rota.model.codec import decode, encode
 from rota.model.errors import FileProblems
+from rota.model.names import Names
 from rota.model.spec import (
     Anchor,
     EnvValue,
@@ -35,7 +36,7 @@ class Everything:
     """A finder to which every function and condition is known."""
 
     def find(self, functions, conditions):
-        return {}
+        return Names()
 
 
 def read(folder: Path, text: str, **options) -> Declared:
@@ -99,9 +100,12 @@ def test_a_refused_job_is_told_with_place_value_and_hint(tmp_path, body, said):
         ),
         ("defaults: 5\n", "rota.yaml:1:1: defaults: 5 is not a map of keys"),
         ("jobs: [a]\n", "rota.yaml:1:1: jobs: is not a map of jobs; write each job under its name"),
-        ("jobs: {a: }\n", "rota.yaml:1:8: jobs.a: has no work; add `command:`, `shell:` or `run:`"),
+        ("jobs: {a: }\n", "rota.yaml:1:8: jobs.a: has no work; add `command:`, `shell:`, `run:` or `prompt:`"),
         ("jobs: {a: echo}\n", 'rota.yaml:1:8: jobs.a: "echo" is not a map of keys'),
-        ("jobs: {a: {interval: 5m}}\n", "rota.yaml:1:8: jobs.a: has no work; add `command:`, `shell:` or `run:`"),
+        (
+            "jobs: {a: {interval: 5m}}\n",
+            "rota.yaml:1:8: jobs.a: has no work; add `command:`, `shell:`, `run:` or `prompt:`",
+        ),
         (
             "jobs: {a b: {command: [x]}}\n",
             (

@@ -17,6 +17,8 @@ from rota.model.spec import (
     MisfirePolicy,
     Overlap,
     OverlapPolicy,
+    QuietHours,
+    QuietPolicy,
     Schedule,
     WhenFalse,
     Work,
@@ -163,6 +165,16 @@ def test_a_counted_row_says_how_many_instants_it_stands_for() -> None:
             a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000}),
             "missed: noticed 10 min late, more than 1 min; `misfire: once` made up a later instant instead",
         ),
+        (
+            Misfire(),
+            a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000, "grace_ms": 300_000}),
+            "missed: noticed 10 min late, more than 5 min; `misfire: skip` does not make it up",
+        ),
+        (
+            Misfire(),
+            a_run(status=Status.SKIPPED, reason=Reason.OVERLAP, decisions={"late_ms": 200_000, "grace_ms": 300_000}),
+            "no, 3 min 20 s late",
+        ),
         (Misfire(), a_run(trigger=Trigger.MANUAL), "does not concern a start by hand"),
     ],
 )
@@ -265,7 +277,7 @@ def test_a_running_run_says_since_when_where_and_how_long_it_may() -> None:
 def test_a_dispatched_run_stands_at_its_conditions_r_01() -> None:
     """R-01."""
     lines = told(a_run(status=Status.DISPATCHED, first_dispatched_at=NOW))
-    assert lines["start"] == "not yet: it has a slot and stands at its conditions"
+    assert lines["start"] == "not yet: it has a slot and stands at its gates"
     assert lines["end"] == "not yet"
 
 
@@ -327,3 +339,35 @@ def test_a_full_queue_is_told_with_the_depth_of_the_version_that_ran() -> None:
     spec = replace(SPEC, overlap=Overlap(OverlapPolicy.QUEUE, queue_depth=3))
     decided = {"overlap": {"policy": "queue", "verdict": "refuse", "blocking": "backup:4"}}
     assert told(a_run(decisions=decided), spec)["overlap"].endswith("`queue_depth: 3` was used up")
+
+
+QUIET = replace(SPEC, schedule=replace(SPEC.schedule, quiet=QuietHours(("09:00-12:00",), "UTC", QuietPolicy.DEFER)))
+
+
+def lull_lines(spec: JobSpec, **changes: Any) -> dict[str, str]:
+    facts = Facts(a_run(**changes), spec, a_job(spec), None)
+    return {line.label: line.text for line in explain_run(facts, now=NOW)}
+
+
+def test_a_deferred_run_tells_the_quiet_hours_it_waited_for():
+    """R-17."""
+    lines = lull_lines(QUIET, decisions={"late_ms": 0, "quiet_until": "2026-11-15T12:00:00Z"})
+    assert lines["quiet hours"] == "09:00-12:00 (UTC), policy defer: waited until 12:00"
+    assert lines["misfire"] == "not asked: quiet hours decided"
+
+
+def test_a_row_of_quiet_hours_tells_them_and_asks_nothing_else():
+    """R-17."""
+    skipped = {"status": Status.SKIPPED, "reason": Reason.QUIET_HOURS, "finished_at": NOW}
+    lines = lull_lines(QUIET, decisions={"quiet_until": "2026-11-15T12:00:00Z"}, **skipped)
+    assert lines["quiet hours"] == "09:00-12:00 (UTC), policy defer: not run; they ended 12:00"
+    assert "conditions" not in lines
+
+
+def test_an_excluded_row_names_its_day_and_a_start_at_boot_says_so():
+    skipped = {"status": Status.SKIPPED, "reason": Reason.EXCLUDED, "finished_at": NOW, "scheduled_for": DUE}
+    assert lull_lines(SPEC, **skipped)["except"] == "2026-11-15 is excluded by `except`"
+    boot = replace(SPEC, schedule=Schedule(reboot=True))
+    lines = lull_lines(boot, decisions={"boot": "first"}, scheduled_for=DUE)
+    assert lines["due"].endswith("at boot")
+    assert lines["misfire"] == "does not concern a start at boot"

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND
 
 from rota.model.spec import Anchor, FirstRun, Jitter, Schedule
+from rota.rules.coming import Fire, next_fires
 from rota.rules.instants import (
-    Fire,
     count_instants,
     explain_schedule,
     fires_at,
     first_instant,
     last_instant,
-    next_fires,
     next_instant,
     previous_instant,
 )

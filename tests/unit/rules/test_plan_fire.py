@@ -10,8 +10,9 @@ from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.spec import Anchor, Jitter, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule
 from rota.model.states import Reason, Status, WaitingFor
-from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, plan_fire, planned_id
+from rota.rules.due import plan_fire
 from rota.rules.overlap import ActiveRun, After, Go, Replace
+from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, planned_id
 
 HOURLY = Schedule(cron=("0 * * * *",))
 MINUTELY = Schedule(cron=("* * * * *",))
@@ -76,6 +77,21 @@ def test_r10_lateness_counts_from_the_instant_plus_its_jitter():
     assert outline(plan(stored, stored.next_at + 60 * SECOND))[0][0] == "run"
     assert outline(plan(stored, stored.next_at + 61 * SECOND))[0][0] == Reason.MISSED
     assert plan(stored, stored.next_at + 61 * SECOND).steps[0].late_by == 61 * SECOND
+
+
+@pytest.mark.parametrize("schedule", [HOURLY, CHAIN], ids=["cron", "interval"])
+def test_r10_between_two_ticks_an_instant_is_not_late(schedule):
+    """R-24: nobody could look earlier, so it runs as one that is on time; what came before that was missed."""
+    unseen = FireFacts(unseen=10 * MINUTE)
+    assert outline(plan_fire(job(schedule), unseen, now=at(0) + 10 * MINUTE))[0][0] == "run"
+    step = plan_fire(job(schedule), unseen, now=at(0) + 10 * MINUTE + SECOND).steps[0]
+    assert getattr(step, "made_up", False) or step.reason is Reason.MISSED
+    assert step.unseen == 10 * MINUTE
+
+
+def test_r10_a_grace_that_is_longer_than_the_time_between_ticks_holds():
+    patient = Misfire(MisfirePolicy.SKIP, grace=HOUR / 2)
+    assert outline(plan_fire(job(HOURLY, misfire=patient), FireFacts(unseen=MINUTE), now=at(0.5)))[0][0] == "run"
 
 
 def test_r10_skip_counts_what_was_missed_in_one_row():

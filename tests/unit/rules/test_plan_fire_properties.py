@@ -10,22 +10,48 @@ from hypothesis import strategies as st
 from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 
 from rota.model.records import Job
-from rota.model.spec import Anchor, Jitter, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule
+from rota.model.spec import (
+    Anchor,
+    Jitter,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    OverlapPolicy,
+    QuietHours,
+    QuietPolicy,
+    Schedule,
+)
 from rota.model.states import Reason, Status, WaitingFor
-from rota.rules.due import FireFacts, FirePlan, PlannedRun, Span, plan_fire, planned_id
+from rota.rules.due import plan_fire
 from rota.rules.instants import fires_at
 from rota.rules.overlap import ActiveRun, After, Refuse, judge
+from rota.rules.planned import FireFacts, FirePlan, PlannedRun, Span, planned_id
 
 EXACT = settings(max_examples=200)
 LONG = 8 * HOUR
 
+WINDOWS = (
+    ("12:30-12:45", 750, 765),
+    ("14:00-15:10", 840, 910),
+    ("sun 15:10-16:00", 910, 960),
+    ("17:00-17:05", 1020, 1025),
+)
+"""Windows of quiet hours in UTC, and their minutes; the day of the test is a Sunday."""
+
+quiet_hours = st.builds(
+    QuietHours,
+    windows=st.lists(st.sampled_from([text for text, *_ in WINDOWS]), min_size=1, unique=True).map(tuple),
+    policy=st.sampled_from([QuietPolicy.DEFER, QuietPolicy.SKIP, QuietPolicy.DORMANT]),
+)
 schedules = st.builds(
     Schedule,
     cron=st.sampled_from([(), ("*/5 * * * *",), ("*/7 * * * *", "30 * * * *"), ("0 * * * *",)]),
-    timezone=st.sampled_from(["UTC", "Europe/Paris"]),
+    timezone=st.sampled_from(["UTC", "Europe/Paris", "Asia/Tokyo"]),
     jitter=st.sampled_from([None, None, Jitter(percent=50), Jitter(up_to=2 * MINUTE)]),
     end_at=st.sampled_from([None, None, None, CREATED + 4 * HOUR]),
     start_at=st.sampled_from([None, None, CREATED + 11 * MINUTE]),
+    quiet=st.sampled_from([None, None, None]) | quiet_hours,
+    excluded=st.sampled_from([(), (), (), ("2026-11-15",), ("11-16",)]),
 ).map(lambda schedule: schedule if schedule.cron else replace(schedule, interval=13 * MINUTE, anchor=Anchor.FIXED))
 misfires = st.builds(
     Misfire,
@@ -76,7 +102,24 @@ def due_by_brute_force(stored: Job, now: datetime) -> list[datetime]:
 
 
 def fires(stored: Job, at: datetime) -> datetime:
-    return fires_at(stored.spec.schedule, at, name=stored.name, created_at=stored.created_at)
+    if not quiet(stored, at):
+        return fires_at(stored.spec.schedule, at, name=stored.name, created_at=stored.created_at)
+    minute = at.replace(second=0, microsecond=0)
+    return next(end for n in range(1, 300) if not quiet(stored, end := minute + n * MINUTE))
+
+
+def quiet(stored: Job, at: datetime) -> bool:
+    """Whether an instant waits for quiet hours to end, by the minutes of the day in UTC."""
+    hours = stored.spec.schedule.quiet
+    if hours is None or hours.policy is QuietPolicy.DORMANT:
+        return False
+    return any(text in hours.windows and first <= 60 * at.hour + at.minute < end for text, first, end in WINDOWS)
+
+
+def excluded(stored: Job, at: datetime) -> bool:
+    ahead = {"UTC": 0, "Europe/Paris": 1, "Asia/Tokyo": 9}[stored.spec.schedule.timezone]
+    day = f"{at + ahead * HOUR:%Y-%m-%d}"
+    return day in stored.spec.schedule.excluded or day[5:] in stored.spec.schedule.excluded
 
 
 Fate = tuple[object, ...]
@@ -86,7 +129,10 @@ def oracle(stored: Job, known: FireFacts, now: datetime) -> list[tuple[datetime,
     """The fate of each due instant: looked at one by one, nothing counted, nothing searched."""
     misfire = stored.spec.misfire
     due = due_by_brute_force(stored, now)
-    late = [at for at in due if now - fires(stored, at) > misfire.grace]
+    hushed = {at: Reason.EXCLUDED if excluded(stored, at) else Reason.QUIET_HOURS for at in due if lull(stored, at)}
+    waiting = [at for at in due if hushed.get(at) is Reason.QUIET_HOURS]
+    deferred = waiting[-1:] if waiting and stored.spec.schedule.quiet.policy is QuietPolicy.DEFER else []
+    late = [at for at in due if at not in hushed and now - fires(stored, at) > misfire.grace]
     holder = {at: next((span for span in sorted_spans(known) if executing(span, at)), None) for at in late}
     missed = [at for at in late if holder[at] is None]
     young = [at for at in missed if misfire.max_age is None or now - fires(stored, at) <= misfire.max_age]
@@ -95,21 +141,30 @@ def oracle(stored: Job, known: FireFacts, now: datetime) -> list[tuple[datetime,
     fates: list[tuple[datetime, Fate]] = []
     active = list(known.active)
     runs: list[str] = []
+    made = False
     for at in due:
+        if at in hushed and at not in deferred:
+            fates.append((at, ("skip", hushed[at], None)))
+            continue
         if at in holder and at not in made_up:
             span = holder[at]
             fates.append((at, ("skip", Reason.OVERLAP, span.handle) if span else ("skip", Reason.MISSED, None)))
             continue
-        verdict = After(runs[-1]) if runs and at in made_up else judge(stored.spec.overlap, active)
+        verdict = After(runs[-1]) if made and at in made_up else judge(stored.spec.overlap, active)
         if isinstance(verdict, Refuse):
             fates.append((at, ("skip", verdict.reason, verdict.blocking.handle)))
             continue
+        made = made or at in made_up
         after_previous = isinstance(verdict, After) and verdict.predecessor_id in runs
         fates.append((at, ("run", verdict, at in made_up, after_previous)))
         name = planned_id(str(round(at.timestamp() * 1000)))
         runs.append(name)
         active.append(ActiveRun(name, f"the run of {at:%Y-%m-%dT%H:%M:%SZ}", Status.QUEUED))
     return fates
+
+
+def lull(stored: Job, at: datetime) -> bool:
+    return excluded(stored, at) or quiet(stored, at)
 
 
 def executing(span: Span, at: datetime) -> bool:
@@ -136,6 +191,7 @@ def unfold(stored: Job, found: FirePlan) -> Iterator[tuple[datetime, Fate]]:
 @EXACT
 @given(jobs, facts(), moments)
 def test_r10_a_plan_says_of_every_instant_what_a_look_at_it_alone_says(stored, known, now):
+    """R-10, and R-17: quiet hours and excluded days judged one by one."""
     if stored.next_for is None:
         return
     found = plan_fire(stored, known, now=now)
@@ -148,7 +204,7 @@ def test_r10_neighbouring_rows_differ_in_reason_or_in_the_run_in_the_way(stored,
     steps = plan_fire(stored, known, now=now).steps
     for one, other in pairwise(steps):
         if not isinstance(one, PlannedRun) and not isinstance(other, PlannedRun):
-            assert (one.reason, one.blocking) != (other.reason, other.blocking)
+            assert (one.reason, one.blocking, one.quiet_until) != (other.reason, other.blocking, other.quiet_until)
 
 
 @EXACT

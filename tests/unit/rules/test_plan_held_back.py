@@ -8,7 +8,8 @@ from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 from rota.model.records import Job
 from rota.model.spec import Misfire, MisfirePolicy, RepeatedFailure, Schedule
 from rota.model.states import Reason
-from rota.rules.due import FireFacts, FirePlan, PlannedRun, PlannedSkip, plan_fire
+from rota.rules.due import plan_fire
+from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip
 
 EVERY_TEN_SECONDS = Schedule(interval=10 * SECOND)
 MINUTELY = Schedule(cron=("* * * * *",))

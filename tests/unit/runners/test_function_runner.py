@@ -20,9 +20,9 @@ INFO = RunInfo(
 )
 
 
-def context_in(folder, *, state=None, policy=OutputPolicy.FULL):
+def context_in(folder, *, state=None, policy=OutputPolicy.FULL, **more):
     log = RunLog(lambda: folder, lambda: NOW, policy=policy)
-    return JobContext(INFO, log, params={"x": 1}, state=state or {})
+    return JobContext(INFO, log, params={"x": 1}, state=state or {}, **more)
 
 
 class Harness:
@@ -188,6 +188,69 @@ def test_a_state_that_cannot_be_kept_fails_the_run(value, words, tmp_path):
 
     assert outcome.reason is Reason.RESULT_INVALID
     assert words in outcome.error
+
+
+@both
+def test_the_changed_keys_of_the_scheduler_state_are_part_of_the_outcome(kind, tmp_path):
+    """Document 000: `ctx.scheduler_state`."""
+
+    def change(ctx):
+        ctx.scheduler_state["lists"].append(2)
+        ctx.scheduler_state["new"] = {"a": 1}
+        del ctx.scheduler_state["old"]
+
+    before = {"lists": [1], "old": 1, "same": 5}
+    context = context_in(tmp_path, scheduler_state=lambda: before)
+
+    assert run(kind(change), tmp_path, context=context).scheduler_state == {
+        "lists": [1, 2],
+        "new": {"a": 1},
+        "old": None,
+    }
+    assert before == {"lists": [1], "old": 1, "same": 5}
+
+
+def test_a_scheduler_state_that_was_only_read_or_not_even_that_changes_nothing(tmp_path):
+    loaded = []
+    context = context_in(tmp_path, scheduler_state=lambda: loaded.append(1) or {"seen": [1]})
+
+    assert run(lambda ctx: None, tmp_path, context=context).scheduler_state is None
+    assert loaded == []
+    assert run(lambda ctx: ctx.scheduler_state["seen"][0], tmp_path, context=context).scheduler_state is None
+    assert loaded == [1]
+
+
+@pytest.mark.parametrize(("value", "words"), [({1, 2}, "cannot be stored as JSON"), ("y" * 66_000, "66,008 bytes")])
+def test_a_scheduler_state_that_cannot_be_kept_fails_the_run(value, words, tmp_path):
+    outcome = run(lambda ctx: ctx.scheduler_state.update(x=value), tmp_path)
+
+    assert outcome.reason is Reason.RESULT_INVALID
+    assert outcome.error.startswith("`scheduler_state` ")
+    assert words in outcome.error
+
+
+def test_outside_of_a_scheduler_there_is_no_sdk(tmp_path):
+    assert "ctx.sdk is there only inside a scheduler's process" in run(lambda ctx: ctx.sdk, tmp_path).error
+
+
+def test_the_log_is_a_logger_too(tmp_path):
+    """Document 000: `ctx.log` is callable; it is a logger as well."""
+
+    def talk(ctx):
+        ctx.log.debug("one")
+        ctx.log.info("two")
+        ctx.log.error("three")
+        try:
+            raise ValueError("four")
+        except ValueError:
+            ctx.log.exception("it went wrong")
+
+    run(talk, tmp_path / "run")
+
+    lines = (tmp_path / "run" / "output.0").read_text().splitlines()
+    levels = ["debug one", "info two", "error three", "error it went wrong"]
+    assert [line.partition(" ")[2] for line in lines[:4]] == levels
+    assert (lines[4], lines[-1]) == ("Traceback (most recent call last):", "ValueError: four")
 
 
 @both

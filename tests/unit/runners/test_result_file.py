@@ -5,8 +5,9 @@ import os
 
 import pytest
 
+from rota.model.budget import Usage
 from rota.model.errors import InvalidValue
-from rota.runners.result import Result, read_result
+from rota.runners.result import Result, read_result, read_usage
 
 
 def read(tmp_path, content):
@@ -48,6 +49,14 @@ def test_a_summary_that_no_database_takes_is_made_storable(tmp_path):
         ({"files": "a"}, "`files` of the result is not a list of texts"),
         ({"files": [1]}, "`files` of the result is not a list of texts"),
         ({"files": ["a"] * 101}, "101 entries, the limit is 100"),
+        ({"usage": 3}, "`usage` is not an object; its keys are requests, tokens_in, tokens_out, usd, model"),
+        ({"usage": {"tokens": 3}}, "`usage` has an unknown key 'tokens'"),
+        ({"usage": {"tokens_in": -1}}, "`tokens_in` of the usage is -1, not a whole number from 0 on"),
+        ({"usage": {"requests": 1.5}}, "`requests` of the usage is 1.5, not a whole number"),
+        ({"usage": {"requests": True}}, "`requests` of the usage is True, not a whole number"),
+        ({"usage": {"usd": "1"}}, "`usd` of the usage is '1', not a number of dollars"),
+        ({"usage": {"usd": -0.1}}, "`usd` of the usage is -0.1, not a number of dollars"),
+        ({"usage": {"model": ""}}, "`model` of the usage is '', not the name of a model"),
         (b"{", "the result file is not JSON"),
         (b"\xff\xfe\xfd", "the result file is not JSON"),
         (b'{"state": {"x": NaN}}', "NaN is no JSON value"),
@@ -72,3 +81,19 @@ def test_a_link_is_not_followed(tmp_path):
 
     with pytest.raises(InvalidValue, match="cannot be read"):
         read_result(tmp_path / "result.json")
+
+
+def test_r19_a_usage_is_read_in_millionths_of_a_dollar(tmp_path):
+    found = read(tmp_path, {"usage": {"tokens_in": 18204, "usd": 0.1, "model": "sonnet", "requests": None}})
+
+    assert found.usage == Usage(tokens_in=18204, usd=100_000, model="sonnet")
+
+
+def test_r19_a_failed_run_says_what_it_used_unless_its_file_is_wrong(tmp_path):
+    read(tmp_path, {"usage": {"requests": 3}})
+    assert read_usage(tmp_path / "result.json") == Usage(requests=3)
+
+    with pytest.raises(InvalidValue):
+        read(tmp_path, {"usage": {"requests": 3}, "other": 1})
+    assert read_usage(tmp_path / "result.json") is None
+    assert read_usage(tmp_path / "absent") is None

@@ -11,8 +11,7 @@ from rota.declare.importing.crontab import REBOOT, Crontab, Entry, Variable
 from rota.declare.importing.naming import name_for
 from rota.declare.importing.report import ImportedJob, Kept, Remark, Translation
 from rota.declare.writing import write_comment, write_entry, write_job, write_map
-from rota.model.errors import InvalidCron, InvalidTimezone
-from rota.rules.cron import check_cron
+from rota.model.errors import InvalidTimezone
 from rota.rules.timezone import zone
 
 CRON_PATH = "/usr/bin:/bin"
@@ -93,15 +92,10 @@ def _about(variable: Variable) -> list[Remark]:
 def _unmappable(entry: Entry) -> str:
     zone_name = entry.variables.get("CRON_TZ")
     try:
-        check_cron(entry.cron)
-        if zone_name:
+        if zone_name and entry.cron != REBOOT:
             zone(zone_name)
     except InvalidTimezone as error:
         return f"`{entry.command}` cannot be mapped: {error.message}; correct CRON_TZ"
-    except InvalidCron:
-        if entry.cron == REBOOT:
-            return f"@reboot `{entry.command}` cannot be mapped: start it by a unit of your service manager"
-        raise
     return ""
 
 
@@ -109,7 +103,7 @@ def _job(name: str, entry: Entry, *, common: _Setting) -> tuple[dict[str, Any], 
     own = _setting(entry.variables, common.timezone)
     shell, remarks = _shell(name, entry)
     keys: dict[str, Any] = {"cron": entry.cron, "shell": shell}
-    if own.timezone != common.timezone:
+    if own.timezone != common.timezone and entry.cron != REBOOT:
         keys["timezone"] = own.timezone
     if own.shell != common.shell:
         keys["shell_with"] = [own.shell, "-c"]

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Protocol
@@ -154,9 +154,9 @@ def _uneven(fields: CronFields, start: int, segments: Sequence[Segment]) -> Iter
     for midnight in _midnights(fields, start + min(offsets), start + DAY + max(offsets)):
         for minute in fields.minutes:
             wall = midnight + minute * MINUTE
-            shown = _shown(wall, segments)
+            shown = shown_at(wall, segments)
             if fields.fixed:
-                shown = shown[:1] or _end_of_gap(wall, segments)
+                shown = shown[:1] or gap_end(wall, segments)
             yield from (at for at in shown if start <= at < start + DAY)
 
 
@@ -167,7 +167,7 @@ def _midnights(fields: CronFields, first: int, end: int) -> Iterator[int]:
             yield number * DAY
 
 
-def _shown(wall: int, segments: Sequence[Segment]) -> list[int]:
+def shown_at(wall: int, segments: Sequence[Segment]) -> list[int]:
     """Return the instants at which clocks show `wall`."""
     found = []
     for place, segment in enumerate(segments):
@@ -179,7 +179,8 @@ def _shown(wall: int, segments: Sequence[Segment]) -> list[int]:
     return found
 
 
-def _end_of_gap(wall: int, segments: Sequence[Segment]) -> list[int]:
+def gap_end(wall: int, segments: Sequence[Segment]) -> list[int]:
+    """Return when the gap that holds `wall` is over; nothing where no gap does."""
     return [
         later.begins
         for earlier, later in pairwise(segments)
@@ -194,6 +195,12 @@ def instants_of(schedule: Schedule, *, created_at: int) -> Instants | None:
         return None
     first = _ms(schedule.start_at, otherwise=_FIRST)
     return Bounded(unbounded, first, _ms(schedule.end_at, otherwise=_LAST))
+
+
+def instant_after(schedule: Schedule, at: int, *, created_at: int) -> int | None:
+    """Return the instant that follows `at` whatever the bounds say: jitter is measured by it, also the last one's."""
+    unbounded = _unbounded(replace(schedule, end_at=None), created_at)
+    return None if unbounded is None else unbounded.after(at)
 
 
 def _unbounded(schedule: Schedule, created_at: int) -> Instants | None:

@@ -1,12 +1,14 @@
 """Every due instant of every span has exactly one row, and the cursor stands at the first without one (R-05, R-20)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rota.model.clock import MILLISECOND, from_ms, iso
 from rota.model.spec import Schedule
 from rota.model.states import Reason, Status
-from rota.operations.auditing.instants import Instants
+from rota.operations.auditing.fates import waits, wrong_fate, wrong_wait
+from rota.operations.auditing.instants import Instants, instant_after
+from rota.operations.auditing.lulls import follows_zones
 from rota.operations.auditing.report import Check, Findings
 from rota.operations.auditing.spans import LONG_AGO, AuditedJob, Kind, Stretch
 from rota.store.driver import Database
@@ -27,6 +29,9 @@ class LedgerRow:
     count: int | None
     status: str
     reason: str | None
+    created_at: int
+    caught_up: int | None
+    """Whether a person had it run after a pause, whatever the calendar says."""
 
     @property
     def last(self) -> int:
@@ -72,6 +77,7 @@ class Ledger:
     covered: int = LONG_AGO
     consumed: bool = False
     fired: int | None = None
+    boots: set[str] = field(default_factory=set)
     of_version: dict[int, int] = field(default_factory=dict)
 
     def walk(self, rows: Iterator[LedgerRow]) -> None:
@@ -116,6 +122,9 @@ class Ledger:
             self._wrong(row, f"covers {say(row.first)}, but version {row.version} has no instants")
         elif stretch.kind is Kind.FOLLOWING:
             self._take_following(row)
+            self._check_fates(row, stretch, [row.first])
+        elif stretch.kind is Kind.AT_BOOT:
+            self._take_boot(row)
         elif stretch.instants is not None:
             self._take_instants(row, stretch, stretch.instants)
 
@@ -142,6 +151,28 @@ class Ledger:
             self._missing(f"fire #{self.fired + 1} has no row")
         self.fired = number
 
+    def _take_boot(self, row: LedgerRow) -> None:
+        """Jobs at boot: one row for each boot of the machine (R-05)."""
+        if not row.slot_key or row.covers_to is not None or row.count not in (None, 1):
+            self._wrong(row, f"has the key {row.slot_key!r}, which is no boot of the machine")
+        elif row.slot_key in self.boots:
+            self._wrong(row, f"is of boot {row.slot_key}, which has its row already")
+        self.boots.add(row.slot_key or "")
+
+    def _check_fates(self, row: LedgerRow, stretch: Stretch, covered: Iterable[int]) -> None:
+        """Look whether quiet hours and excluded dates allow the row, for each instant it covers (R-17)."""
+        lulls = stretch.lulls
+        if row.caught_up or (lulls is None and row.reason not in (Reason.QUIET_HOURS, Reason.EXCLUDED)):
+            return
+        for at in covered:
+            trouble = "has none" if lulls is None else wrong_fate(row.reason, at, lulls, created_at=self._created(row))
+            if trouble and not (lulls is None and follows_zones(stretch.schedule)):
+                self._wrong(row, f"covers {say(at)} as {row.reason or row.status}, but its calendar {trouble}")
+                return
+
+    def _created(self, row: LedgerRow) -> int | None:
+        return None if self.stepped else row.created_at
+
     def _take_instants(self, row: LedgerRow, stretch: Stretch, instants: Instants) -> None:
         if row.slot_key != str(row.first):
             self._wrong(row, f"has the key {row.slot_key!r} for {say(row.first)}, not {row.first}")
@@ -154,6 +185,7 @@ class Ledger:
         else:
             self._check_place(row, instants)
         self._check_count(row, instants)
+        self._check_fates(row, stretch, covered_by(row, instants))
         if stretch.until is not None and row.last > stretch.until and not self.stepped:
             self._wrong(row, f"covers {say(row.last)}, its definition ended at {say(stretch.until)}")
         self.covered = max(self.covered, row.last)
@@ -200,7 +232,9 @@ class Ledger:
             self._check_counted()
         elif stretch.kind is Kind.ENUMERATED and stretch.instants is not None:
             self._check_cursor(stretch, stretch.instants)
-        elif stretch.kind is Kind.NONE and self.job.cursor is not None:
+        elif stretch.kind is Kind.AT_BOOT and self.job.schedules and self.job.booted is None:
+            self._cursor("it fires at boot, but no boot is noted: it would never fire")
+        elif stretch.kind in (Kind.NONE, Kind.AT_BOOT) and self.job.cursor is not None:
             self._cursor(f"it stands at {say(self.job.cursor)}, but the job has no instants")
 
     def _check_counted(self) -> None:
@@ -223,13 +257,19 @@ class Ledger:
             self._cursor(f"it stands at {say(cursor)}, which is no instant of the schedule")
         elif expected < cursor:
             self._lost(instants, expected, cursor - 1)
-        self._check_jitter(stretch.schedule, instants)
+        self._check_jitter(stretch)
 
-    def _check_jitter(self, schedule: Schedule, instants: Instants) -> None:
+    def _check_jitter(self, stretch: Stretch) -> None:
         job = self.job
         if job.next_for is None or job.next_at is None:
             return
-        room = jitter_bound(schedule, job.next_for, instants.after(job.next_for))
+        if (text := wrong_wait(job, stretch)) is not None:
+            self._cursor(text)
+            return
+        if waits(job, stretch):
+            return
+        following = instant_after(stretch.schedule, job.next_for, created_at=job.created_at)
+        room = jitter_bound(stretch.schedule, job.next_for, following)
         if not 0 <= job.next_at - job.next_for < max(room, 1):
             self._cursor(f"{say(job.next_for)} fires at {say(job.next_at)}, outside its jitter of {room} ms")
 
@@ -253,6 +293,15 @@ class Ledger:
 
     def _version(self) -> int:
         return self.stretches[self.place].spans[-1].version
+
+
+def covered_by(row: LedgerRow, instants: Instants) -> Iterator[int]:
+    """Yield the instants that a row covers; above 10,000 no more."""
+    at: int | None = row.first
+    found = 0
+    while at is not None and at <= row.last and found <= COUNTED:
+        yield at
+        found, at = found + 1, instants.after(at)
 
 
 def jitter_bound(schedule: Schedule, instant: int, following: int | None) -> int:

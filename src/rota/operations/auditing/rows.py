@@ -2,8 +2,12 @@
 
 import json
 from collections.abc import Collection
+from datetime import timedelta
 
+from rota.model.spec import Schedule
 from rota.model.states import REASONS
+from rota.operations.auditing.budgets import check_budgets
+from rota.operations.auditing.fates import waits, wrong_wait
 from rota.operations.auditing.groups import check_groups
 from rota.operations.auditing.ledger import say
 from rota.operations.auditing.pools import check_pools
@@ -33,6 +37,7 @@ def check_rows(db: Database, findings: Findings, *, chosen: Collection[str] | No
     _check_chains(db, findings, jobs)
     check_groups(db, findings, jobs=jobs)
     check_pools(db, findings, jobs=jobs)
+    check_budgets(db, findings)
     _check_direct(db, findings, jobs, slack=ANY_TIME if stepped else SLACK)
     if not stepped:
         _check_times(db, findings, jobs)
@@ -92,19 +97,35 @@ def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: Findi
     if current.kind is not Kind.FOLLOWING or not job.schedules:
         return
     if job.cursor is not None:
-        if job.next_at is not None and current.schedule.jitter is None and job.next_at != job.next_for:
-            text = f"{say(job.next_for)} fires at {say(job.next_at)}, but the schedule has no jitter"
-            findings.violation(Check.CURSOR, text, job=job.name)
+        if (wrong := _wrong_moment(job, current)) is not None:
+            findings.violation(Check.CURSOR, wrong, job=job.name)
         return
-    if db.row("audit_unfinished", job_id=job.id) is not None or _ends(current, now):
+    if db.row("audit_unfinished", job_id=job.id) is not None or _ends(job, current, now):
         return
     text = "it has no next instant and no unfinished scheduled run: it would never fire again"
     findings.violation(Check.CURSOR, text, job=job.name)
 
 
-def _ends(current: Stretch, now: int) -> bool:
-    """Tell whether the schedule is over, or so nearly that one interval leads beyond its end."""
+def _wrong_moment(job: AuditedJob, current: Stretch) -> str | None:
+    """Return what is wrong with when the next instant fires: at once, by jitter, or at the end of quiet hours."""
+    if job.next_at is None or (job.next_at == job.next_for and not waits(job, current)):
+        return None
+    if waits(job, current) or current.schedule.jitter is not None:
+        return wrong_wait(job, current)
+    return f"{say(job.next_for)} fires at {say(job.next_at)}, but the schedule has no jitter"
+
+
+def _ends(job: AuditedJob, current: Stretch, now: int) -> bool:
+    """Tell whether the schedule is over, nearly so that one interval leads beyond its end, or asleep in this mode."""
     schedule = current.schedule
-    if schedule.end_at is None or schedule.interval is None:
-        return False
-    return schedule.end_at.timestamp() * 1000 <= now + schedule.interval.total_seconds() * 1000
+    interval = _interval(schedule, job.mode)
+    if interval is None:
+        return schedule.by_mode is not None  # never in this mode: the next one gives it its cursor back
+    return schedule.end_at is not None and schedule.end_at.timestamp() * 1000 <= now + interval.total_seconds() * 1000
+
+
+def _interval(schedule: Schedule, mode: str | None) -> timedelta | None:
+    if schedule.by_mode is None:
+        return schedule.interval
+    modes = {"active": schedule.by_mode.active, "idle": schedule.by_mode.idle, "dormant": schedule.by_mode.dormant}
+    return modes.get(mode or "")

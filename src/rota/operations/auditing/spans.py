@@ -10,6 +10,7 @@ from itertools import pairwise
 from rota.model.clock import to_ms
 from rota.model.spec import Anchor, JobSpec, Schedule
 from rota.operations.auditing.instants import Instants, instants_of
+from rota.operations.auditing.lulls import Lulls, follows_zones, lulls_of
 from rota.operations.auditing.report import Check, Findings
 from rota.store.driver import Database
 from rota.store.rows import read_spec
@@ -34,6 +35,8 @@ class AuditedJob:
     ledger_from: int
     paused_at: int | None
     held_for: int | None
+    mode: str | None
+    booted: str | None
 
     @property
     def schedules(self) -> bool:
@@ -71,6 +74,7 @@ class Kind(StrEnum):
 
     NONE = "none"
     FOLLOWING = "following"
+    AT_BOOT = "at_boot"
     ENUMERATED = "enumerated"
     LEFT_OUT = "left_out"
 
@@ -83,6 +87,7 @@ class Stretch:
     spans: tuple[AuditedSpan, ...]
     instants: Instants | None
     begins: int
+    lulls: Lulls | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -165,12 +170,15 @@ def _stretch(job: AuditedJob, spans: tuple[AuditedSpan, ...], tzdata: str) -> St
     first, schedule = spans[0], spans[0].spec.schedule
     if not first.has_instants:
         return Stretch(Kind.NONE, spans, None, first.since)
+    if schedule.reboot:
+        return Stretch(Kind.AT_BOOT, spans, None, first.since)
+    lulls = None if follows_zones(schedule) and first.tzdata != tzdata else lulls_of(schedule)
     if schedule.follows_runs:
-        return Stretch(Kind.FOLLOWING, spans, None, first.since)
+        return Stretch(Kind.FOLLOWING, spans, None, first.since, lulls)
     if _follows_zone(schedule) and first.tzdata != tzdata:
         return Stretch(Kind.LEFT_OUT, spans, None, first.since)
     instants = instants_of(schedule, created_at=job.created_at)
-    return Stretch(Kind.ENUMERATED, spans, instants, _begins(first))
+    return Stretch(Kind.ENUMERATED, spans, instants, _begins(first), lulls)
 
 
 def _begins(first: AuditedSpan) -> int:

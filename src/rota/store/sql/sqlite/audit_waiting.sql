@@ -10,5 +10,10 @@ WHERE run.waiting_for IS NOT NULL AND (:jobs IS NULL OR run.job_id IN (SELECT va
             AND (SELECT number FROM run root WHERE root.id = coalesce(first.chain_id, first.id)) < run.number) END
     WHEN 'replaced_run' THEN NOT EXISTS (SELECT 1 FROM run first WHERE first.job_id = run.job_id AND first.id < run.id
         AND first.finished_at IS NULL)
+    WHEN 'budget' THEN run.not_before IS NULL
+    -- A poll comes by its schedule, or is on its way; in a mode without polls only the latter counts.
+    WHEN 'poll' THEN NOT EXISTS (SELECT 1 FROM job poll WHERE poll.name = 'rota/poll' AND poll.retired_at IS NULL AND (
+        poll.next_at IS NOT NULL OR poll.paused_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM run polling WHERE polling.job_id = poll.id AND polling.finished_at IS NULL)))
     ELSE 1 END
 LIMIT :limit

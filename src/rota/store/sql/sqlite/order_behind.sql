@@ -1,10 +1,7 @@
 -- The same towards the head of the queue: before a spot, nearest first.
-SELECT lane.id, r.position, r.created_at, r.id
-FROM lane
-JOIN run r ON r.rowid = (
-    SELECT q.rowid FROM run q
-    WHERE q.lane_id = lane.id AND q.status = 'QUEUED' AND q.waiting_for IS NULL AND q.rank = :rank
-      AND (q.position, q.created_at, q.id) < (:position, :created_at, :id)
-    ORDER BY q.position DESC, q.created_at DESC, q.id DESC LIMIT 1)
-WHERE lane.id > 0
-ORDER BY r.position DESC, r.created_at DESC, r.id DESC LIMIT :lanes
+SELECT position, created_at, id FROM run
+WHERE status = 'QUEUED' AND waiting_for IS NULL AND rank = :rank AND (position, created_at, id) < (:position, :created_at, :id)
+UNION ALL
+SELECT position, created_at, id FROM run
+WHERE status = 'QUEUED' AND waiting_for IS NOT NULL AND rank = :rank AND (position, created_at, id) < (:position, :created_at, :id)
+ORDER BY position DESC, created_at DESC, id DESC LIMIT :limit

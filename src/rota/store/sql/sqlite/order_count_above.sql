@@ -1,4 +1,3 @@
--- How many ready runs are of a higher rank, counted no further than the limit.
+-- How many runs that may be claimed are of a higher rank, counted no further than the limit.
 SELECT count(*) FROM (
-    SELECT 1 FROM lane CROSS JOIN run q ON q.lane_id = lane.id AND q.status = 'QUEUED' AND q.waiting_for IS NULL AND q.rank > :rank
-    WHERE lane.id > 0 LIMIT :limit)
+    SELECT 1 FROM run INDEXED BY run_order WHERE status = 'QUEUED' AND waiting_for IS NULL AND rank > :rank LIMIT :limit)

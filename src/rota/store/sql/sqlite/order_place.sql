@@ -1,5 +1,7 @@
--- How many ready runs of a rank stand before a spot, counted no further than the limit.
+-- How many runs that may be claimed stand before a spot of a rank, counted no further than the limit.
 SELECT count(*) FROM (
-    SELECT 1 FROM lane CROSS JOIN run q ON q.lane_id = lane.id AND q.status = 'QUEUED' AND q.waiting_for IS NULL AND q.rank = :rank
-        AND (q.position, q.created_at, q.id) < (:position, :created_at, :id)
-    WHERE lane.id > 0 LIMIT :limit)
+    SELECT 1 FROM run INDEXED BY run_order WHERE status = 'QUEUED' AND waiting_for IS NULL AND rank > :rank
+    UNION ALL
+    SELECT 1 FROM run INDEXED BY run_order WHERE status = 'QUEUED' AND waiting_for IS NULL AND rank = :rank
+        AND (position, created_at, id) < (:position, :created_at, :id)
+    LIMIT :limit)

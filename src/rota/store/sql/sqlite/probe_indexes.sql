@@ -3,6 +3,7 @@ SELECT
     (SELECT 1 FROM job INDEXED BY job_due WHERE next_at IS NOT NULL LIMIT 1),
     (SELECT 1 FROM job INDEXED BY job_pause_ends WHERE paused_until IS NOT NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_ready WHERE status = 'QUEUED' AND waiting_for IS NULL LIMIT 1),
+    (SELECT 1 FROM run INDEXED BY run_order WHERE status = 'QUEUED' AND waiting_for IS NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_released WHERE status = 'QUEUED' AND not_before IS NOT NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_expiring WHERE status = 'QUEUED' AND expires_at IS NOT NULL LIMIT 1),
     (SELECT 1 FROM run INDEXED BY run_unfinished WHERE finished_at IS NULL LIMIT 1),

@@ -1,1 +1,2 @@
 DELETE FROM run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL
+RETURNING status, worker_id

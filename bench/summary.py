@@ -1,0 +1,59 @@
+"""The summary that programs poll (document 001) with a million runs, beside counting the rows."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from bench.measuring import Report, figure, quantile, scratch
+from bench.rows import RawRows
+from bench.scheduling import CLOCK, store_in
+from rota.operations.summary import summarise_in
+from rota.operations.system import Heartbeat, Liveness
+
+TARGET = "≤ 20 ms with 1,000,000 runs, of which 100,000 are queued; beside a raw count of the rows by status"
+RUNS = 1_000_000
+QUEUED = 100_000
+LOOKS = 300
+COUNTS = 5
+FILL = """
+WITH RECURSIVE counted (number) AS (SELECT :first UNION ALL SELECT number + 1 FROM counted WHERE number < :last)
+INSERT INTO run (id, job_id, number, version, trigger, status, reason, position, created_at, finished_at)
+SELECT printf('01980000-0000-7000-8000-%012x', number), :job_id, number, 1, 'manual',
+    iif(number % 10, 'COMPLETED', 'FAILED'), iif(number % 10, NULL, 'exit_code'), number * 1048576, number, number
+FROM counted
+"""
+COUNT = "SELECT status, count(*) FROM run GROUP BY status"
+KEEP = """
+INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run GROUP BY status
+"""
+BEAT = Heartbeat(Liveness.RUNNING, answer={"concurrency": 16, "slots_taken": 0})
+
+
+def measure() -> Report:
+    """Fill the table raw, keep the counters as the engine would have, then ask both ways."""
+    with scratch() as folder:
+        rows = RawRows(folder)
+        rows.fill(QUEUED)
+        rows.connection.execute(FILL, {"first": QUEUED + 1, "last": RUNS, "job_id": rows.job.id}).fetchall()
+        rows.connection.execute(KEEP).fetchall()
+        counted = [_timed(lambda: rows.connection.execute(COUNT).fetchall()) for _ in range(COUNTS)]
+        rows.connection.close()
+        asked = _ask(folder)
+    shown = [figure(f"summary, p{share * 100:g}", "ms", quantile(asked, share) * 1000) for share in (0.5, 0.99)]
+    return Report("summary", TARGET, [*shown, figure("counting rows, p50", "ms", quantile(counted, 0.5) * 1000)])
+
+
+def _ask(folder: Path) -> list[float]:
+    store = store_in(folder)
+    look = partial(summarise_in, state=folder, beat=BEAT, now=CLOCK.now(), worker="bench")
+    assert store.read(look).claimable
+    took = [_timed(lambda: store.read(look)) for _ in range(LOOKS)]
+    store.close()
+    return took
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began

@@ -1,0 +1,1 @@
+"""The package that document 000 names in its file."""

@@ -1,0 +1,57 @@
+"""Readers of addresses and of the headers sent to them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from rota.declare.fields import Refused, shown, wrong_type
+from rota.declare.keyed import below
+from rota.declare.maps import read_env_value
+from rota.model.spec import EnvValue
+
+URL_HINT = "write `url: https://host/path`"
+HEADERS_HINT = "write `headers: {Authorization: {secret: NAME}}`"
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+
+
+def read_url(value: Any) -> str:
+    """Return the address of a poll."""
+    if not isinstance(value, str) or not value:
+        raise wrong_type(value, "an address", hint=URL_HINT)
+    if "@" in value.partition("://")[2].partition("/")[0]:
+        raise Refused("holds a user or a password", hint="put it into `headers: {Authorization: {secret: NAME}}`")
+    if not _is_address(value):
+        raise Refused(f"{shown(value)} is no http or https address", hint=URL_HINT)
+    return value
+
+
+def _is_address(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a host or port that cannot be
+        return False
+    return complete and value.isprintable() and " " not in value
+
+
+def read_headers(value: Any) -> dict[str, EnvValue]:
+    """Return the headers of a poll: texts, or {secret: NAME}."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of headers", hint=HEADERS_HINT)
+    found: dict[str, EnvValue] = {}
+    for name in value:
+        if not _TOKEN.fullmatch(name):
+            raise Refused(f"{shown(name)} cannot be a header's name", hint=HEADERS_HINT, at=(name,))
+        if name.lower() in map(str.lower, found):
+            raise Refused(f"the header {shown(name)} is there twice", hint="names differ in more than case", at=(name,))
+        found[name] = replace(below((name,), _header, value[name]), name=name)
+    return found
+
+
+def _header(value: Any) -> EnvValue:
+    read = read_env_value(value)
+    if read.value is not None and not (read.value.isascii() and read.value.isprintable()):
+        raise Refused("holds characters that a header cannot have", hint="use printable ASCII")
+    return read

@@ -1,0 +1,254 @@
+"""Budgets in the file: the accounts, what tokens cost, and which accounts a job is charged to (R-19)."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import partial
+from math import isfinite
+from typing import Any
+
+from rota.declare.fields import JOB_NAME, Refused, choice, read_zone, shown, wrong_type
+from rota.declare.keyed import below, read_keys
+from rota.model.budget import MILLION, Account, Exceeded, Per, Price, Unit
+from rota.model.spec import JobSpec, Kind, Spend
+from rota.rules.budget_words import say_amount
+
+KeyPath = tuple[str | int, ...]
+WrittenNames = Mapping[KeyPath, str]
+"""The accounts that a job names, by where in its value that stands."""
+WrittenEstimates = Mapping[str, Decimal]
+"""What a run is expected to cost, by account; under the empty name: in the one account that there is."""
+
+LARGEST = 10**15
+ACCOUNT_HINT = "write `budgets: {claude-day: {usd: 10, per: day}}`"
+NAME_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
+NAMES_HINT = "write `budget: claude-day`, or a list of accounts"
+ESTIMATE_HINT = "write a number, or one for each account: `estimate: {claude-day: 0.50}`"
+PRICE_HINT = "write what a million tokens cost: `prices: {sonnet: {input: 3.00, output: 15.00}}`"
+_COUNTED = "write what is counted: `usd: 10`, `requests: 10000`, `tokens: 4000000` or `runs: 60`"
+_PER = "write `per: day`: minute, hour, day, week or month"
+_POLICY = "write `policy: defer`, `skip` or `warn`"
+_WORDS = {
+    **dict.fromkeys(("limit", "max", "amount"), _COUNTED),
+    **dict.fromkeys(("window", "period", "every", "reset"), _PER),
+    **dict.fromkeys(("exceeded", "on_exceeded", "when_exceeded"), _POLICY),
+    **dict.fromkeys(("dollars", "money", "cost"), "write `usd: 10`"),
+    "calls": "write `requests: 10000`",
+    "tz": "write `timezone: Europe/Paris`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAccount:
+    """An account as it is written; without a zone it has the file's."""
+
+    unit: Unit
+    limit: int
+    per: Per
+    timezone: str | None
+    policy: Exceeded
+    estimate: int | None
+
+    def account(self, name: str, timezone: str) -> Account:
+        """Return the account, in a zone that is known by name."""
+        return Account(name, self.unit, self.limit, self.per, timezone, self.policy, self.estimate)
+
+
+def read_number(value: Any) -> Decimal:
+    """Return a number as it is written: 0.1 is a tenth."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(value, "a number")
+    if not isfinite(value) or value < 0:
+        raise Refused(f"{shown(value)} is not a number from 0 on", code="out_of_range")
+    return Decimal(int(value)) if isinstance(value, int) else Decimal(getattr(value, "written", str(value)))
+
+
+def amount_of(number: Decimal, unit: Unit) -> int:
+    """Return a number in an account's unit: money in millionths, everything else whole."""
+    amount = number * MILLION if unit is Unit.USD else number
+    if amount != int(amount):
+        raise Refused(f"{number} is finer than what is counted", hint=_FINEST[unit is Unit.USD])
+    if amount > LARGEST:
+        raise Refused(f"{number} is too large", code="out_of_range", hint="such a limit limits nothing")
+    return int(amount)
+
+
+_FINEST = {True: "money is counted in millionths of a dollar", False: "write a whole number"}
+
+
+def read_account(value: Any) -> WrittenAccount:
+    """Return an account: a limit of one thing, per what, and what becomes of those who find no room."""
+    found = read_keys(value, _ACCOUNT, hint=ACCOUNT_HINT, words=_WORDS)
+    units = [unit for unit in Unit if unit in found]
+    if len(units) != 1:
+        message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
+        raise Refused(message, code="conflict" if units else "missing_value", hint=_COUNTED, at=(*units[1:2],))
+    if "per" not in found:
+        raise Refused("does not say per what", code="missing_value", hint=_PER)
+    unit, policy = units[0], found.get("policy", Exceeded.DEFER)
+    limit = below((unit,), partial(_limit, unit), found[unit])
+    estimate = below(("estimate",), partial(estimate_in, unit), found["estimate"]) if "estimate" in found else None
+    account = WrittenAccount(unit, limit, found["per"], found.get("timezone"), policy, estimate)
+    if too_dear(account, estimate):
+        raise _too_dear(account, estimate, at=("estimate",))
+    return account
+
+
+def _limit(unit: Unit, number: Decimal) -> int:
+    limit = amount_of(number, unit)
+    if not limit:
+        raise Refused("0 lets nothing start", code="out_of_range", hint="pause the jobs instead, or switch them off")
+    return limit
+
+
+def estimate_in(unit: Unit, number: Decimal) -> int:
+    """Return an estimate in an account's unit; refused where there is nothing to estimate."""
+    if unit is Unit.RUNS:
+        raise Refused("has no effect: a run is one run", code="no_effect", hint="remove it")
+    return amount_of(number, unit)
+
+
+def too_dear(account: Account | WrittenAccount, estimate: int | None) -> bool:
+    """Tell whether an estimate is more than an account ever has: such a run would wait for ever."""
+    return estimate is not None and estimate > account.limit and account.policy is not Exceeded.WARN
+
+
+def _too_dear(account: Account | WrittenAccount, estimate: int | None, *, at: KeyPath) -> Refused:
+    limit, wanted = say_amount(account.limit, account.unit), say_amount(estimate or 0, account.unit)
+    whose = f" of {shown(account.name)}" if isinstance(account, Account) else ""
+    message = f"{wanted} is more than the whole limit{whose}, {limit}"
+    return Refused(message, code="out_of_range", hint="lower it, or raise the limit", at=at)
+
+
+def read_name(name: Any) -> str:
+    """Return the name of an account."""
+    if not isinstance(name, str):
+        raise wrong_type(name, "the name of an account", hint=NAMES_HINT)
+    if not JOB_NAME.fullmatch(name):
+        raise Refused(f"{shown(name)} cannot be an account's name", hint=NAME_HINT)
+    return name
+
+
+_ACCOUNT = {
+    **dict.fromkeys((*map(str, Unit), "estimate"), read_number),
+    "per": choice(Per),
+    "policy": choice(Exceeded),
+    "timezone": read_zone,
+}
+
+
+def read_price(value: Any) -> Price:
+    """Return what a million tokens of a model cost."""
+    found = read_keys(value, {"input": _dollars, "output": _dollars}, hint=PRICE_HINT)
+    missing = next((key for key in ("input", "output") if key not in found), None)
+    if missing is not None:
+        raise Refused(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
+    return Price(**found)
+
+
+def _dollars(value: Any) -> int:
+    return amount_of(read_number(value), Unit.USD)
+
+
+def read_names(value: Any) -> dict[KeyPath, str]:
+    """Return the accounts that a job is charged to: one, or a list."""
+    if isinstance(value, str):
+        return {(): read_name(value)}
+    if not isinstance(value, list):
+        raise wrong_type(value, "the name of an account", hint=NAMES_HINT)
+    found: dict[KeyPath, str] = {}
+    for index, item in enumerate(value):
+        if item in found.values():
+            raise Refused(f"the account {shown(item)} is there twice", hint="name it once", at=(index,))
+        found[index,] = below((index,), read_name, item)
+    return found
+
+
+def read_estimates(value: Any) -> dict[str, Decimal]:
+    """Return what a run is expected to cost: a number, or one for each account."""
+    if not isinstance(value, Mapping):
+        return {"": read_number(value)}
+    if not value:
+        raise Refused("is an empty map", hint=ESTIMATE_HINT)
+    return {read_name(name): below((name,), read_number, value[name]) for name in value}
+
+
+def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[Refused]:
+    """Return the accounts that are not there."""
+    return [_missing(name, path, accounts) for path, name in names.items() if name not in accounts]
+
+
+def _missing(name: str, path: KeyPath, accounts: Collection[str]) -> Refused:
+    near = get_close_matches(name, accounts, n=1)
+    guess = (
+        f'did you mean "{near[0]}"?' if near else f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`"
+    )
+    return Refused(f"no account is named {shown(name)}", code="budget_missing", hint=guess, at=path)
+
+
+def wrong_estimates(
+    estimates: WrittenEstimates, names: Collection[str], accounts: Mapping[str, Account]
+) -> list[Refused]:
+    """Return what is wrong with the estimates that a job itself has."""
+    if "" in estimates and len(names) > 1:
+        message = f"is one number, and the job has {len(names)} accounts"
+        return [Refused(message, code="conflict", hint=ESTIMATE_HINT)]
+    found = []
+    for name in (name for name in estimates if name and name not in names):
+        near = get_close_matches(name, names, n=1)
+        guess = f'did you mean "{near[0]}"?' if near else "name it under `budget:` too, or remove this line"
+        found.append(Refused("is no account of this job", code="budget_missing", hint=guess, at=(name,)))
+    for name in (name for name in names if name in accounts):
+        key = (name,) if name in estimates else ()
+        try:
+            estimate = estimate_for(accounts[name], estimates, names)
+        except Refused as error:
+            found.append(Refused(error.message, code=error.code, hint=error.hint, at=key))
+            continue
+        if too_dear(accounts[name], estimate):
+            found.append(_too_dear(accounts[name], estimate, at=key))
+    return found
+
+
+def estimate_for(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> int | None:
+    """Return what a job says a run costs in one of its accounts, None where it does not say."""
+    alone = "" if len(names) == 1 else None
+    written = estimates.get(account.name, estimates.get(alone) if alone is not None else None)
+    return None if written is None else estimate_in(account.unit, written)
+
+
+def spends_of(
+    names: Collection[str], estimates: WrittenEstimates, accounts: Mapping[str, Account]
+) -> tuple[Spend, ...]:
+    """Return what a job is charged, in the order of the accounts' names; estimates that fit none are left out."""
+    return tuple(_spend(accounts[name], estimates, names) for name in sorted(names) if name in accounts)
+
+
+def _spend(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> Spend:
+    try:
+        return Spend(account.name, estimate_for(account, estimates, names), account.unit)
+    except Refused:
+        return Spend(account.name, None, account.unit)  # a default that says nothing to this account
+
+
+def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account], *, limited: bool) -> list[str]:
+    """Return the accounts of tokens or money in which nobody says what a run may cost; `limited`: its agent does."""
+    counted = [accounts[spend.account] for spend in spends if spend.estimate is None]
+    unknown = (Unit.TOKENS,) if limited else (Unit.TOKENS, Unit.USD)
+    return [one.name for one in counted if one.estimate is None and one.unit in unknown]
+
+
+def counting_notes(specs: Sequence[JobSpec]) -> list[str]:
+    """Return which commands count as one request a run, unless they say otherwise: nothing sees what they send."""
+    names = [spec.name for spec in specs if _uncounted(spec)]
+    if not names:
+        return []
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    counts = "counts" if len(names) == 1 else "count"
+    return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, says how many"]
+
+
+def _uncounted(spec: JobSpec) -> bool:
+    asks = any(spend.unit is Unit.REQUESTS and spend.estimate is None for spend in spec.budgets)
+    return asks and spec.work.kind in (Kind.COMMAND, Kind.SHELL)

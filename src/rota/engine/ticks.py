@@ -1,0 +1,50 @@
+"""What ticks leave for each other: when they looked, and with how many slots (R-24)."""
+
+import json
+from datetime import datetime, timedelta
+
+from rota.model.clock import from_ms, to_ms
+from rota.rules.ticks import Ticks
+from rota.store import runs
+from rota.store.driver import Database
+
+KEY = "ticks"
+KIND = "tick"
+
+
+def read_ticks(db: Database) -> Ticks:
+    """Return when the last ticks looked."""
+    row = db.row("meta_get", key=KEY)
+    if row is None:
+        return Ticks()
+    found = json.loads(row[0])
+    return Ticks(tuple(from_ms(look) for look in found["looks"]), found["slots"])
+
+
+def note_look(db: Database, *, slots: int, now: datetime, unused: int | None = None) -> None:
+    """Store that a tick looked; `unused` is its epoch if it did nothing under it."""
+    looks = [to_ms(look) for look in read_ticks(db).looked(now, slots=slots).looks]
+    db.execute("meta_set", key=KEY, value=json.dumps({"looks": looks, "slots": slots, "unused": unused}))
+
+
+def unused_epoch(db: Database) -> int | None:
+    """Return the epoch that the last tick took and did not use: no row names it, so the next one may have it."""
+    row = db.row("meta_get", key=KEY)
+    return json.loads(row[0])["unused"] if row is not None else None
+
+
+def taken_by_all(db: Database) -> int:
+    """Return how many slots of this state folder's worker hold something, for whichever process."""
+    row = db.row("worker_first")
+    return len(runs.taken_slots(db, row[0])) if row is not None else 0
+
+
+def in_tick_mode(db: Database) -> bool:
+    """Tell whether the newest process that scheduled here is a tick."""
+    row = db.row("process_last", limit=1)
+    return row is not None and row[1] == KIND
+
+
+def unseen(db: Database, *, now: datetime) -> timedelta:
+    """Return how long no tick looked, nothing where a serving process is the newest (R-10)."""
+    return read_ticks(db).unseen(now) if in_tick_mode(db) else timedelta()

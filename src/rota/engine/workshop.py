@@ -1,0 +1,98 @@
+"""What one scheduling process works with: its session, its engine, and what carries out commands and functions."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from rota.engine.boot import fire_at_boot
+from rota.engine.budget import charge_request
+from rota.engine.conditions import facts_of
+from rota.engine.engine import Engine
+from rota.engine.fire import Fired
+from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.processes import KeeperProcesses
+from rota.engine.record import Finished
+from rota.engine.recover import recover
+from rota.engine.session import Session
+from rota.engine.shared_state import scheduler_state
+from rota.model.clock import Clock
+from rota.runners.boot import machine_boot
+from rota.settings import Settings
+from rota.store.driver import Store
+
+
+class Workshop:
+    """A serving process has one as long as it lives, a tick for what it carries; `host` runs the async functions."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        settings: Settings,
+        session: Session,
+        table: FunctionTable,
+        environ: Mapping[str, str],
+        stays: bool = True,
+        sdk: object = None,
+        host: asyncio.AbstractEventLoop | None = None,
+        on_fired: Callable[[Fired], None] = lambda _fired: None,
+        on_finished: Callable[[str], None] = lambda _run_id: None,
+    ) -> None:
+        self.session = session
+        self._store = store
+        self._clock = clock
+        shared = partial(store.read, scheduler_state)
+        self._processes = KeeperProcesses(clock, settings, environ, scheduler_state=shared)
+        self._functions = InProcessFunctions(
+            clock,
+            settings,
+            table,
+            ended=self._take_outcomes,
+            released=self._take_released,
+            facts=facts_of(store, clock),
+            charge=partial(charge_request, store, clock),
+            scheduler_state=shared,
+            sdk=sdk,
+            host=host,
+        )
+        self.engine = Engine(
+            store,
+            clock,
+            settings=settings,
+            holder=session.holder,
+            processes=self._processes,
+            functions=self._functions,
+            stays=stays,
+            on_fired=on_fired,
+            on_finished=on_finished,
+        )
+
+    async def recover(self, dead: Sequence[int]) -> int:
+        """Record what happened to the runs of dead processes; return how many there were (R-23)."""
+        return await recover(
+            self._store,
+            self._clock,
+            holder=self.session.holder,
+            dead=list(dead),
+            children=self._processes,
+            executor=self.engine.executor,
+            slots=self.engine.slots,
+        )
+
+    async def fire_at_boot(self) -> None:
+        """Fire the jobs at boot that this boot of the machine has not fired."""
+        operation = partial(fire_at_boot, boot=machine_boot(), now=self._clock.now())
+        for fired in await self._store.submit(operation):
+            self.engine.tell_fired(fired)
+
+    def close(self) -> None:
+        """Let threads and spawner go; keepers stay."""
+        self._functions.close()
+        self._processes.close()
+
+    def _take_outcomes(self, finished: list[Finished]) -> None:
+        self.engine.all_ended(finished)
+
+    def _take_released(self, run_id: str) -> None:
+        self.engine.released(run_id)

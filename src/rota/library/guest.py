@@ -1,0 +1,371 @@
+"""The composition root of a guest: a scheduler on a thread of somebody's process, without signals, file or console."""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.declare.validate import Declared
+from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.functions import FunctionTable
+from rota.engine.lock import file_identity, process_lock_held
+from rota.engine.loop import Loop
+from rota.engine.pulses import tell_carried, tell_status
+from rota.engine.session import Session, close_session, open_session, sweep_locks, take_serving_lock
+from rota.engine.stopping import Stop, Stopping, wanted_stop
+from rota.engine.wake import WakeSocket
+from rota.engine.workshop import Workshop
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError, StorageFull
+from rota.model.records import Run
+from rota.model.spec import JobSpec
+from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
+from rota.operations.embedding import run_of
+from rota.operations.project import open_state
+from rota.operations.reserving import Reservation, reserve_slot
+from rota.operations.sdk import Sdk
+from rota.operations.zones import adopt_tzdata
+from rota.runners.processes import identity
+from rota.store.copying import quick_check
+from rota.store.driver import Store
+
+T = TypeVar("T")
+
+KIND = "guest"
+LOOK_AROUND = timedelta(seconds=2)
+LOOK_AGAIN = 1.0
+"""Who waits for a run looks again after so many seconds: another process may have ended it."""
+LAST_WORDS = 2.0
+"""How long those who wait have to hear that the scheduler stops."""
+WORKERS = 4
+NOT_RUNNING = "the scheduler is not running"
+START_HINT = "call `start()`, or enter it with `async with scheduler:`"
+DAMAGE_HINT = "work goes on as far as it can; stop the scheduler and put back a backup with `rota restore`"
+
+
+class Guest:
+    """One scheduler at work. Its loop and its threads are its own; other threads call its public methods."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        clock: Clock,
+        *,
+        state: Path,
+        table: FunctionTable,
+        kept: frozenset[str],
+        allow_empty: bool,
+        host: asyncio.AbstractEventLoop | None,
+        on_over: Callable[[], None],
+    ) -> None:
+        self.served: Future[None] = Future()
+        """Ends when the scheduler is at work, or with the reason why it cannot be."""
+        self.gone: Future[int] = Future()
+        """Ends when everything is over: how many runs had to be ended, or what went wrong."""
+        self._declared = declared
+        self._settings = replace(declared.settings, state=state)
+        self._clock = clock
+        self._state = state
+        self._table = table
+        self._kept = kept
+        self._allow_empty = allow_empty
+        self._host = host
+        self._on_over = on_over
+        self._workers: ThreadPoolExecutor | None = None
+        self._bells: set[asyncio.Event] = set()
+        self._asked: set[asyncio.Task[Any]] = set()
+        self._stopped = False
+        self._lost_state = False
+        self._damage: str | None = None
+        self._watch = Loop("watch", self._watch_round, clock=clock)
+        self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
+
+    # from other threads
+
+    def begin(self) -> None:
+        """Start the thread; `served` tells what becomes of it."""
+        self._thread.start()
+
+    def stop(self, stop: Stop) -> None:
+        """Ask it to stop; `gone` tells when it has. A second wish means now."""
+        with contextlib.suppress(RuntimeError):  # it has stopped already
+            self._loop.call_soon_threadsafe(self._stopping.ask, stop)
+
+    def do(self, work: Callable[[Store], T], *, wakes: bool = False) -> "Future[T]":
+        """Do something with the store on a thread beside the loop; `wakes`: the loop has a look at it afterwards."""
+        try:
+            if self._workers is None:
+                raise RuntimeError
+            return self._workers.submit(self._work, work, wakes=wakes)
+        except RuntimeError:
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT) from None
+
+    def play(self, awaited: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Await something on the scheduler's own loop."""
+        if self._workers is None or self._stopped:
+            awaited.close()
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+        return asyncio.run_coroutine_threadsafe(self._noted(awaited), self._loop)
+
+    def reserve(
+        self, *, pools: Sequence[str] | Mapping[str, int], job: str | None, within: timedelta | None
+    ) -> AbstractAsyncContextManager[Reservation]:
+        """Return a slot to be held, entered and left by `play`."""
+        return reserve_slot(self._store, self._state, self._clock, pools=pools, job=job, within=within)
+
+    def over(self) -> int:
+        """Wait until everything is over, the thread too; return how many runs had to be ended."""
+        try:
+            return self.gone.result()
+        finally:
+            self._thread.join()
+
+    def put(self, spec: JobSpec, *, keep: bool) -> None:
+        """Store a job."""
+        source = KEPT if keep else DECLARED
+        operation = partial(put_job, spec=spec, source=source, now=self._clock.now())
+        self.do(lambda store: store.write(operation), wakes=True).result()
+
+    def retire(self, name: str) -> None:
+        """Retire a job."""
+        operation = partial(remove_job, name=name, now=self._clock.now())
+        self.do(lambda store: store.write(operation), wakes=True).result()
+
+    def _work(self, work: Callable[[Store], T], *, wakes: bool) -> T:
+        try:
+            return work(self._store)
+        finally:
+            if wakes:
+                with contextlib.suppress(RuntimeError):  # it has just stopped
+                    self._loop.call_soon_threadsafe(self._engine.wake)
+
+    # its own thread
+
+    def _main(self) -> None:
+        try:
+            ended = asyncio.run(self._run())
+        except BaseException as error:
+            self._on_over()
+            if not self.served.done():
+                self.served.set_exception(error)
+            elif not self._stopped:
+                log.error("the scheduler stopped by itself", error=str(error))
+            self.gone.set_exception(error)
+        else:
+            self._on_over()
+            self.gone.set_result(ended)
+
+    async def _run(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = Stopping()
+        self._store = store = open_state(self._state, self._clock, create=True)
+        self._database = file_identity(self._state / "rota.db")
+        try:
+            store.read(lambda db: db.row("probe_indexes"))
+            lock = await take_serving_lock(self._state, self._clock)
+            try:
+                await self._serve(store)
+            finally:
+                lock.release()
+        finally:
+            store.close()
+        self._refuse_losses()
+        return self._stopping.ended
+
+    async def _serve(self, store: Store) -> None:
+        me = identity(os.getpid())
+        session = open_session(store, self._state, self._clock, kind=KIND, identity=me)
+        sweep_locks(self._state)
+        self._ticks = list(session.living)
+        self._started_at = self._clock.now()
+        self._workshop = Workshop(
+            store,
+            self._clock,
+            settings=self._settings,
+            session=session,
+            table=self._table,
+            environ=os.environ.copy(),
+            sdk=Sdk(store, self._state, self._clock),
+            host=self._host,
+            on_finished=self._take_finished,
+        )
+        self._engine = self._workshop.engine
+        socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
+        detached = False
+        try:
+            with self._engine.slots.shut():
+                await self._prepare(session)
+            with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
+                with self._looking_for_damage(unclean=session.unclean):
+                    detached = await self._until_stopped()
+                await self._say_goodbye()
+        finally:
+            socket.close()
+            self._workshop.close()
+            if not self._lost_state:
+                self._close_session(session, detached=detached)
+
+    async def _prepare(self, session: Session) -> None:
+        """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
+        now = self._clock.now()
+        await self._workshop.recover(session.dead)
+        await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        apply = partial(
+            apply_declared, declared=self._declared, kept=self._kept, allow_empty=self._allow_empty, now=now
+        )
+        await self._store.submit(apply)
+        if self._settings.scheduler.enabled:
+            await self._workshop.fire_at_boot()
+
+    async def _until_stopped(self) -> bool:
+        """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
+        engine, alarm = self._engine, partial(make_alarm, self._clock)
+        if self._settings.scheduler.enabled:
+            engine.start(alarm)
+        watching = asyncio.create_task(self._watch.run(alarm), name="rota-watch")
+        self.served.set_result(None)
+        try:
+            stop = await self._stopping.asked()
+            engine.quiesce()
+            if self._lost_state:
+                stop = Stop("now", timedelta())
+            return await self._stopping.carry_out(stop, engine)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await engine.end()
+
+    async def _say_goodbye(self) -> None:
+        """Let everybody know who waits for something, and give back the slots that are still reserved."""
+        self._stopped = True
+        self._ring()
+        if self._asked:
+            await asyncio.wait(self._asked, timeout=LAST_WORDS)
+        for task in self._asked:
+            task.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+    def _close_session(self, session: Session, *, detached: bool) -> None:
+        try:
+            close_session(self._store, session, self._clock, ending="detached" if detached else "clean")
+        except StateError as error:
+            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
+
+    def _refuse_losses(self) -> None:
+        if self._stopping.unstored:
+            raise StorageFull(
+                f"{self._stopping.unstored} results could not be stored in {self._state}: "
+                f"{self._engine.storage_problem}",
+                hint="free some space: the next start records how commands ended from what they left",
+            )
+        if self._lost_state:
+            raise StateError(
+                f"the state folder {self._state} vanished or was replaced while the scheduler ran",
+                hint="nothing more was started; put it back, or start again with an empty one",
+            )
+
+    async def _watch_round(self) -> datetime | None:
+        """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
+        if file_identity(self._state / "rota.db") != self._database:
+            self._lost_state = True
+            self._stopping.ask(Stop("now", timedelta()))
+            return None
+        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
+        if gone:
+            self._ticks = [process for process in self._ticks if process not in gone]
+            await self._workshop.recover([process.epoch for process in gone])
+            self._engine.wake()
+        return self._clock.now() + LOOK_AROUND
+
+    @contextlib.contextmanager
+    def _looking_for_damage(self, *, unclean: bool) -> Iterator[None]:
+        """After an unclean stop, read the whole database for damage beside the work; it is told, nothing is changed."""
+        stop = threading.Event()
+        if unclean and self._workers is not None:
+            self._workers.submit(self._look_for_damage, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+
+    def _look_for_damage(self, stop: threading.Event) -> None:
+        path = self._state / "rota.db"
+        try:
+            found = quick_check(path, stop=stop)
+        except RotaError as error:
+            found = (str(error),)
+        if found:
+            self._damage = f"{path} is damaged: {found[0]}; put back a backup"
+            log.error("the database is damaged", path=str(path), found=found, hint=DAMAGE_HINT)
+
+    # talking
+
+    async def finished(self, handle: str) -> Run:
+        """Wait until a run is final, and return it; raise SchedulerShutdownError when the scheduler stops before."""
+        bell = asyncio.Event()
+        self._bells.add(bell)
+        try:
+            while True:
+                bell.clear()
+                run = run_of(self._store, handle)
+                if run.status.final:
+                    return run
+                if self._stopped:
+                    raise SchedulerShutdownError(f"the scheduler stopped while {run.handle} was {run.status}")
+                await self._hear(bell)
+        finally:
+            self._bells.discard(bell)
+
+    async def _hear(self, bell: asyncio.Event) -> None:
+        again = self._loop.call_later(LOOK_AGAIN, bell.set)
+        try:
+            await bell.wait()
+        finally:
+            again.cancel()
+
+    async def _noted(self, awaited: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asked.add(task)
+        try:
+            return await awaited
+        finally:
+            self._asked.discard(task)
+
+    def _take_finished(self, _run_id: str) -> None:
+        self._ring()
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.set()
+
+    def _wake(self) -> None:
+        self._engine.wake()
+        self._ring()
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = question["ask"]
+        if asked == "status":
+            return tell_status(
+                self._engine,
+                self._clock,
+                settings=self._settings,
+                started_at=self._started_at,
+                further=(self._watch,),
+                damage=self._damage,
+            )
+        if asked == "stop":
+            grace = self._settings.scheduler.shutdown_grace
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), grace=grace))
+            return tell_carried(self._engine)
+        return {}

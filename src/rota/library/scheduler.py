@@ -1,0 +1,351 @@
+"""`rota.Scheduler`: a scheduler inside somebody's program, and what that program may ask of it."""
+
+import asyncio
+import contextlib
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from rota.engine.clock import SystemClock
+from rota.engine.stopping import Stop
+from rota.library.blocking import Blocking, late
+from rota.library.guest import NOT_RUNNING, START_HINT, Guest
+from rota.library.places import DATABASE, duration_of, state_of
+from rota.library.reserving import Opened, Reserved
+from rota.model.errors import (
+    InvalidValue,
+    SchedulerError,
+    SchedulerShutdownError,
+    ScheduleTriggerError,
+    StateError,
+    UnknownJob,
+)
+from rota.model.records import Run
+from rota.operations.declarations import Declarations, Declaring
+from rota.operations.embedding import (
+    SchedulerStatus,
+    TriggerResult,
+    declared_status,
+    fires_of,
+    fires_of_spec,
+    running_count,
+    status_of,
+    story_of,
+    trigger_job,
+)
+from rota.operations.project import open_state
+from rota.store.driver import Store
+
+T = TypeVar("T")
+
+MEMORY = ":memory:"
+STOP_TIMEOUT = 30.0
+RUNS = 50
+NOW = Stop("now", timedelta())
+
+
+class Scheduler(Declaring):
+    """A scheduler as a guest in this process: a thread of its own, no signal handlers, nothing global.
+
+    `store` is the database, `state/rota.db`, or the folder that holds it; ":memory:" is a temporary folder that is
+    removed at the stop. The other sections are those of a rota.yaml. `trigger`, `wait` and `reserve_slot` are awaited;
+    `scheduler.sync` has the same three for code without an event loop.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str],
+        *,
+        timezone: str = "UTC",
+        concurrency: int = 16,
+        folder: str | os.PathLike[str] | None = None,
+        stop_timeout: float = STOP_TIMEOUT,
+        allow_empty: bool = False,
+        defaults: Mapping[str, Any] | None = None,
+        pools: Mapping[str, int] | None = None,
+        budgets: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Any] | None = None,
+        quiet_hours: Any = None,
+        poll: Mapping[str, Any] | None = None,
+        groups: Mapping[str, Any] | None = None,
+        agents: Mapping[str, Any] | None = None,
+        retention: Mapping[str, Any] | None = None,
+        scheduler: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._memory = os.fspath(store) == MEMORY
+        self._state = Path() if self._memory else state_of(Path(store))
+        self._stop_timeout = stop_timeout
+        self._allow_empty = allow_empty
+        self._clock = SystemClock()
+        self._starting = threading.Lock()
+        self._guest: Guest | None = None
+        self._host: asyncio.AbstractEventLoop | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        sections = {
+            "timezone": timezone,
+            "scheduler": {"concurrency": concurrency, **(scheduler or {})},
+            "defaults": defaults,
+            "pools": pools,
+            "budgets": budgets,
+            "prices": prices,
+            "quiet_hours": quiet_hours,
+            "poll": poll,
+            "groups": groups,
+            "agents": agents,
+            "retention": retention,
+        }
+        place = Path(os.path.abspath(folder if folder is not None else os.curdir))
+        super().__init__(Declarations(sections, folder=place, state=self._state, environ=os.environ))
+
+    # running
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is at work."""
+        guest = self._guest
+        return guest is not None and guest.served.done() and not guest.gone.done()
+
+    def start(self) -> None:
+        """Begin on a thread, and return when it is at work; one that runs already goes on."""
+        with self._starting:
+            if self._guest is None:
+                guest, since = self._begin(host=None)
+                guest.served.result()
+                self._go_live(guest, since)
+
+    def stop(self, wait: bool = True, timeout: float | None = None, *, detach: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Start nothing more, let runs end for `timeout` seconds, end those that are left, and return when it is over.
+
+        `timeout` None is `stop_timeout`, 30 s. Where runs had to be ended SchedulerShutdownError says so. Without
+        `wait` they are ended at once. With `detach` commands go on, and the next start records how they end.
+        """
+        guest = self._guest
+        if guest is None:
+            return
+        self._refuse_on_host()
+        bound = self._stop_timeout if timeout is None else timeout
+        guest.stop(self._how(bound, wait=wait, detach=detach))
+        _judge(guest.over(), bound=bound, asked=not wait)
+
+    async def __aenter__(self) -> "Scheduler":
+        """Begin; async functions run on this event loop."""
+        with self._starting:
+            if self._guest is not None:
+                raise SchedulerError("the scheduler is running already", hint="enter it once, or use `start()` alone")
+            guest, since = self._begin(host=asyncio.get_running_loop())
+        try:
+            await asyncio.shield(asyncio.wrap_future(guest.served))
+        except asyncio.CancelledError:
+            guest.served.add_done_callback(lambda _: guest.stop(NOW))
+            raise
+        self._go_live(guest, since)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop as `stop()` does; the event loop goes on meanwhile."""
+        guest = self._guest
+        if guest is None:
+            return
+        guest.stop(self._how(self._stop_timeout, wait=True, detach=False))
+        try:
+            await asyncio.shield(asyncio.wrap_future(guest.gone))
+        except asyncio.CancelledError:
+            guest.stop(NOW)
+            raise
+        ended = guest.over()
+        if kind is None:
+            _judge(ended, bound=self._stop_timeout, asked=False)
+
+    def __enter__(self) -> "Scheduler":
+        """Begin on a thread."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop as `stop()` does."""
+        with contextlib.suppress(SchedulerShutdownError) if kind is not None else contextlib.nullcontext():
+            self.stop()
+
+    # acting
+
+    async def trigger(
+        self,
+        agent_or_job: str,
+        schedule: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        force: bool = False,
+    ) -> TriggerResult:
+        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue."""
+        return await asyncio.wrap_future(self.begin_trigger(agent_or_job, schedule, params=params, force=force))
+
+    async def wait(self, run: str, timeout: float | None = None) -> Run:  # noqa: ASYNC109
+        """Wait until a run, by its identifier or handle, is final; raise TimeoutError when that takes longer."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.begin_wait(run)), timeout)
+        except TimeoutError:
+            raise late(run, timeout) from None
+
+    def reserve_slot(
+        self,
+        pools: Sequence[str] | Mapping[str, int] = (),
+        *,
+        job: str | None = None,
+        within: str | float | timedelta | None = None,
+    ) -> Reserved:
+        """Hold the next free slot, and room in `pools`, for the code of an `async with` block (R-13)."""
+        return Reserved(partial(self._reserve, pools=pools, job=job, within=duration_of(within)))
+
+    @property
+    def sync(self) -> Blocking:
+        """`trigger`, `wait` and `reserve_slot` for code without an event loop."""
+        return Blocking(self)
+
+    # seeing
+
+    def status(self) -> SchedulerStatus:
+        """Return whether it runs, how many runs are under way, and how each job is."""
+        running = self.is_running
+        if not running and not self._stored:
+            return declared_status(self.declarations.everything().jobs)
+        return self.operate(partial(status_of, running=running))
+
+    def running_count(self, agent_or_job: str | None = None) -> int:
+        """Return how many runs are under way, of an agent, of a job, or of all."""
+        return self.operate(partial(running_count, name=agent_or_job)) if self.is_running else 0
+
+    def next_fires(self, job: str, n: int = 3) -> list[datetime]:
+        """Return when a job starts next, in its own zone."""
+        if self.is_running or self._stored:
+            with contextlib.suppress(UnknownJob):
+                return self.operate(partial(fires_of, name=job, n=n))
+        return fires_of_spec(self.declarations.everything().jobs, job, n=n, now=self._clock.now())
+
+    def history(self, job: str | None = None, limit: int = RUNS) -> list[Run]:
+        """Return the newest runs of a job, or of all jobs, the oldest of them first."""
+        return self.operate(partial(story_of, name=job, limit=limit))
+
+    def operate(self, work: Callable[[Store], T], *, wakes: bool = False) -> T:
+        """Do something with the store and return its result; what it changed is looked at where `wakes`."""
+        guest = self._guest
+        if guest is not None:
+            return guest.do(work, wakes=wakes).result()
+        if not self._stored:
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+        store = open_state(self._state, self._clock, create=False)
+        try:
+            return work(store)
+        finally:
+            store.close()
+
+    # for the faces beside this one
+
+    def begin_trigger(
+        self, name: str, schedule: str | None, *, params: Mapping[str, Any] | None, force: bool
+    ) -> "Future[TriggerResult]":
+        """Begin to trigger a job."""
+
+        def work(store: Store) -> TriggerResult:
+            now = self._clock.now()
+            try:
+                return trigger_job(store, name, schedule=schedule, params=params, force=force, now=now)
+            except StateError as error:
+                raise ScheduleTriggerError(name, str(error), schedule=schedule) from error
+
+        return self._running().do(work, wakes=True)
+
+    def begin_wait(self, run: str) -> "Future[Run]":
+        """Begin to wait for a run."""
+        guest = self._running()
+        return guest.play(guest.finished(run))
+
+    # its inner life
+
+    @property
+    def _stored(self) -> bool:
+        return not self._memory and (self._state / DATABASE).exists()
+
+    def _running(self) -> Guest:
+        guest = self._guest
+        if guest is None:
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+        return guest
+
+    def _begin(self, *, host: asyncio.AbstractEventLoop | None) -> tuple[Guest, Mapping[str, Any]]:
+        declarations = self.declarations
+        with declarations.changing:
+            declared, since = declarations.everything(), dict(declarations.entries)
+        if self._memory:
+            self._temporary = tempfile.TemporaryDirectory(prefix="rota-")
+            self._state = Path(self._temporary.name)
+        guest = Guest(
+            declared,
+            self._clock,
+            state=self._state,
+            table=declarations.table,
+            kept=declarations.kept,
+            allow_empty=self._allow_empty,
+            host=host,
+            on_over=self._take_end,
+        )
+        self._guest, self._host = guest, host
+        guest.begin()
+        return guest, since
+
+    def _go_live(self, guest: Guest, since: Mapping[str, Any]) -> None:
+        try:
+            self.declarations.go_live(guest, since=since)
+        except BaseException:
+            guest.stop(NOW)
+            raise
+
+    def _take_end(self) -> None:
+        """Forget a scheduler that is over, on its own thread."""
+        self.declarations.live = None
+        self._guest = self._host = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _refuse_on_host(self) -> None:
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if here is self._host:
+            hint = "leave the `async with` block, or call stop from another thread: `await asyncio.to_thread(…)`"
+            raise SchedulerError("stop would block the event loop that runs its async functions", hint=hint)
+
+    def _how(self, timeout: float, *, wait: bool, detach: bool) -> Stop:
+        if detach and self._memory:
+            hint = "let them end, or keep the state in a folder"
+            raise InvalidValue("commands cannot outlive a scheduler whose state is in memory", hint=hint)
+        bound = None if math.isinf(timeout) else timedelta(seconds=timeout)
+        if detach:
+            return Stop("detach", bound)
+        return Stop("grace", bound) if wait else NOW
+
+    def _reserve(
+        self, *, pools: Sequence[str] | Mapping[str, int], job: str | None, within: timedelta | None
+    ) -> Opened:
+        guest = self._running()
+        return guest.reserve(pools=pools, job=job, within=within), guest.play
+
+
+def _judge(ended: int, *, bound: float, asked: bool) -> None:
+    """Tell who waited for runs that some of them had to be ended."""
+    if ended and not asked:
+        what = f"{ended} run{'s' * (ended != 1)} did not end within {bound:g} s and had to be ended"
+        raise SchedulerShutdownError(what, timed_out=True)

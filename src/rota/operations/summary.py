@@ -1,0 +1,118 @@
+"""The summary of document 001, option C: all that somebody who polls needs to know, in one cheap read."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.claim import anything_goes
+from rota.engine.lock import process_lock_held
+from rota.model.spec import Mode
+from rota.model.states import SHOWN, Status
+from rota.operations.cadence import current_mode_in
+from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
+from rota.operations.views import iso_or_none
+from rota.rules.pace import suggested_poll
+from rota.store import counters, jobs, polls, processes
+from rota.store.driver import Database, Store
+
+WORDS = {
+    Status.QUEUED: "incoming",
+    Status.RUNNING: "claimed",
+    Status.COMPLETED: "done",
+    Status.FAILED: "failed",
+    Status.SKIPPED: "skipped",
+    Status.CANCELLED: "cancelled",
+}
+"""What document 001 calls the statuses."""
+
+Counts = dict[Status, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker, whether it is there to claim runs, and how many it has and had."""
+
+    id: str
+    name: str
+    registered: bool
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The scheduler in one answer. `registered` None: nobody asked for a worker."""
+
+    heartbeat: Heartbeat
+    counts: Counts
+    claimable: bool
+    registered: bool | None
+    workers: tuple[WorkerView, ...]
+    mode: Mode
+    next_due_at: datetime | None
+    suggested_poll_seconds: int
+
+
+def summarise(store: Store, state: Path, *, now: datetime, worker: str | None = None) -> Summary:
+    """Return the summary; `worker` is the identifier or the name of one that may be registered."""
+    return store.read(partial(summarise_in, state=state, beat=heartbeat(state), now=now, worker=worker))
+
+
+def summarise_in(db: Database, *, state: Path, beat: Heartbeat, now: datetime, worker: str | None = None) -> Summary:
+    """Return the summary inside a transaction, given what the scheduler answered."""
+    beat = with_ticks(db, beat, now=now)
+    kept = counters.counts(db)
+    workers = _workers(db, state, kept, ticking=beat.liveness is Liveness.TICKING)
+    mode, due = current_mode_in(db, now=now), jobs.next_due_but(db, polls.POLL)
+    return Summary(
+        heartbeat=beat,
+        counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},
+        claimable=_has_slot(beat) and anything_goes(db, now=now),
+        registered=None if worker is None else any(one.registered for one in workers if worker in (one.id, one.name)),
+        workers=workers,
+        mode=mode,
+        next_due_at=due,
+        suggested_poll_seconds=suggested_poll(mode, next_due_at=due, now=now),
+    )
+
+
+def _has_slot(beat: Heartbeat) -> bool:
+    taken, slots = beat.answer.get("slots_taken", 0), beat.answer.get("concurrency", 0)
+    return beat.alive and bool(beat.answer.get("enabled", True)) and slots > taken
+
+
+def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, ticking: bool) -> tuple[WorkerView, ...]:
+    return tuple(
+        WorkerView(
+            worker.id,
+            worker.name,
+            registered=ticking or any(process_lock_held(state, lock) for lock in worker.locks),
+            counts={status: kept.get(status, {}).get(worker.id, 0) for status in SHOWN if status is not Status.QUEUED},
+        )
+        for worker in processes.workers(db)
+    )
+
+
+def summary_json(found: Summary) -> dict[str, Any]:
+    """Return the summary as JSON, in the words of document 001."""
+    # Only what agents make can await approval, and agents make nothing yet: none is provisional.
+    provisional: list[dict[str, Any]] = []
+    return {
+        "queue_counts": {**_counts_json(found.counts), "provisional": len(provisional)},
+        "claimable": found.claimable,
+        "provisional_tasks": provisional,
+        "orchestrator_registered": found.registered,
+        "workers": [
+            {"id": one.id, "name": one.name, "registered": one.registered, "counts": _counts_json(one.counts)}
+            for one in found.workers
+        ],
+        "state": found.heartbeat.liveness.value,
+        "mode": found.mode.value,
+        "next_due_at": iso_or_none(found.next_due_at),
+        "suggested_poll_seconds": found.suggested_poll_seconds,
+    }
+
+
+def _counts_json(counts: Counts) -> dict[str, int]:
+    return {WORDS[status]: number for status, number in counts.items()}

@@ -1,0 +1,160 @@
+"""The coming fires of a schedule or a stored job: only instants that will run, and when each starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from rota.model.records import Job
+from rota.model.spec import Mode, Schedule
+from rota.model.states import Reason
+from rota.rules.cursor import Cursor
+from rota.rules.instants import fires_at, first_instant, next_instant, previous_instant, within_bounds
+from rota.rules.lull import Lull, defers, has_lulls, lull_at, waiting_run
+from rota.rules.pause import cursor_after_pause
+
+LAST_YEAR = 9900
+"""Python's calendar ends with 9999; nothing is previewed near its end."""
+LULLS_TRIED = 1000
+"""After so many quiet hours or excluded days one after another without a run, none is looked for any more."""
+A_YEAR = timedelta(days=366)
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One coming fire: its nominal instant, and when it starts: with its jitter, or `deferred` by quiet hours."""
+
+    nominal: datetime
+    at: datetime
+    deferred: bool = False
+
+
+def next_fires(
+    schedule: Schedule,
+    after: datetime,
+    n: int,
+    *,
+    created_at: datetime | None = None,
+    name: str = "",
+    mode: Mode = Mode.ACTIVE,
+) -> list[Fire]:
+    """Return the fires of the next `n` instants strictly after `after` that run, jitter and quiet hours in `at`.
+
+    An interval that follows runs is shown as if it was anchored at `after`, each run took no time, and the mode stayed.
+
+    >>> daily = Schedule(cron=("30 2 * * *",), timezone="Europe/Paris")
+    >>> fires = next_fires(daily, datetime.fromisoformat("2026-03-28T00:00:00Z"), 3)
+    >>> [f"{fire.at:%d %H:%M}" for fire in fires]
+    ['28 01:30', '29 01:00', '30 00:30']
+    """
+    if after.year > LAST_YEAR:
+        return []
+    interval = schedule.every(mode)
+    since = after + _INSTANT
+    if schedule.follows_runs:
+        first = None if interval is None else within_bounds(schedule, after + interval)
+        since = since if first is None else first
+    return fires_from(schedule, since, n, created_at=after if created_at is None else created_at, name=name, mode=mode)
+
+
+def coming_fires(job: Job, *, n: int) -> list[Fire]:
+    """Return the next fires of a stored job: from its cursor on, what its schedule says.
+
+    Those inside a pause are left out: of a paused job only what follows its stored end is known.
+    """
+    cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
+    if not job.schedules or cursor.next_for is None or cursor.next_at is None:
+        return []
+    mode = job.mode or Mode.ACTIVE
+    schedule = job.spec.schedule
+    fires = fires_from(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode)
+    if fires and fires[0].nominal == cursor.next_for and not fires[0].deferred:
+        fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it (R-26)
+    return fires
+
+
+def fires_from(
+    schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode = Mode.ACTIVE
+) -> list[Fire]:
+    """Return the fires of the next `n` instants from `since` on that run; of an anchored schedule `since` is one."""
+    interval = schedule.every(mode)
+    if schedule.follows_runs:
+        nominals = _following(schedule, since, interval)
+    else:
+        nominals = _running(
+            schedule, first_instant(schedule, since=since, created_at=created_at), created_at=created_at
+        )
+    return [
+        Fire(
+            nominal,
+            fires_at(schedule, nominal, name=name, created_at=created_at, interval=interval),
+            deferred=waiting_run(schedule, nominal) is not None,
+        )
+        for nominal in islice(nominals, min(n, 1) if schedule.run_once else n)
+    ]
+
+
+def _running(schedule: Schedule, found: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
+    """Yield the instants from `found` on that run."""
+    lulls = has_lulls(schedule)
+    while found is not None and found.year <= LAST_YEAR:
+        running = first_running(schedule, found, created_at=created_at) if lulls else found
+        if running is None:
+            return
+        yield running
+        quiet = waiting_run(schedule, running)
+        after = running if quiet is None else quiet.until - _INSTANT
+        found = next_instant(schedule, after=after, created_at=created_at)
+
+
+def first_running(schedule: Schedule, instant: datetime, *, created_at: datetime) -> datetime | None:
+    """Return the first instant from `instant` on that runs: of quiet hours that defer the last one, of others none."""
+    found: datetime | None = instant
+    for _ in range(LULLS_TRIED):
+        lull = None if found is None else lull_at(schedule, found)
+        if found is None or lull is None or lull.reason is None:
+            return found
+        if lull.reason is Reason.QUIET_HOURS and defers(schedule):
+            return _last_waiting(schedule, found, lull, created_at=created_at)
+        found = None if lull.until is None else first_instant(schedule, since=lull.until, created_at=created_at)
+    return None
+
+
+def wholly_quiet(schedule: Schedule, *, since: datetime, created_at: datetime) -> bool:
+    """Tell whether all instants of the coming year lie in quiet hours whose end they wait for."""
+    found = first_instant(schedule, since=since, created_at=created_at)
+    inside = False
+    while found is not None and found < since + A_YEAR:
+        quiet = waiting_run(schedule, found)
+        if quiet is None:
+            return False
+        inside, found = True, first_instant(schedule, since=quiet.until, created_at=created_at)
+    return inside
+
+
+def _last_waiting(schedule: Schedule, first: datetime, lull: Lull, *, created_at: datetime) -> datetime:
+    """Return the last instant of the quiet hours that hold `first`, excluded days left out."""
+    last, fires = first, lull.fires
+    found: datetime | None = first
+    while found is not None and fires is not None and found < fires:
+        lull = lull_at(schedule, found)
+        assert lull.until is not None
+        if lull.reason is Reason.QUIET_HOURS:
+            last = previous_instant(schedule, before=lull.until, created_at=created_at) or last
+        found = first_instant(schedule, since=lull.until, created_at=created_at)
+    return last
+
+
+def _following(schedule: Schedule, found: datetime | None, interval: timedelta | None) -> Iterator[datetime]:
+    """Yield the instants from `found` on, as if each run took no time; one that is skipped goes on after its lull."""
+    skipped = 0
+    while found is not None and interval is not None and found.year <= LAST_YEAR and skipped < LULLS_TRIED:
+        lull = lull_at(schedule, found)
+        if lull.reason is None or (lull.reason is Reason.QUIET_HOURS and defers(schedule)):
+            skipped = 0
+            yield found
+            found = within_bounds(schedule, (lull.fires or found) + interval)
+        else:
+            skipped += 1
+            found = within_bounds(schedule, (lull.until or found) + interval)

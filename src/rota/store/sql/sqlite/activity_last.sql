@@ -1,0 +1,1 @@
+SELECT at, what FROM activity

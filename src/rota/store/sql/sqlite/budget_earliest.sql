@@ -1,0 +1,1 @@
+SELECT min(since) FROM budget_window WHERE budget = :budget AND unit = :unit

@@ -1,0 +1,1 @@
+SELECT status, worker_id, count FROM counter

@@ -1,0 +1,1 @@
+UPDATE job SET booted = :boot WHERE id = :id

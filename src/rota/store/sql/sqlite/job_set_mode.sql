@@ -1,0 +1,1 @@
+UPDATE job SET mode = :mode, quiet = :quiet WHERE id = :id

@@ -1,0 +1,1 @@
+UPDATE job SET suggested = :suggested WHERE id = :id

@@ -1,0 +1,1 @@
+SELECT id FROM job WHERE mode = :mode AND quiet = :quiet

@@ -1,0 +1,1 @@
+SELECT id FROM run WHERE waiting_for = 'poll'

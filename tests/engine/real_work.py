@@ -1,0 +1,23 @@
+"""Playing a scene whose functions and polls are real: they are waited for, at every instant of the fake clock."""
+
+from datetime import timedelta
+
+from rota.testing import Scene
+
+
+async def play(scene: Scene) -> None:
+    """Do all that is due now; no scripted process may be under way."""
+    for _ in range(3):  # the poll, then those who waited for it, then nothing
+        await scene.settle()
+        await scene.engine.until_empty()
+        await scene.quiet()
+
+
+async def pass_time(scene: Scene, duration: timedelta) -> None:
+    """Let time pass, stopping at every instant at which something is due."""
+    until = scene.clock.now() + duration
+    while (due := scene.next_due()) is not None and due <= until:
+        scene.clock.advance(due - scene.clock.now())
+        await play(scene)
+    scene.clock.advance(until - scene.clock.now())
+    await play(scene)

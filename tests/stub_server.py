@@ -1,0 +1,76 @@
+"""A small HTTP server on this machine that answers as a test says, and keeps what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer; `silent`: none comes before the server closes."""
+
+    body: bytes = b"{}"
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    silent: bool = False
+
+
+def reply_json(value: Any, **changes: Any) -> Reply:
+    """Return an answer that holds a JSON value."""
+    return Reply(json.dumps(value).encode(), **changes)
+
+
+class StubServer:
+    """Answers every GET with `reply`."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self._closing = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                stub.asked.append((self.path, dict(self.headers)))
+                reply = stub.reply
+                if reply.silent:
+                    stub._closing.wait()
+                    return
+                self.send_response(reply.status)
+                for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+            def log_message(self, *_arguments: Any) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+@contextmanager
+def serving(reply: Reply | None = None) -> Iterator[StubServer]:
+    """Serve until the end of the block."""
+    server = StubServer(reply or Reply())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
