@@ -23,7 +23,7 @@ def played(part: int) -> type[Machine]:
     return Part if WANTED else seed(part)(Part)
 
 
-@pytest.mark.timeout(None if WANTED else 240)
+@pytest.mark.timeout(None if WANTED else 1200)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_is_done_in_whatever_order_rota_stands_as_the_model_says(part: int) -> None:
     """INV-001, INV-003 to INV-006, DEC-001, DEC-004, DEC-005, DEC-007, DEC-008, DEC-011, DEC-012, R-03, R-13, R-15."""

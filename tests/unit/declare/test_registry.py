@@ -169,11 +169,11 @@ def test_an_import_that_fails_is_a_problem_at_imports_and_hides_what_follows_fro
 
 
 def test_a_module_that_is_not_installed_says_how_to_use_the_projects_interpreter(project):
-    (project / "rota.yaml").write_text("imports: [orchestrator.jobs]\n")
+    (project / "rota.yaml").write_text("imports: [nowhere_to_be_found.jobs]\n")
     with pytest.raises(FileProblems) as caught:
         read_project(project, environment={})
     assert str(caught.value.problems[0]) == (
-        f'rota.yaml:1:11: imports[0]: cannot import "orchestrator.jobs" from {sys.prefix}; set python: '
+        f'rota.yaml:1:11: imports[0]: cannot import "nowhere_to_be_found.jobs" from {sys.prefix}; set python: '
         ".venv/bin/python in rota.yaml, or start rota from the project's environment (uv run rota serve)"
     )
 

@@ -3,7 +3,7 @@
 import rota
 
 
-def check_finished_agents(ctx: rota.JobContext) -> str:
+def check_finished_agents(_ctx: rota.JobContext) -> str:
     """Look whether an agent that was started has ended."""
     return "no agent has ended"
 
@@ -14,7 +14,7 @@ def register_orchestrator(ctx: rota.JobContext) -> str:
     return "registered already" if registered else "registered"
 
 
-def requeue_expired_leases(ctx: rota.JobContext) -> str:
+def requeue_expired_leases(_ctx: rota.JobContext) -> str:
     """Put tasks back whose lease is over."""
     return "no lease is over"
 
@@ -24,7 +24,7 @@ def process_hooks(ctx: rota.JobContext) -> str:
     return f"{len((ctx.poll_data or {}).get('provisional_tasks', []))} tasks with hooks"
 
 
-def check_project_completion(ctx: rota.JobContext) -> str:
+def check_project_completion(_ctx: rota.JobContext) -> str:
     """Look whether a project has come to its end."""
     return "no project is complete"
 
@@ -39,11 +39,11 @@ def evaluate_agents(ctx: rota.JobContext) -> str:
     return "nothing to claim" if not (ctx.poll_data or {}).get("claimable") else "a task could be claimed"
 
 
-def sweep_stale_worktrees(ctx: rota.JobContext) -> str:
+def sweep_stale_worktrees(_ctx: rota.JobContext) -> str:
     """Remove worktrees that nobody uses."""
     return "nothing to sweep"
 
 
-def cleanup_merged_branches(ctx: rota.JobContext) -> str:
+def cleanup_merged_branches(_ctx: rota.JobContext) -> str:
     """Delete branches that were merged."""
     return "no branch was merged"
