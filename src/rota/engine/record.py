@@ -151,7 +151,7 @@ def _side_by_side(db: Database, run_id: str) -> bool:
     """Tell whether a run may go on beside others of its job: where any number may, and a backfill always (R-11)."""
     run = runs.run_by_id(db, run_id)
     assert run is not None, "it was read in this transaction"
-    if run.trigger is Trigger.BACKFILL:
+    if run.trigger is Trigger.BACKFILL or faults.planted("retry_not_waited_for"):
         return True
     return jobs.version_spec(db, run.job_id, run.version).overlap.policy is OverlapPolicy.ALLOW
 
