@@ -10,7 +10,7 @@ from rota.engine.pools import settle_pools
 from rota.engine.retry import retry
 from rota.model.clock import to_ms
 from rota.model.records import Job, Outcome
-from rota.model.spec import Anchor, OverlapPolicy
+from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import ended_at, settle
@@ -134,26 +134,11 @@ def _let_go_waiting(db: Database, ended: runs.Ended, *, now: datetime) -> list[r
 
 
 def _pass_on(db: Database, run_id: str, predecessor_id: str | None, *, now: datetime) -> list[runs.End]:
-    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for.
-
-    Nor is it let go while another run of the job that came before it is unfinished, be it one that overlap did not
-    stop: only where any number may run does nobody wait for others than its predecessor (R-11).
-    """
-    if predecessor_id is None or not chains.is_unfinished(db, predecessor_id):
-        predecessor_id = None if _side_by_side(db, run_id) else chains.before_in_line(db, run_id)
-    if predecessor_id is not None:
+    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
+    if predecessor_id is not None and chains.is_unfinished(db, predecessor_id):
         chains.relink(db, run_id, predecessor_id)
         return []
     return _let_go(db, run_id, now=now)
-
-
-def _side_by_side(db: Database, run_id: str) -> bool:
-    """Tell whether a run may go on beside others of its job: where any number may, and a backfill always (R-11)."""
-    run = runs.run_by_id(db, run_id)
-    assert run is not None, "it was read in this transaction"
-    if run.trigger is Trigger.BACKFILL or faults.planted("retry_not_waited_for"):
-        return True
-    return jobs.version_spec(db, run.job_id, run.version).overlap.policy is OverlapPolicy.ALLOW
 
 
 def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.End]:

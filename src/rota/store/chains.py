@@ -61,12 +61,6 @@ def unfinished_before(db: Database, job_id: str, run_id: str) -> bool:
     return db.row("run_unfinished_before", job_id=job_id, id=run_id) is not None
 
 
-def before_in_line(db: Database, run_id: str) -> str | None:
-    """Return the last of the job's unfinished runs that came before this one, None where it is the first."""
-    row = db.row("run_line_before", id=run_id)
-    return row[0] if row else None
-
-
 def is_unfinished(db: Database, run_id: str) -> bool:
     """Tell whether a run is there and not final."""
     return db.row("run_is_unfinished", id=run_id) is not None
