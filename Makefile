@@ -5,7 +5,7 @@ UV := .uv/bin/uv
 VENV := .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
-unexport VIRTUAL_ENV
+unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .PHONY: help bench run test test-faults test-agents check lint types layers cover docs lock clean setup
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from bench import (
+    api,
     claim,
     commands,
     enqueue,
@@ -34,6 +35,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "usage": usage.measure,
     "idle": idle.measure,
     "simulate": simulate.measure,
+    "api": api.measure,
 }
 
 

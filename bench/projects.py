@@ -19,12 +19,12 @@ def serving(folder: Path, yaml: str) -> Iterator[subprocess.Popen[bytes]]:
     """Serve a project until the block ends."""
     (folder / "rota.yaml").write_text(yaml, "utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "rota", "--dir", str(folder), "serve"]
+    command = [sys.executable, "-m", "rota", "--dir", str(folder), "serve", "--no-http"]
     served = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _until((folder / ".rota" / "wake.sock").exists)
+        until_ready((folder / ".rota" / "wake.sock").exists)
         store = store_in(folder / ".rota")
-        _until(lambda: bool(store.read(jobs.job_names)))
+        until_ready(lambda: bool(store.read(jobs.job_names)))
         store.close()
         yield served
     finally:
@@ -32,7 +32,7 @@ def serving(folder: Path, yaml: str) -> Iterator[subprocess.Popen[bytes]]:
         served.wait(60)
 
 
-def _until(ready: Callable[[], bool]) -> None:
+def until_ready(ready: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not ready():
         if time.monotonic() > end:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from rota.engine.claim import Holder, claim
 from rota.engine.move import Where
 from rota.engine.record import Finished, record
 from rota.engine.session import open_session
+from rota.model.holds import PLENTY, ProviderHold, provider_pool
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw
 from rota.model.states import Status
 from rota.operations.bulk import enqueue_many
 from rota.operations.changing import Destination, move_runs
 from rota.operations.queue import look_at_queue
-from rota.store import queue
+from rota.store import holds, queue
 from rota.store.driver import Database
 from rota.store.sqlite import SqliteStore
 
@@ -69,6 +71,7 @@ def measure() -> Report:
         Scenario(
             f"claim over {LANES} lanes behind a full pool", partial(_pools, count=LANES, capacity=2), blocked=20_000
         ),
+        Scenario("claim behind a held provider", _held, behind=4 * CLAIMS),
         Scenario(f"claim behind {LANES} full pools", partial(_pools, count=LANES, capacity=0), behind=4 * CLAIMS),
     ):
         rows += _claims(scenario)
@@ -81,6 +84,17 @@ def _pools(db: Database, *, count: int, capacity: int) -> list[int]:
     """Declare pools and return a lane for each."""
     queue.declare_pools(db, {f"pool-{number}": capacity for number in range(count)})
     return [queue.lane_of(db, [Draw(f"pool-{number}")]) for number in range(count)]
+
+
+def _held(db: Database) -> list[int]:
+    """Hold a provider, and return the lane of its runs; the pool that all agents share has room."""
+    queue.declare_pools(db, {"agents": 4, provider_pool("acme"): PLENTY})
+    now = CLOCK.now()
+    hold = ProviderHold(
+        "acme", now + timedelta(days=1), stated=True, refusals=0, why="used up", run_id=None, set_at=now
+    )
+    holds.put_hold(db, hold)
+    return [queue.lane_of(db, [Draw("agents"), Draw(provider_pool("acme"))])]
 
 
 def _claims(scenario: Scenario) -> list[Row]:

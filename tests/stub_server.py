@@ -25,11 +25,12 @@ def reply_json(value: Any, **changes: Any) -> Reply:
 
 
 class StubServer:
-    """Answers every GET with `reply`."""
+    """Answers every GET and POST with `reply`; keeps what was posted."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.bodies: list[bytes] = []
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -47,6 +48,10 @@ class StubServer:
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                stub.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.do_GET()
+
             def do_GET(self) -> None:
                 stub.asked.append((self.path, dict(self.headers)))
                 reply = stub.reply

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from rota.library.scheduler import Scheduler as Scheduler
     from rota.library.timing import is_due as is_due
     from rota.library.timing import next_trigger as next_trigger
+    from rota.library.tools import tools as tools
+    from rota.model.agents import AgentProblem as AgentProblem
     from rota.model.agents import AgentResult as AgentResult
     from rota.model.agents import AgentTask as AgentTask
     from rota.model.errors import BudgetExceeded as BudgetExceeded
@@ -17,10 +19,16 @@ if TYPE_CHECKING:
     from rota.model.errors import SchedulerError as SchedulerError
     from rota.model.errors import SchedulerShutdownError as SchedulerShutdownError
     from rota.model.errors import ScheduleTriggerError as ScheduleTriggerError
+    from rota.model.errors import SourceError as SourceError
     from rota.model.records import Run as Run
+    from rota.model.work import WorkAhead as WorkAhead
+    from rota.model.work import WorkItem as WorkItem
+    from rota.model.work import WorkReport as WorkReport
+    from rota.model.work import WorkRequest as WorkRequest
     from rota.operations.embedding import SchedulerStatus as SchedulerStatus
     from rota.operations.embedding import ScheduleStatus as ScheduleStatus
     from rota.operations.embedding import TriggerResult as TriggerResult
+    from rota.operations.tools import Tool as Tool
     from rota.rules.coming import next_fires as next_fires
     from rota.rules.prompts import build_prompt as build_prompt
     from rota.rules.triggers import parse_interval as parse_interval
@@ -29,8 +37,10 @@ if TYPE_CHECKING:
     agent = _registry.agent
     job = _registry.job
     condition = _registry.condition
+    source = _registry.source
 
 __all__ = [
+    "AgentProblem",
     "AgentResult",
     "AgentTask",
     "BudgetExceeded",
@@ -44,7 +54,13 @@ __all__ = [
     "SchedulerError",
     "SchedulerShutdownError",
     "SchedulerStatus",
+    "SourceError",
+    "Tool",
     "TriggerResult",
+    "WorkAhead",
+    "WorkItem",
+    "WorkReport",
+    "WorkRequest",
     "agent",
     "build_prompt",
     "condition",
@@ -53,10 +69,13 @@ __all__ = [
     "next_fires",
     "next_trigger",
     "parse_interval",
+    "source",
     "testing",
+    "tools",
 ]
 
 _PLACES = {
+    "AgentProblem": "rota.model.agents",
     "AgentResult": "rota.model.agents",
     "AgentTask": "rota.model.agents",
     "BudgetExceeded": "rota.model.errors",
@@ -70,14 +89,21 @@ _PLACES = {
     "SchedulerError": "rota.model.errors",
     "SchedulerShutdownError": "rota.model.errors",
     "SchedulerStatus": "rota.operations.embedding",
+    "SourceError": "rota.model.errors",
+    "Tool": "rota.operations.tools",
     "TriggerResult": "rota.operations.embedding",
+    "WorkAhead": "rota.model.work",
+    "WorkItem": "rota.model.work",
+    "WorkReport": "rota.model.work",
+    "WorkRequest": "rota.model.work",
     "build_prompt": "rota.rules.prompts",
     "is_due": "rota.library.timing",
     "next_fires": "rota.rules.coming",
     "next_trigger": "rota.library.timing",
     "parse_interval": "rota.rules.triggers",
+    "tools": "rota.library.tools",
 }
-_DECORATORS = ("agent", "condition", "job")
+_DECORATORS = ("agent", "condition", "job", "source")
 _MODULES = ("testing",)
 
 

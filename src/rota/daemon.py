@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rota import faults
 from rota.declare.plan import Plan
@@ -20,9 +20,10 @@ from rota.engine.loop import Loop
 from rota.engine.pause import pause_in_crash_loop
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import Session, close_session, open_session, sweep_locks, take_serving_lock
-from rota.engine.stopping import Stop, Stopping, wanted_stop
+from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
+from rota.http.flags import Flags
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StorageFull
@@ -37,6 +38,9 @@ from rota.runners.processes import identity
 from rota.settings import Settings
 from rota.store.copying import quick_check
 from rota.store.driver import Store
+
+if TYPE_CHECKING:
+    from rota.http.side import HttpSide
 
 Ending = Literal["clean", "detached"]
 
@@ -73,6 +77,10 @@ class Observer(Protocol):
         """A run ended, or went back to wait."""
         ...
 
+    def listening(self, url: str) -> None:
+        """HTTP is served at this address."""
+        ...
+
     def stopping(self, stop: Stop, *, running: int) -> None:
         """The scheduler was asked to stop."""
         ...
@@ -82,12 +90,20 @@ class Daemon:
     """One serving scheduler."""
 
     def __init__(
-        self, place: Place, clock: Clock, *, environ: Mapping[str, str], observer: Observer | None = None
+        self,
+        place: Place,
+        clock: Clock,
+        *,
+        environ: Mapping[str, str],
+        observer: Observer | None = None,
+        http: Flags | None = None,
     ) -> None:
         self._place = place
         self._clock = clock
         self._environ = environ
         self._observer = observer
+        self._flags = http
+        self._http: HttpSide | None = None
         self._stopping = Stopping()
         self._table = FunctionTable()
         self._file = ServedFile(
@@ -111,6 +127,7 @@ class Daemon:
             try:
                 await self._serve(store)
             finally:
+                self._close_http()
                 lock.release()
         finally:
             store.close()
@@ -118,6 +135,7 @@ class Daemon:
     async def _serve(self, store: Store) -> None:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        self._bind_http(store, settings)
         me = identity(os.getpid())
         session = open_session(store, self._place.state, self._clock, kind="serve", identity=me)
         sweep_locks(self._place.state)
@@ -185,6 +203,26 @@ class Daemon:
             stop.set()
             looking.cancel()
 
+    def _bind_http(self, store: Store, settings: Settings) -> None:
+        """Take the port of HTTP; what forbids it is told before anything else is done."""
+        if self._flags is None:
+            return
+        from rota.http.side import HttpSide
+
+        self._http = HttpSide(
+            store,
+            self._clock,
+            folder=self._place.folder,
+            state=self._place.state,
+            wanted=self._flags.over(settings.http),
+            environ=self._environ,
+        )
+
+    def _close_http(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
     async def _look_for_damage(self, stop: threading.Event) -> None:
         try:
             found = await asyncio.to_thread(quick_check, self._place.state / "rota.db", stop=stop)
@@ -214,6 +252,10 @@ class Daemon:
         watching = asyncio.create_task(self._watch.run(alarm), name="rota-watch")
         if self._observer:
             self._observer.serving(self._settings, recovered=recovered)
+        if self._http is not None:
+            self._http.start()
+            if self._observer:
+                self._observer.listening(self._http.url)
         try:
             stop = await self._stopping.asked()
             return await self._stop_in_order(stop)
@@ -237,7 +279,7 @@ class Daemon:
                 loop.remove_signal_handler(number)
 
     def _signalled(self) -> None:
-        self._stopping.ask(Stop("grace", self._settings.scheduler.shutdown_grace))
+        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
 
     async def _stop_in_order(self, stop: Stop) -> Ending:
         engine = self._engine
@@ -246,7 +288,7 @@ class Daemon:
         if self._lost_state:
             stop = Stop("now", timedelta())
         if self._observer:
-            self._observer.stopping(stop, running=len(engine.executor.carried))
+            self._observer.stopping(fitting(stop, engine), running=len(engine.executor.carried))
         return "detached" if await self._stopping.carry_out(stop, engine) else "clean"
 
     # the file
@@ -292,8 +334,8 @@ class Daemon:
         if asked == "status":
             return self.status()
         if asked == "stop":
-            grace = self._settings.scheduler.shutdown_grace
-            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), grace=grace))
+            scheduler = self._settings.scheduler
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
             return tell_carried(self._engine)
         if asked == "pauses":
             self._observe_pauses()
@@ -301,11 +343,20 @@ class Daemon:
         if asked == "reload":
             self._look_again()
             return {}
+        if asked == "login":
+            return {"url": self._http.login() if self._http is not None else None}
+        if asked == "token":
+            return self._renew_token()
         raise KeyError(f"unknown question {asked!r}")
+
+    def _renew_token(self) -> Mapping[str, Any]:
+        if self._http is not None:
+            self._http.renew()
+        return {}
 
     def status(self) -> Mapping[str, Any]:
         """Return how the scheduler is, told by its own loop."""
-        return tell_status(
+        told = tell_status(
             self._engine,
             self._clock,
             settings=self._settings,
@@ -314,6 +365,7 @@ class Daemon:
             file_problem=self._file.problem,
             damage=self._damage,
         )
+        return {**told, "http": self._http.url if self._http is not None else None}
 
     def _observe_pauses(self) -> None:
         if self._observer:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from rota.model.budget import Account, Price
+from rota.model.making import AgentPolicy
+from rota.model.notify import Target
 from rota.model.spec import Retention
 
 FILE_NAME = "rota.yaml"
@@ -22,10 +24,24 @@ class Scheduler:
     tick: timedelta = timedelta(seconds=60)
     timeout: timedelta | None = timedelta(minutes=10)
     shutdown_grace: timedelta = timedelta(seconds=30)
+    agent_shutdown_grace: timedelta = timedelta(minutes=10)
     enabled: bool = True
     crash_guard: bool = True
+    ping: Target | None = None
+    """What is fetched once a minute while the scheduler works."""
     aging: timedelta | None = None
     """How much time a step of priority is worth; None: priority alone counts (R-03)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """The `http:` section."""
+
+    listen: str = "127.0.0.1:7682"
+    base_path: str = ""
+    """The path under which a proxy shows rota: empty, or such as `/rota`."""
+    public_url: str = ""
+    """The address that people use, where it is not the one that rota listens on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class Settings:
     state: Path
     timezone: str = "UTC"
     scheduler: Scheduler = field(default_factory=Scheduler)
+    http: Http = field(default_factory=Http)
     retention: Retention = field(default_factory=Retention)
     output_total: int | None = 5_000_000_000
     imports: tuple[str, ...] = ()
@@ -43,6 +60,9 @@ class Settings:
     pools: Mapping[str, int] = field(default_factory=lambda: dict(BUILT_IN_POOLS))
     budgets: Mapping[str, Account] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
+    notify: Mapping[str, Target] = field(default_factory=dict)
+    """Who is told of runs, by name."""
 
     @property
     def file(self) -> Path:

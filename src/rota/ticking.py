@@ -21,7 +21,7 @@ from rota.engine.lock import SERVE_LOCK, TICK_LOCK, file_identity, holder_pid, i
 from rota.engine.looking import look_once
 from rota.engine.loop import Loop
 from rota.engine.session import Session, close_session, open_session, sweep_locks, take_turn
-from rota.engine.stopping import Stop, Stopping
+from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.ticks import KIND, note_look
 from rota.engine.workshop import Workshop
 from rota.log import log
@@ -232,6 +232,8 @@ class Tick:
             await asyncio.wait([empty, asked], return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
                 await self._stop(asked.result())
+            else:
+                await engine.workspace_loop.turn()
         finally:
             for task in (watching, empty, asked):
                 task.cancel()
@@ -264,13 +266,13 @@ class Tick:
                 loop.remove_signal_handler(number)
 
     def _signalled(self) -> None:
-        self._stopping.ask(Stop("grace", self._settings.scheduler.shutdown_grace))
+        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
 
     async def _stop(self, stop: Stop) -> None:
         """Claim nothing more and end what is carried, as a serving process does (R-08)."""
         self._engine.quiesce()
         if self._observer:
-            self._observer.stopping(stop, running=len(self._engine.executor.carried))
+            self._observer.stopping(fitting(stop, self._engine), running=len(self._engine.executor.carried))
         await self._stopping.carry_out(stop, self._engine)
 
     def _leave(self, session: Session) -> None:

@@ -21,7 +21,8 @@ from rota.runners.spawning import Launch, Spawned
 from tests.agents.driving import Place, drive, environment, make_place, prompt, start, task_of
 from tests.agents.stub import serving
 from tests.service.keeping import RUN_ID, TIMEOUTS, Marker, keep, launch_of
-from tests.waiting import LONGEST_WAIT
+from tests.service.serving import Project
+from tests.waiting import LONGEST_WAIT, until
 
 SERVER = (sys.executable, str(Path(__file__).with_name("mcp_server.py")))
 
@@ -236,3 +237,82 @@ def test_claude_keeps_its_limits(limit: dict[str, Any], place: Place) -> None:
     result = ask("claude", place, order, **limit)
     assert result.problem is AgentProblem.AGENT_ERROR
     assert next(iter(limit)) in (result.error or "")
+
+
+# rota's own tools in a scheduled run
+
+TOOL_NAMES: dict[str, Any] = {
+    "claude": lambda name: {"tool": f"mcp__rota__{name}"},
+    "codex": lambda name: {"tool": name, "namespace": "mcp__rota"},
+    "gemini": lambda name: {"tool": f"mcp_rota_{name}"},
+    "opencode": lambda name: {"tool": f"rota_{name}"},
+}
+
+
+class Planned(Project):
+    """A project whose one job plans: its agent, started by a real scheduler, is told to call a tool of rota's."""
+
+    def __init__(self, agent: str, place: Place) -> None:
+        super().__init__(place.project)
+        self.agent, self.place = agent, place
+        self.surroundings = environment(agent, place)
+        if not adapter(agent).capabilities.tools_server:
+            self.add_by_hand()
+
+    def add_by_hand(self) -> None:
+        """Name rota's server in the settings of Gemini, as `gemini mcp add --trust` does."""
+        path = self.place.home / ".gemini" / "settings.json"
+        arguments = ["-P", "-m", "rota", "mcp", "--dir", str(self.folder)]
+        server = {"command": sys.executable, "args": arguments, "trust": True, "timeout": 60_000}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "mcpServers": {"rota": server}}))
+
+    def environment(self) -> dict[str, str]:
+        return self.surroundings
+
+    def plan(self, tool: str, given: dict[str, Any], **policy: str) -> None:
+        """Serve a file whose job `plan` is due at once."""
+        model = {"model": REAL[self.agent].model} if REAL[self.agent].model else {}
+        tools = {"rota_tools": True} if adapter(self.agent).capabilities.tools_server else {}
+        order = prompt(**TOOL_NAMES[self.agent](tool), input=given, say="it is planned")
+        told = {
+            "defaults": {"env_pass": sorted({*self.surroundings} - {"PATH", "HOME"}), "timeout": "5m"},
+            "agent_policy": policy,
+            "agents": {"planner": {"adapter": self.agent, **model}},
+            "jobs": {"plan": {"interval": "1h", "agent": "planner", "prompt": order, **tools}},
+        }
+        self.write(json.dumps(told))
+        self.serve()
+
+
+@pytest.fixture
+def planned(agent: str, place: Place) -> Iterator[Planned]:
+    project = Planned(agent, place)
+    try:
+        yield project
+    finally:
+        project.end()
+
+
+@EACH
+def test_a_scheduled_run_makes_a_job_that_fires_runs_and_is_reported(agent: str, planned: Planned) -> None:
+    """Issue 6: the agent calls rota's MCP server within policy, the job that it makes works, and nothing is amiss."""
+    follow_up = {"name": "follow-up", "interval_seconds": 2, "task": prompt(say="followed up"), "labels": ["later"]}
+    planned.plan("schedule_job", follow_up, min_interval="1s")
+    planned.until_told("plan", [("COMPLETED", None)])
+    until(lambda: planned.told("follow-up")[:1] == [("COMPLETED", None)], what="what was made to run")
+    first = planned.history("follow-up")[0]
+    assert (first["result_summary"], first["trigger"], first["denied_tools"]) == ("followed up", "schedule", [])
+    assert first["usage"]["tokens_in"] >= 1200
+    made = planned.json("show", "follow-up")
+    assert (made["made"]["by"], made["made"]["run_id"]) == ("agent:planner", planned.history("plan")[0]["id"])
+    assert planned.json("usage", "--by", "agent")["rows"][0]["agent"] == "planner"
+    planned.rota("stop", "--now")
+    assert planned.json("verify")["clean"]
+
+
+@EACH
+def test_a_wish_beyond_the_policy_is_refused_in_words_that_the_agent_reads(agent: str, planned: Planned) -> None:
+    planned.plan("schedule_job", {"name": "follow-up", "interval_seconds": 2, "task": "Look again."})
+    planned.until_told("plan", [("COMPLETED", None)])
+    assert "too_often: the job would start every 2 s" in json.dumps(planned.place.stub.asked[-1].body)
+    assert [job["name"] for job in planned.json("list")] == ["plan"]

@@ -24,9 +24,9 @@ PREVIEWS = {
 
 
 class EveryName:
-    """Knows every function and condition: the examples name those of their readers."""
+    """Knows every function, condition and work source: the examples name those of their readers."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         return Names()
 
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.spec import Anchor
+from rota.model.spec import Anchor, QuietHours, QuietPolicy
+from rota.model.states import Reason
 from rota.operations.pausing import Chosen, pause, resume
 from rota.testing import Scene
 from tests.engine.conftest import NOON, command, cron, every
@@ -64,3 +65,26 @@ async def test_a_span_reaches_as_far_as_its_rows(scene: Scene) -> None:
     assert [(span["since"] >= last, span["until"]) for span in spans(scene, "tick")][1:] == [(True, last), (True, None)]
     await scene.advance(BACK + minutes(10))
     assert instants(scene, "tick") == [minutes(one) for one in (10, 20, 30, 40)]
+
+
+async def test_an_edit_accounts_for_what_waited_for_quiet_hours_when_the_clock_was_set_back(scene: Scene) -> None:
+    """R-17, R-20: the old definition owns the instant at which it began, however early the wall says it is."""
+    quiet = QuietHours(("11:00-14:00",), policy=QuietPolicy.SKIP)
+    put(scene, command("tick", schedule=every("1h", anchor=Anchor.FIXED, quiet=quiet)))
+    await scene.settle()
+    scene.clock.step(timedelta(days=-1))
+    await scene.settle()
+    put(scene, command("tick"))
+    assert [(run.reason, run.scheduled_for) for run in scene.history("tick")] == [(Reason.QUIET_HOURS, NOON)]
+
+
+async def test_an_edit_accounts_for_what_a_pause_held_when_the_clock_was_set_back(scene: Scene) -> None:
+    """R-17, R-20: an instant that came before the pause has its row before the definition is gone."""
+    quiet = QuietHours(("11:00-14:00",), policy=QuietPolicy.DEFER)
+    put(scene, command("tick", schedule=cron("30 12 * * *", quiet=quiet)))
+    await scene.advance("45m")
+    pause(scene.store, Chosen(("tick",)), until=None, reason="", now=scene.clock.now())
+    scene.clock.step(timedelta(days=-1))
+    await scene.settle()
+    put(scene, command("tick"))
+    assert [(run.reason, run.scheduled_for) for run in scene.history("tick")] == [(Reason.PAUSED, NOON + minutes(30))]

@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.clock import iso, to_ms
 from rota.model.records import Outcome
-from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy
+from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy, Overlap, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger
 from rota.store import births
 from rota.testing import Scene, Script
@@ -117,6 +117,22 @@ async def test_overlap_queue_lets_one_wait_and_skips_the_next(scene: Scene) -> N
     assert scene.history("slow")[1].waiting_for == "predecessor"
     await scene.advance("2m")
     assert scene.told("slow")[:2] == [("COMPLETED", None), ("RUNNING", None)]
+
+
+async def test_who_waits_in_line_waits_for_all_that_came_before(scene: Scene) -> None:
+    """R-11: the end of a start that was forced lets nobody go while an earlier run of the job goes on."""
+    scene.declare(command("slow", overlap=Overlap(OverlapPolicy.QUEUE, queue_depth=3)))
+    scene.processes.scripts["slow"] = Script(takes=minutes(30))
+    scene.trigger("slow")
+    await scene.settle()
+    scene.processes.scripts["slow"] = Script(takes=minutes(2))
+    scene.trigger("slow", force=True)
+    await scene.settle()
+    scene.trigger("slow")
+    await scene.advance("5m")
+    assert scene.told("slow") == [("RUNNING", None), ("COMPLETED", None), ("QUEUED", None)]
+    await scene.advance("26m")
+    assert scene.told("slow") == [("COMPLETED", None), ("COMPLETED", None), ("RUNNING", None)]
 
 
 async def test_overlap_allow_starts_beside_the_running_one(scene: Scene) -> None:

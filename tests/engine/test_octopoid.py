@@ -1,11 +1,10 @@
-"""Document 000 and its migrated example: every job but the agent's runs, on the poll of a server on this machine."""
+"""Document 000 and its migrated example: every job runs, on the poll of a server on this machine."""
 
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -46,7 +45,7 @@ NAMES = (
 )
 REMOTE = NAMES[1:7]
 AGENT = "review_stale_prs"
-"""The job that needs an agent to run."""
+"""The job of an agent; its program is scripted here, and real in tests/service."""
 ANSWER = {
     "queue_counts": {"incoming": 4, "claimed": 2, "provisional": 1, "done": 50, "failed": 3},
     "claimable": True,
@@ -114,8 +113,7 @@ def document(server: StubServer) -> str:
 async def begin(scene: Scene, loaded: Loaded) -> None:
     scene.table.functions, scene.table.conditions = loaded.table.functions, loaded.table.conditions
     touch(scene.store, now=scene.clock.now())
-    scripts = tuple(spec for spec in loaded.declared.jobs if spec.name != AGENT)
-    apply(scene.store, replace(loaded.declared, jobs=scripts), now=scene.clock.now())
+    apply(scene.store, loaded.declared, now=scene.clock.now())
     await play(scene)
 
 
@@ -132,15 +130,29 @@ def work_on(project: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("file", [example, document])
-async def test_every_job_but_the_agents_runs(file, scene: Scene, project: Path, server: StubServer) -> None:
+async def test_every_job_runs(file, scene: Scene, project: Path, server: StubServer) -> None:
     """R-16: one request for six remote jobs; each says what it found in its data, local ones run without."""
     await begin(scene, load(project, file(server)))
     assert {name: scene.told(name) for name in NAMES} == {name: [("COMPLETED", None)] for name in NAMES}
     assert {name: SAID[name] in output(scene, name) for name in NAMES} == dict.fromkeys(NAMES, True)
     assert [path for path, _ in server.asked] == ["/api/v1/scheduler/poll"]
-    polled = {name for name in NAMES if "poll" in scene.history(name)[0].decisions}
-    assert polled == set(REMOTE)
+    assert scene.told(AGENT) == [("COMPLETED", None)]
+    assert scene.processes.begun == [f"{AGENT}:1"]
+    polled = {name for name in (*NAMES, AGENT) if "poll" in scene.history(name)[0].decisions}
+    assert polled == {*REMOTE, AGENT}
     assert scene.store.read(scheduler_state) == {"registered": True}
+
+
+async def test_the_agent_waits_while_there_is_nothing_to_review(
+    scene: Scene, project: Path, server: StubServer
+) -> None:
+    """R-09: `has_open_prs` looks at the poll's data; an interval job waits and looks again."""
+    server.reply = reply_json({**ANSWER, "queue_counts": {"provisional": 0}})
+    await begin(scene, load(project, document(server)))
+    assert scene.history(AGENT)[0].waiting_for is WaitingFor.CONDITION
+    server.reply = reply_json(ANSWER)
+    await pass_time(scene, timedelta(minutes=3))
+    assert scene.told(AGENT) == [("COMPLETED", None)]
 
 
 async def test_the_whole_document_loads(project: Path, server: StubServer) -> None:

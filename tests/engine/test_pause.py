@@ -57,6 +57,34 @@ async def test_resume_may_catch_up_with_the_latest_instant(scene: Scene) -> None
     assert scene.history("tick")[0].count == 2
 
 
+@pytest.mark.parametrize("once", [False, True], ids=["again and again", "run once"])
+async def test_a_refused_catch_up_leaves_the_job_its_next_instant(scene: Scene, once: bool) -> None:
+    """R-20, R-07: a job that follows its runs goes on after the end of the pause, as after any skip."""
+    schedule = every("10m", first_run=FirstRun.AFTER_INTERVAL)
+    scene.processes.scripts["tick"] = Script(takes=minutes(60))
+    scene.declare(command("tick", schedule=replace(schedule, run_once=once)))
+    scene.trigger("tick")
+    await scene.settle()
+    hold(scene, "tick")
+    await scene.advance("15m")
+    let_go(scene, "tick", catch_up=True)
+    assert scene.told("tick")[1:] == [("SKIPPED", "overlap")]
+    assert scene.job("tick").next_for == NOON + minutes(25)
+
+
+async def test_a_refused_catch_up_does_not_use_up_a_cron_job_that_runs_once(scene: Scene) -> None:
+    """R-20, R-07."""
+    scene.processes.scripts["tick"] = Script(takes=minutes(60))
+    scene.declare(command("tick", schedule=cron("*/10 * * * *", run_once=True)))
+    scene.trigger("tick")
+    await scene.settle()
+    hold(scene, "tick")
+    await scene.advance("15m")
+    let_go(scene, "tick", catch_up=True)
+    assert scene.told("tick")[1:] == [("SKIPPED", "overlap")]
+    assert scene.job("tick").next_for == NOON + minutes(20)
+
+
 async def test_a_timed_pause_ends_by_itself_at_its_stored_end(scene: Scene) -> None:
     """R-20."""
     scene.declare(command("tick", schedule=cron("*/10 * * * *")))

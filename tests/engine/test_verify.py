@@ -20,7 +20,18 @@ import rota
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import UnknownJob
 from rota.model.ids import new_id
-from rota.model.spec import Anchor, Condition, FirstRun, Gates, Jitter, Misfire, MisfirePolicy, Schedule
+from rota.model.spec import (
+    Anchor,
+    Condition,
+    FirstRun,
+    Gates,
+    Jitter,
+    Misfire,
+    MisfirePolicy,
+    QuietHours,
+    QuietPolicy,
+    Schedule,
+)
 from rota.operations.auditing.instants import instants_of
 from rota.operations.auditing.ledger import COUNTED
 from rota.operations.auditing.report import Check
@@ -659,3 +670,28 @@ async def test_the_process_of_a_running_run_is_as_it_should_be(scene: Scene) -> 
         process.kill()
     assert report.violations == ()
     assert report.checked.processes >= 1
+
+
+async def test_a_schedule_that_was_over_before_the_clock_was_set_back_has_not_stalled(scene: Scene) -> None:
+    """R-26: its next instant would lie beyond its end, whatever the wall says now."""
+    scene.declare(command("tick", schedule=every("10m", end_at=NOON + timedelta(minutes=25))))
+    await scene.advance("40m")
+    scene.clock.step(-timedelta(minutes=35))
+    await scene.settle()
+    assert scene.job("tick").next_for is None
+    assert audit(scene).violations == ()
+
+
+@pytest.mark.parametrize(
+    "lull",
+    [{"excluded": ("2026-11-15",)}, {"quiet": QuietHours(("11:00-18:00",), policy=QuietPolicy.SKIP)}],
+    ids=["excluded", "quiet"],
+)
+async def test_a_schedule_whose_end_comes_before_a_lull_is_over_has_not_stalled(scene: Scene, lull: dict) -> None:
+    """R-17: after the lull one more interval leads beyond its end."""
+    scene.declare(command("tick", schedule=every("10m", end_at=NOON + timedelta(hours=6), **lull)))
+    await scene.advance("7h")
+    assert scene.job("tick").next_for is None
+    scene.clock.step(-timedelta(hours=5))
+    await scene.settle()
+    assert audit(scene).violations == ()

@@ -21,7 +21,7 @@ from rota.model.records import Outcome
 from rota.operations.project import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
-from rota.store import processes
+from rota.store import processes, runs
 from tests.template import lay_database
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -83,6 +83,17 @@ class Project:
             lay_database(self.state)
         self.ok("apply")
         return self
+
+    def begin(self) -> None:
+        """Start every queued run, and let it go on."""
+        store = open_state(self.state, self.clock, create=False)
+        try:
+            holder = store.write(self._holder)
+            taken = len(store.read(runs.running_runs))
+            for one in store.write(partial(claim, holder=holder, free=range(taken, 50), now=self.clock.now())):
+                store.write(partial(start, claimed=one, holder=holder, process=holder.identity, now=self.clock.now()))
+        finally:
+            store.close()
 
     def carry_out(
         self, outcomes: Sequence[Outcome], *, took: timedelta = timedelta(seconds=2), output: str = ""

@@ -16,10 +16,12 @@ from rota.model.errors import RotaError
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "commands.md"
-HEAVY = ("pydantic", "apsw", "rich", "ruamel", "psutil", "asyncio")
+HEAVY = ("pydantic", "apsw", "rich", "ruamel", "psutil", "asyncio", "mcp", "starlette")
 CHANGING = (
     "add",
     "apply",
+    "approve",
+    "remove",
     "run",
     "trigger",
     "direct",
@@ -36,6 +38,7 @@ CHANGING = (
     "backfill",
     "service",
     "tick",
+    "token",
 )
 
 

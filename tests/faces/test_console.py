@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,17 @@ def test_the_console_tells_time_in_the_zone_it_was_given(tmp_path: Path) -> None
     console = Console(Place(tmp_path, tmp_path / ".rota"), Project(tmp_path).clock, zone="Europe/Madrid")
     assert console.time() == "13:00:00"
     console.close()
+
+
+def test_a_stop_says_how_long_runs_and_agents_may_go_on(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """R-08."""
+
+    async def serve() -> None:
+        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console.stopping(Stop("grace", timedelta(seconds=30), timedelta(minutes=10)), running=2)
+        console.close()
+
+    project.applied(JOBS)
+    asyncio.run(serve())
+    told = "stopping, waiting for 2 runs for 30 s at most, for agents 10 min (Ctrl-C again ends them)"
+    assert told in capsys.readouterr().out

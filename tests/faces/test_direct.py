@@ -1,12 +1,15 @@
 """`rota direct` and `rota run --next-slot`, with a scheduler played by the pauses between two looks (R-13)."""
 
 import json
+import signal
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 
 import pytest
 
+from rota.cli.invocation import Invocation
 from rota.engine import direct as calling
 from rota.engine.claim import Claimed, Holder, claim, start
 from rota.engine.lock import Lock, take_serve_lock
@@ -32,6 +35,10 @@ BROKEN = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=3, error="exit 3: no
 Step = Callable[[Database], None]
 
 
+class Gone:
+    """What a weak reference is told the end of."""
+
+
 class Scheduler:
     """Somebody who holds the lock of a scheduler, and takes one step in each pause of a command."""
 
@@ -44,6 +51,7 @@ class Scheduler:
         project.pause = self.pause
 
     def pause(self, _seconds: float) -> None:
+        Invocation().pause(0)
         self.project.clock.advance(timedelta(seconds=1))
         if self.steps:
             self.write(self.steps.pop(0))
@@ -92,6 +100,13 @@ class Scheduler:
 
     def interrupts(self, _db: Database) -> None:
         raise KeyboardInterrupt
+
+    def interrupts_in_vain(self, _db: Database) -> None:
+        """Press Ctrl-C while the interpreter runs a callback of its own, out of which nothing comes but a warning."""
+        gone = Gone()
+        told = weakref.ref(gone, lambda _: signal.raise_signal(signal.SIGINT))
+        del gone
+        assert told() is None
 
 
 @pytest.fixture
@@ -176,6 +191,13 @@ def test_ctrl_c_gives_the_place_up(project: Project, scheduler: Scheduler) -> No
     assert result.exit_code == 130
     assert "extract  given up" in result.stdout
     assert project.json("status")["direct"]["waiting"] == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_that_the_interpreter_swallows_still_cancels(project: Project, scheduler: Scheduler) -> None:
+    scheduler.steps = [scheduler.claims, scheduler.starts, scheduler.interrupts_in_vain, scheduler.ends(DONE)]
+    result = project.rota("direct", "extract")
+    assert (result.exit_code, "given up" in result.stdout) == (130, True)
 
 
 def test_a_caller_that_is_sent_away_says_so(project: Project, scheduler: Scheduler) -> None:

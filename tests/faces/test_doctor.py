@@ -10,6 +10,7 @@ from rota.engine.lock import take_serve_lock
 from rota.engine.pause import pause_everything
 from rota.operations.project import open_state
 from rota.rules.guard import REASON
+from tests.agents.programs import answering
 from tests.faces.conftest import Project
 
 FILE = """
@@ -121,19 +122,22 @@ def test_damage_in_the_database_is_a_problem(project: Project) -> None:
 
 
 def test_an_agent_on_the_path_is_found_with_its_version(project: Project) -> None:
-    program = project.folder / "bin" / "claude"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho '2.1.259 (Claude Code)'\n")
-    program.chmod(0o755)
+    program = answering(project.folder / "bin", "claude", "2.1.259 (Claude Code)")
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    assert findings(project, "agents", environ={"PATH": path})[0][:2] == ("ok", "claude 2.1.259")
+    found = findings(project, "agents", environ={"PATH": path})
+    assert found[0][:2] == ("ok", "claude 2.1.259, logged in, runs headless")
+
+
+def test_an_agent_of_an_enabled_job_that_cannot_work_is_a_problem(project: Project) -> None:
+    project.write("jobs: {review: {prompt: look}, off: {prompt: look, agent: codex, enabled: false}}\n")
+    found = findings(project, "agents", environ={"PATH": "/usr/bin:/bin"})
+    told = [(level, text) for level, text, _ in found]
+    assert told == [("problem", "claude: claude is not on PATH"), ("note", "codex: codex is not on PATH")]
+    assert project.rota("doctor", environ={"PATH": "/usr/bin:/bin"}).exit_code == 1
 
 
 def test_an_agent_that_is_not_logged_in_is_noted(project: Project) -> None:
-    program = project.folder / "bin" / "codex"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\ntest "$1" != login && echo codex-cli 0.166.0\n')
-    program.chmod(0o755)
+    program = answering(project.folder / "bin", "codex", "codex-cli 0.166.0", logged_in=False)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     ((level, text, remedy),) = findings(project, "agents", environ={"PATH": path})
     assert (level, text) == ("note", "codex 0.166.0: codex is not logged in")

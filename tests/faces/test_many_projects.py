@@ -180,6 +180,36 @@ def test_lists_inside_an_included_folder_are_of_its_own_jobs_and_say_so(home: Ho
     assert [fire["job"] for fire in status["next"]] == ["api/triage"]
 
 
+def test_a_simulation_inside_an_included_folder_plays_all_projects_and_shows_its_own_jobs(home: Home) -> None:
+    printed = home.ok("code/api", "simulate", "--days", "2")
+    assert "api, included by" in printed
+    assert "slots, pools, budgets, remote calls and collisions are those of all of them together" in printed
+    assert "web/triage" not in printed.partition("collisions:")[0]
+    report = home.json("code/api", "simulate", "--days", "2")
+    assert sorted(job["name"] for job in report["jobs"]) == ["api/all", "api/report", "api/triage"]
+    assert report["totals"]["fires"] == 2
+    assert report["collisions"]["most"][0]["jobs"] == ["api/triage", "web/triage"]
+    assert home.json("code/api", "simulate", "--job", "triage")["jobs"][0]["name"] == "api/triage"
+    assert "all projects are played" not in home.ok("fleet", "simulate", "--days", "2")
+
+
+def test_an_audit_inside_an_included_folder_is_of_the_whole_database_and_says_so(home: Home) -> None:
+    whole = f"all projects of {home.folder / 'fleet'} together, of which api is one"
+    printed = home.ok("code/api", "verify")
+    assert whole in printed
+    assert "checked 7 jobs" in printed
+    assert home.json("code/api", "verify")["checked"] == home.json("fleet", "verify")["checked"]
+    assert whole not in home.ok("code/api", "verify", "triage")
+    assert "together" not in home.ok("fleet", "verify")
+
+
+def test_the_summary_for_programs_inside_an_included_folder_counts_for_the_whole_worker(home: Home) -> None:
+    home.ok("code/web", "trigger", "triage")
+    whole = f"all projects of {home.folder / 'fleet'} together, of which api is one"
+    assert whole in home.rota("code/api", "status", "--poll").stdout
+    assert home.json("code/api", "status", "--poll")["queue_counts"]["incoming"] == 1
+
+
 def test_all_inside_an_included_folder_are_all_of_its_own(home: Home) -> None:
     home.ok("code/api", "trigger", "triage")
     home.ok("code/web", "trigger", "triage")

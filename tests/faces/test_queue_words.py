@@ -1,6 +1,6 @@
 """What the queue says of a run that may be claimed and is not running, under a scheduler that answers (R-02, R-03)."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,6 +19,9 @@ jobs:
   small: {command: [./small], pools: [gpu]}
   plain: {command: [./plain]}
 """
+
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 def beat(*, taken: int = 1, slots: int = 4) -> Heartbeat:
@@ -44,7 +47,7 @@ def seen(project: Project, answer: Heartbeat) -> QueueView:
 
 
 def told(view: QueueView) -> list[tuple[str, Held | None, str]]:
-    return [(one.run.handle, one.hold.held, hold_words(one, view)) for one in view.ready]
+    return [(one.run.handle, one.hold.held, hold_words(one, view, zone="UTC", now=NOW)) for one in view.ready]
 
 
 def test_the_pool_is_named_with_its_use_and_who_draws_on_it(rendering: Project) -> None:

@@ -184,7 +184,7 @@ def test_lingering_is_seen(tmp_path: Path) -> None:
 
 
 def test_print_writes_nothing_and_needs_no_manager(project: Project) -> None:
-    project.write("scheduler: {shutdown_grace: 2m}\njobs:\n  a: {command: [x]}\n")
+    project.write("scheduler: {shutdown_grace: 2m, agent_shutdown_grace: 1m}\njobs:\n  a: {command: [x]}\n")
     text = project.ok("service", "install", "--print")
     assert f"ExecStart={own_program()[0]}" in text or "ProgramArguments" in text
     assert "150" in text

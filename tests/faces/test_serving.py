@@ -34,7 +34,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.process = self.command("serve")
+        self.process = self.command("serve", "--no-http")
         self.heading = self.line()
 
     def command(self, *arguments: str) -> "subprocess.Popen[str]":
@@ -59,15 +59,21 @@ class Server:
             assert line, f"the console ended without {text!r}"
         return line
 
-    def rota(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def apart(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command in a process of its own."""
         process = self.command(*arguments)
         stdout, stderr = process.communicate(timeout=LONGEST_WAIT)
         return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
 
+    def rota(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command in this process."""
+        invocation = Invocation({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, self.folder)
+        done = CliRunner().invoke(cli, list(arguments), obj=invocation)
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
     def json(self, *arguments: str) -> Any:
         """Return the JSON answer of a command, asked in this process."""
-        invocation = Invocation({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, self.folder)
-        return json.loads(CliRunner().invoke(cli, [*arguments, "--json"], obj=invocation).stdout)
+        return json.loads(self.rota(*arguments, "--json").stdout)
 
     def status(self) -> dict[str, Any]:
         """Wait until the loop tells how it is; a busy one may take more than its second."""
@@ -113,7 +119,7 @@ def test_the_console_shows_what_was_applied_what_fires_and_how_it_ends(server: S
 
 def test_run_follows_a_command_to_its_end(server: Server) -> None:
     server.until("next")
-    done = server.rota("run", "hello", "--param", "who=me")
+    done = server.apart("run", "hello", "--param", "who=me")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[1] == "│ hello me"
     failed = server.rota("run", "bad")
@@ -173,7 +179,7 @@ def test_cancel_stops_a_running_command(server: Server) -> None:
 
 def test_a_second_serve_names_the_first_one_s_pid(server: Server) -> None:
     server.until("next")
-    second = server.rota("serve")
+    second = server.apart("serve")
     assert second.returncode == 73
     assert f"process {server.process.pid} serves" in second.stderr
     assert second.stdout == ""
@@ -184,7 +190,7 @@ def test_stop_waits_until_the_scheduler_is_gone(server: Server) -> None:
     dry = server.rota("stop", "--dry-run")
     assert f"would stop pid {server.process.pid}" in dry.stdout
     assert server.process.poll() is None
-    stopped = server.rota("stop", "--now")
+    stopped = server.apart("stop", "--now")
     assert stopped.returncode == 0, stopped
     assert stopped.stdout.splitlines()[-1] == f"stopped pid {server.process.pid}"
     server.until("stopped")

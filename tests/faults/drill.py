@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,10 +44,13 @@ pools: {wide: 500}
 budgets: {many: {runs: 1000000, per: day}}
 poll: {run: "{chores}:poll", interval: 1s}
 defaults: {overlap: allow, term_grace: "0", retry: false}
+agents:
+  fixer: {adapter: custom, access: full, workspace: worktree, options: {argv: [sh, "../../../agent"], prompt: stdin}}
 jobs:
+  fix: {agent: fixer, prompt: fix it, cwd: repository}
   tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
   call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call"}
-  after: {interval: 1s, command: [sh, effect], overlap: forbid}
+  after: {interval: 1s, command: [sh, effect], overlap: forbid, notify: {on: completed, command: [sh, tell]}}
   hand: {command: [sh, effect], pools: [wide]}
   daily: {cron: "0 3 * * *", timezone: UTC, command: [sh, effect]}
   again: {command: [sh, -c, "sh effect; exit 3"], retry: {max_attempts: 3, backoff: 0}}
@@ -70,6 +74,8 @@ groups:
   pair: {interval: 1s, overlap: forbid, members: [quick, quick]}
 """
 EFFECT = 'echo "$ROTA_RUN_ID $ROTA_ATTEMPT" >> effects\n[ -z "$1" ] || exec sleep "$1"\n'
+TELL = 'echo "$ROTA_RUN" >> told\n'
+AGENT = 'echo "$ROTA_RUN_ID $ROTA_ATTEMPT" >> "$ROTA_PROJECT_DIR/effects"\necho done\n'
 CHORES = """
 import asyncio, os
 
@@ -131,6 +137,8 @@ class Drill(Project):
         chores = f"chores_{uuid4().hex}"  # a name of its own: our process imports it too
         self.write(FILE.replace("{chores}", chores))
         (folder / "effect").write_text(EFFECT)
+        (folder / "tell").write_text(TELL)
+        (folder / "agent").write_text(AGENT)
         (folder / f"{chores}.py").write_text(CHORES.format(effects=str(folder / "effects")))
 
     # what goes wrong
@@ -195,6 +203,16 @@ class Drill(Project):
             cancel_run(store, born.id, now=self.clock.now() - OLD)
         finally:
             store.close()
+
+    def make_repository(self) -> None:
+        """Make the repository that agents work on, each in a worktree of its own."""
+        folder = self.folder / "repository"
+        if folder.exists():
+            return
+        folder.mkdir()
+        identity = ("-c", "user.name=n", "-c", "user.email=n@example.net")
+        for words in (("init", "-q", "-b", "main"), (*identity, "commit", "-q", "--allow-empty", "-m", "first")):
+            subprocess.run(["git", *words], cwd=folder, check=True)
 
     def fall_asleep(self) -> None:
         """Let the last activity be long ago, so that every job with intervals by mode must be planned anew."""
@@ -296,6 +314,20 @@ class Drill(Project):
         never = [run_id for run_id in effects if stored.get(run_id, "absent") in NEVER_RAN]
         return doubled + [f"{run_id} ran, it is {stored.get(run_id, 'absent')}" for run_id in never]
 
+    def _untold(self) -> list[str]:
+        """Return what nobody was told of, whatever died in between (DEC-009)."""
+        unwritten = self.rows(
+            "SELECT j.name || ':' || r.number FROM run r JOIN job j ON j.id = r.job_id WHERE j.name = 'after' "
+            "AND r.status = 'COMPLETED' AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.run_id = r.id)"
+        )
+        told = self.folder / "told"
+        heard = set(told.read_text().split()) if told.exists() else set()
+        sent = self.rows("SELECT handle FROM delivery WHERE status = 'DELIVERED'")
+        unheard = [handle for (handle,) in sent if handle not in heard]
+        return [f"{handle} has no delivery" for (handle,) in unwritten] + [
+            f"{handle} was not heard" for handle in unheard
+        ]
+
     def _wrong(self) -> list[str]:
         connection = apsw.Connection(str(self.state / "rota.db"))
         try:
@@ -303,6 +335,9 @@ class Drill(Project):
         finally:
             connection.close()
         wrong = [f"{job}: {found}" for job, found in books.items() if not found.clean]
+        known = {Path(path) for (path,) in self.rows("SELECT path FROM worktree")}
+        wrong += [f"{path} is forgotten" for path in (self.state / "worktrees").glob("*") if path not in known]
+        wrong += self._untold()
         store = self.client()
         try:
             report = verify(store, self.state, now=self.clock.now())

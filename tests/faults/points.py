@@ -42,6 +42,13 @@ def grown_old(drill: Drill) -> None:
     drill.grow_old()
 
 
+def asked_for_a_fix(drill: Drill) -> None:
+    """Have an agent to start in a worktree of its own."""
+    drill.make_repository()
+    drill.declare()
+    drill.trigger("fix")
+
+
 def asleep(drill: Drill) -> None:
     """Have jobs that were planned while somebody was there, and nobody there any more."""
     drill.declare()
@@ -150,6 +157,7 @@ BUSY = Scene("serve", serve, declared)
 CHILD = Scene("child", serve, declared)
 RECOVERY = Scene("serve", serve, crashed)
 FIRST_START = Scene("serve", serve, nothing)
+WORKSPACE = Scene("serve", serve, asked_for_a_fix)
 
 SCENES: dict[str, Scene] = {
     "apply.changed": FIRST_START,
@@ -190,6 +198,8 @@ SCENES: dict[str, Scene] = {
     "migrate.named": FIRST_START,
     "migrate.statement": FIRST_START,
     "migrate.written": FIRST_START,
+    "notify.sent": BUSY,
+    "notify.written": BUSY,
     "pause.committed": Scene("command", pause_and_resume, declared),
     "poll.stored": BUSY,
     "prune.committed": Scene("serve", serve, grown_old),
@@ -218,6 +228,10 @@ SCENES: dict[str, Scene] = {
     "tick.looked": Scene("command", command("tick"), declared),
     "trigger.committed": Scene("command", command("trigger", "hand"), declared),
     "trigger.woken": Scene("command", command("trigger", "hand"), declared),
+    "workspace.cleared": WORKSPACE,
+    "workspace.found": WORKSPACE,
+    "workspace.made": WORKSPACE,
+    "workspace.noted": WORKSPACE,
 }
 
 
@@ -238,11 +252,13 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "cadence": ("cadence.replanned", "poll.stored", "budget.reserved"),
     "group": ("group.members_born", "group.members_let_go", "group.finished"),
     "record": ("execute.outcome_read", "record.run_updated", "retry.born", "record.followed_up", "record.committed"),
+    "notify": ("notify.written", "notify.sent"),
     "end": ("function.timed_out", "stop.sent", "shutdown.run_left"),
     "recover": ("recover.found", "recover.swept", "recover.adopted", "recover.resolved", "recover.epochs_ended"),
     "stop": ("shutdown.quiesced", "shutdown.runs_ended", "session.closed"),
     "many": ("enqueue.many_inserted", "bulk.committed", "bulk.cancelled", "backfill.committed"),
     "tick": ("tick.looked",),
+    "workspace": ("workspace.noted", "workspace.made", "workspace.found", "workspace.cleared"),
     "prune": ("prune.rows_deleted", "prune.committed", "prune.folders_removed"),
     "commands": (
         "trigger.committed",

@@ -157,7 +157,10 @@ def test_r23_runs_of_a_pid_namespace_that_is_gone_are_failed(project: Project) -
     inside = [*INSIDE, sys.executable, "-m", "rota"]
     with open(project.folder / "inside.log", "wb") as log:
         container = subprocess.Popen(
-            [*inside, "--dir", str(project.folder), "serve"], stdout=log, stderr=log, env=project.environment()
+            [*inside, "--dir", str(project.folder), "serve", "--no-http"],
+            stdout=log,
+            stderr=log,
+            env=project.environment(),
         )
     until((project.state / "wake.sock").exists, what="the scheduler inside")
     until(lambda: project.rota("trigger", "long", check=False).returncode == 0, what="the file to be applied")

@@ -1,5 +1,7 @@
 """Agents of an embedded scheduler: document 003's plan for `trigger`, `runSchedule` and `concurrency` per agent."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,12 +107,94 @@ def test_a_schedule_of_another_kind_is_refused_by_its_key(store: Path) -> None:
         rota.Scheduler(store, agents={"writer": agent(schedules={"hook": {"type": "webhook"}})})
 
 
-def test_a_function_is_registered_as_an_agent_of_this_scheduler_alone(fleet: rota.Scheduler) -> None:
+def test_a_function_is_an_agent_of_this_scheduler_alone(fleet: rota.Scheduler, tmp_path: Path) -> None:
     @fleet.agent("researcher", max_concurrent=2)
     async def researcher(task: rota.AgentTask) -> rota.AgentResult:
-        return rota.AgentResult(summary=task.prompt)
+        return rota.AgentResult(summary=f"{task.job}: {task.prompt.splitlines()[-1]}", tokens_in=3, usd=0.25)
 
-    registered = fleet.declarations.registry.agents["researcher"]
-    assert (registered.function, dict(registered.keys)) == (researcher, {"max_concurrent": 2})
-    with pytest.raises(JobProblems, match=r"jobs\.watch\.agent"):
-        fleet.add_job("watch", agent="researcher", prompt="What changed?")
+    fleet.add_job("watch", agent="researcher", prompt="What changed?")
+    fleet.start()
+    run = run_now(fleet, "watch")
+    assert (run.status, run.result_summary) == (Status.COMPLETED, "watch: What changed?")
+    assert dict(run.usage) == {"tokens_in": 3, "usd_millionths": 250_000}
+    assert fleet.status().of("watch").agent == "researcher"
+    other = rota.Scheduler(tmp_path / "other" / "rota.db")
+    other.add_job("watch", agent="researcher", prompt="What changed?")
+    with pytest.raises(JobProblems, match=r"jobs\.watch\.agent: there is no agent \"researcher\""):
+        other.start()
+
+
+def test_an_async_agent_runs_on_the_loop_that_entered_and_another_on_a_thread(store: Path) -> None:
+    threads: dict[str, int] = {}
+    scheduler = rota.Scheduler(store)
+
+    @scheduler.agent
+    async def here(_task: rota.AgentTask) -> rota.AgentResult:
+        threads["here"] = threading.get_ident()
+        return rota.AgentResult(summary="done")
+
+    @scheduler.agent("apart")
+    def apart(_task: rota.AgentTask) -> rota.AgentResult:
+        threads["apart"] = threading.get_ident()
+        return rota.AgentResult(summary="done")
+
+    async def main() -> None:
+        async with scheduler:
+            for name in ("here", "apart"):
+                scheduler.add_job(name, agent=name, prompt="look")
+                made = await scheduler.trigger(name)
+                assert (await scheduler.wait(made.run_id or "", timeout=LONG)).status is Status.COMPLETED
+
+    asyncio.run(main())
+    assert threads["here"] == threading.get_ident()
+    assert threads["apart"] != threading.get_ident()
+
+
+def test_an_agent_may_be_registered_after_its_job_and_must_be_at_the_start(store: Path) -> None:
+    scheduler = rota.Scheduler(store)
+    scheduler.add_job("watch", agent="researcher", prompt="look")
+    with pytest.raises(JobProblems, match="there is no agent"):
+        scheduler.start()
+    scheduler.agent("researcher")(lambda _task: rota.AgentResult(summary="seen"))
+    with scheduler:
+        assert run_now(scheduler, "watch").result_summary == "seen"
+
+
+def test_a_mistake_in_the_decorator_is_told_at_once_and_changes_nothing(fleet: rota.Scheduler) -> None:
+    with pytest.raises(JobProblems, match=r'agents\.helper\.max_concurent: unknown key; did you mean "max_concurrent"'):
+        fleet.agent("helper", max_concurent=2)(lambda _task: rota.AgentResult())
+    fleet.agent("helper", max_concurrent=2)(lambda _task: rota.AgentResult())
+    with pytest.raises(JobProblems, match=r"jobs\.limited\.max_turns: the function cannot keep it"):
+        fleet.add_job("limited", agent="helper", prompt="look", max_turns=3)
+
+
+def test_a_function_may_be_named_by_its_module(fleet: rota.Scheduler) -> None:
+    fleet.declarations.sections["agents"]["helper"] = {"adapter": {"run": f"{__name__}:helper"}}
+    fleet.add_job("help", agent="helper", prompt="look")
+    fleet.start()
+    assert run_now(fleet, "help").result_summary == "helped"
+
+
+def helper(_task: rota.AgentTask) -> rota.AgentResult:
+    return rota.AgentResult(summary="helped")
+
+
+def test_a_provider_that_refuses_is_held_in_a_played_scheduler() -> None:
+    """DESIGN.md section 8: a quota error is a hold; 003 has none."""
+    refusals = [True, False]
+
+    with rota.testing.scheduler(now="2026-03-29T00:00Z") as played:
+
+        @played.agent("researcher", provider="example")
+        async def researcher(_task: rota.AgentTask) -> rota.AgentResult:
+            quota = rota.AgentProblem.QUOTA if refusals.pop(0) else None
+            return rota.AgentResult(summary="done", problem=quota, error="used up" if quota else None)
+
+        played.add_job("watch", agent="researcher", prompt="look", interval="5m")
+        played.advance("14m")
+        assert played.history("watch") == [
+            ("2026-03-29T00:00:00+00:00", "FAILED", "quota"),
+            ("2026-03-29T00:05:00+00:00", "QUEUED", None),
+        ]
+        played.advance("1m")
+        assert played.history("watch")[1] == ("2026-03-29T00:05:00+00:00", "COMPLETED", None)

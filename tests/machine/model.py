@@ -256,9 +256,8 @@ class Model:
 
     def _follow(self, ended: Sequence[Run], at: int) -> list[tuple[Run, str, str | None]]:
         further: list[tuple[Run, str, str | None]] = []
-        for run in ended:
-            if not self._retry(run, at):
-                further += self._let_go_behind(run)
+        for run in [run for run in ended if not self._retry(run, at)]:
+            further += self._let_go_behind(run)
         for group in {id(run.group): run.group for run in ended if run.group is not None}.values():
             further += self._step(group)
         return further
@@ -302,8 +301,11 @@ class Model:
         """Release who waited for the end of this chain."""
         waiting = [other for other in self.runs.values() if other.status == QUEUED and other.group is None]
         for other in waiting:
-            if other.waiting == "predecessor" and other.predecessor == run.handle:
-                before = self.runs[run.predecessor] if run.predecessor and run.group is None else None
+            if other.waiting == "predecessor" and other.trigger != "backfill":
+                if other.job is run.job and not self._ahead(other):
+                    self._release(other)
+            elif other.waiting == "predecessor" and other.predecessor == run.handle:
+                before = self.runs[run.predecessor] if run.predecessor else None
                 if before is not None and not before.final:
                     other.predecessor = before.handle
                 else:
@@ -311,6 +313,10 @@ class Model:
             if other.waiting == "replaced_run" and all(self.runs[one].final for one in other.replaces):
                 self._release(other)
         return []
+
+    def _ahead(self, run: Run) -> list[Run]:
+        """Return the unfinished chains of a job that came before a run in line: it waits for all of them (R-11)."""
+        return [other for other in self.active(run.job) if self.runs[other.first].turn < run.turn]
 
     def _release(self, run: Run) -> None:
         self._changes += 1

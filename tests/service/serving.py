@@ -16,7 +16,10 @@ from click.testing import CliRunner
 from rota.cli.invocation import Invocation
 from rota.cli.root import cli
 from rota.engine.wake import ask
+from tests import forking
 from tests.waiting import LONGEST_WAIT, until
+
+Process = subprocess.Popen[bytes] | forking.Forked
 
 
 class Project:
@@ -26,7 +29,7 @@ class Project:
         self.folder = folder
         self.state = folder / ".rota"
         self.apart = False  # True: every command needs a process of its own
-        self.servers: list[subprocess.Popen[bytes]] = []
+        self.servers: list[Process] = []
 
     def write(self, text: str) -> None:
         """Write the project's file, as an editor does: whole, under a new inode."""
@@ -44,13 +47,16 @@ class Project:
         return done
 
     def _apart(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        typed, environment = ("--dir", str(self.folder), *arguments), self.environment()
+        if forking.can_fork(environment):
+            return forking.run("rota", *typed, environment=environment, folder=self.folder, timeout=LONGEST_WAIT)
         return subprocess.run(
-            [sys.executable, "-m", "rota", "--dir", str(self.folder), *arguments],
+            [sys.executable, "-m", "rota", *typed],
             capture_output=True,
             text=True,
             timeout=LONGEST_WAIT,
             check=False,
-            env=self.environment(),
+            env=environment,
         )
 
     def _here(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -63,17 +69,25 @@ class Project:
         """Run a command with --json and return what it printed."""
         return json.loads(self.rota(*arguments, "--json").stdout)
 
-    def serve(self, *, ready: bool = True) -> "subprocess.Popen[bytes]":
+    def serve(self, *flags: str, ready: bool = True, http: bool = False) -> Process:
         """Start a scheduler and wait until it has recovered, applied its file and begun its rounds."""
-        command = [sys.executable, "-m", "rota", "--dir", str(self.folder), "serve"]
-        with open(self.folder / f"serve.{len(self.servers)}.log", "wb") as log:
-            server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment())
+        flags = flags if http else (*flags, "--no-http")
+        server = self.start("serve", *flags, log=self.folder / f"serve.{len(self.servers)}.log")
         self.servers.append(server)
         if ready:
             until(lambda: self._answers(server), what="the scheduler to serve")
         return server
 
-    def _answers(self, server: "subprocess.Popen[bytes]") -> bool:
+    def start(self, *arguments: str, log: Path) -> Process:
+        """Start a command in a process of its own, which prints into a file."""
+        typed, environment = ("--dir", str(self.folder), *arguments), self.environment()
+        if forking.can_fork(environment):
+            return forking.start("rota", *typed, environment=environment, out=log)
+        with log.open("wb") as out:
+            command = [sys.executable, "-m", "rota", *typed]
+            return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment)
+
+    def _answers(self, server: Process) -> bool:
         assert server.poll() is None, f"serve ended {server.returncode}: {self.log()}"
         answer = ask(self.state, {"ask": "status"})
         if answer is None or answer.get("pid") != server.pid:
@@ -129,12 +143,12 @@ class Project:
                     process.kill()
 
 
-def ended(server: "subprocess.Popen[bytes]") -> int:
+def ended(server: Process) -> int:
     """Wait until a scheduler has ended; return its exit code."""
     return server.wait(LONGEST_WAIT)
 
 
-def kill(server: "subprocess.Popen[bytes]") -> None:
+def kill(server: Process) -> None:
     """End a scheduler as a power cut would."""
     server.send_signal(signal.SIGKILL)
     server.wait()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.agents.fake_agent import install
 from tests.service.serving import Project, gone, kill
 from tests.waiting import until
 
@@ -97,7 +98,7 @@ def test_an_agent_gets_its_limits_and_its_prompt_and_is_recorded(project: Projec
     kept = artifacts(project, "review")
     assert kept["usage"] == {"tokens_in": 1200, "tokens_out": 34, "usd_millionths": 12_300, "model": "claude-haiku"}
     assert (kept["session_id"], kept["denied_tools"]) == ("s-1", ["Bash"])
-    assert '"subtype": "init"' in project.rota("logs", run["run"]).stdout
+    assert '"subtype": "init"' in project.rota("logs", "--raw", run["run"]).stdout
 
 
 def test_an_error_that_calls_itself_a_success_is_a_failure(project: Project) -> None:
@@ -152,3 +153,25 @@ def test_the_pool_of_all_agents_holds_the_third_back(project: Project) -> None:
 def held(project: Project) -> list[str]:
     """Return the pools that runs lack, as the queue tells it."""
     return [one["pool"] for one in project.json("queue")["ready"] if one["pool"]]
+
+
+def test_a_provider_that_refuses_is_held_also_after_a_kill_until_somebody_lets_it_go(project: Project) -> None:
+    """DESIGN.md section 8: a recorded refusal of Claude Code, played by its scripted program."""
+    serve(project, fix="prompt: x, agent: claude", other="prompt: y, agent: claude")
+    program = install(project.folder / "bin", "claude-usage_limit")
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("FAILED", "quota")])
+    project.rota("trigger", "other")
+    assert [(one["run"], one["held"]) for one in project.json("queue")["ready"]] == [("other:1", "provider_hold")]
+    [hold] = project.json("status")["holds"]
+    assert (hold["provider"], hold["run"], hold["waiting"]) == ("anthropic", "fix:1", 1)
+    kill(project.servers[-1])
+    project.serve()
+    assert "provider anthropic held until" in project.rota("explain", "other").stdout
+    assert "provider anthropic held until" in project.rota("queue").stdout
+    assert project.history("other")[0]["status"] == "QUEUED"
+    program.write_text(SCRIPT.format(python=sys.executable))
+    project.rota("agents", "release", "anthropic")
+    project.until_told("other", [("COMPLETED", None)])
+    assert project.json("status")["holds"] == []
+    assert "clean" in project.rota("verify").stdout

@@ -35,6 +35,9 @@ def hello(ctx: rota.JobContext):
     ctx.log.info("working on", ctx.params["x"])
     return f"hello {ctx.run.handle} {ctx.run.scheduled_for.isoformat()} {ctx.run.timezone} {ctx.cancelled}"
 
+@rota.agent("helper", max_turns=True)
+async def helper(task: rota.AgentTask) -> rota.AgentResult: ...
+
 @rota.job("greet")
 async def greeting(ctx):
     await asyncio.sleep(0)

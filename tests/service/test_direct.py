@@ -56,10 +56,8 @@ class Caller:
     """A `rota direct` in a process of its own."""
 
     def __init__(self, project: Project, job: str) -> None:
-        command = [sys.executable, "-m", "rota", "--dir", str(project.folder), "direct", job]
         self._path = project.folder / f"caller.{job}.txt"
-        with self._path.open("wb") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=project.environment())
+        self.process = project.start("direct", job, log=self._path)
 
     @property
     def printed(self) -> str:
@@ -193,19 +191,15 @@ def test_waiting_callers_are_told_when_the_scheduler_stops(served: Project) -> N
     running(served)
     waiting = Caller(served, "quick")
     waiting.waits()
-    stopping = subprocess.Popen(
-        [sys.executable, "-m", "rota", "--dir", str(served.folder), "stop", "--when-idle"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=served.environment(),
-    )
+    told = served.folder / "stop.txt"
+    stopping = served.start("stop", "--when-idle", log=told)
     code, printed = waiting.ends()
     assert (code, "the scheduler stopped before it began" in printed) == (69, True)
     open_gate(served)
     assert current.ends()[0] == 0
     assert ended(served.servers[0]) == 0
-    told, _ = stopping.communicate(timeout=LONGEST_WAIT)
-    assert "1 direct call may finish" in told
+    assert stopping.wait(LONGEST_WAIT) == 0
+    assert "1 direct call may finish" in told.read_text()
 
 
 def test_the_slot_of_a_program_that_reserved_it_and_died_is_free_again(served: Project, tmp_path: Path) -> None:

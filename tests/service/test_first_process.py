@@ -73,7 +73,7 @@ def test_orphans_are_reaped_and_signals_and_exit_codes_pass_through() -> None:
 
 def test_a_scheduler_stops_in_order_on_term(tmp_path: Path) -> None:
     (tmp_path / "rota.yaml").write_text("jobs:\n  a: {interval: 1h, command: [echo, hello]}\n")
-    started = first_process([sys.executable, "-m", "rota", "--dir", str(tmp_path), "serve"], cwd=tmp_path)
+    started = first_process([sys.executable, "-m", "rota", "--dir", str(tmp_path), "serve", "--no-http"], cwd=tmp_path)
     try:
         assert started.stdout is not None
         lines = []

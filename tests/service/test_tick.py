@@ -2,12 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from tests.service.serving import Project, ended, gone, kill
+from tests.service.serving import Process, Project, ended, gone, kill
 from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("service")
@@ -23,16 +21,14 @@ jobs:
 """
 
 
-def tick(project: Project, *arguments: str) -> "subprocess.Popen[bytes]":
+def tick(project: Project, *arguments: str) -> Process:
     """Start a tick and let it go on by itself; the project ends it if it is left."""
-    command = [sys.executable, "-m", "rota", "--dir", str(project.folder), "tick", *arguments]
-    with open(project.folder / f"serve.{len(project.servers)}.log", "wb") as log:
-        started = subprocess.Popen(command, stdout=log, stderr=log, env=project.environment())
+    started = project.start("tick", *arguments, log=project.folder / f"serve.{len(project.servers)}.log")
     project.servers.append(started)
     return started
 
 
-def carrying(project: Project, *arguments: str) -> tuple["subprocess.Popen[bytes]", int]:
+def carrying(project: Project, *arguments: str) -> tuple[Process, int]:
     """Start a tick that carries a command which waits at a fifo; return it and the pid of the command."""
     os.mkfifo(project.folder / "gate")
     project.write(JOBS)

@@ -3,10 +3,10 @@
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import apsw
-import pytest
 
 import rota
 from rota.store.queries import load_migrations, load_queries
@@ -42,7 +42,9 @@ def uses_in(file: Path) -> list[Use]:
     return found
 
 
-USES = [use for file in sorted(SOURCE.rglob("*.py")) for use in uses_in(file)]
+@cache
+def uses() -> list[Use]:
+    return [use for file in sorted(SOURCE.rglob("*.py")) for use in uses_in(file)]
 
 
 def parameters(statement: str) -> set[str]:
@@ -50,15 +52,15 @@ def parameters(statement: str) -> set[str]:
 
 
 def test_every_query_that_the_source_names_has_its_file():
-    assert {f"{use.place} {use.query}" for use in USES if use.query not in QUERIES} == set()
+    assert {f"{use.place} {use.query}" for use in uses() if use.query not in QUERIES} == set()
 
 
 def test_every_query_file_is_used():
-    assert set(QUERIES) - {use.query for use in USES} == set()
+    assert set(QUERIES) - {use.query for use in uses()} == set()
 
 
 def test_every_use_passes_the_parameters_that_the_query_names():
-    for use in USES:
+    for use in uses():
         named = parameters(QUERIES[use.query])
         if use.complete:
             assert use.params == named, f"{use.place} {use.query}"
@@ -66,19 +68,24 @@ def test_every_use_passes_the_parameters_that_the_query_names():
             assert use.params <= named, f"{use.place} {use.query}"
 
 
-@pytest.mark.parametrize("name", sorted(QUERIES))
-def test_a_query_file_holds_one_statement(name):
-    assert ";" not in TEXT_OR_COMMENT.sub("", QUERIES[name])
-    words = TEXT_OR_COMMENT.sub("", QUERIES[name]).split()
-    assert words[0] in ("SELECT", "INSERT", "UPDATE", "DELETE")
+def test_every_query_file_holds_one_statement():
+    for name, text in QUERIES.items():
+        statement = TEXT_OR_COMMENT.sub("", text)
+        assert ";" not in statement, name
+        assert statement.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE"), name
 
 
-@pytest.mark.parametrize("name", sorted(QUERIES))
-def test_a_query_fits_the_schema(name):
+def test_every_query_fits_the_schema():
     connection = apsw.Connection(":memory:")
     for _, _, script in load_migrations("sqlite"):
         connection.execute(script).fetchall()
-    connection.execute(f"EXPLAIN {QUERIES[name]}", dict.fromkeys(parameters(QUERIES[name]), 1)).fetchall()
+    refused = {}
+    for name, text in QUERIES.items():
+        try:
+            connection.execute(f"EXPLAIN {text}", dict.fromkeys(parameters(text), 1)).fetchall()
+        except apsw.Error as error:
+            refused[name] = str(error)
+    assert refused == {}
 
 
 def test_migrations_are_numbered_without_a_gap():

@@ -52,6 +52,16 @@ HOT = {
     "budget_largest": "budget_entry_job",
     "budget_rest": "budget_entry_window",
     "budget_waiting": "run_budget",
+    "jobs_expired": "job_expiring",
+    "jobs_made_active": "job_made",
+    "jobs_provisional": "job_provisional",
+    "making_count": "making_recent",
+    "work_any_open": "work_open",
+    "work_due": "work_due",
+    "work_failures": "work_of_item",
+    "work_holders": "work_held",
+    "work_next_due": "work_due",
+    "work_of_run": "work_of_run",
     "prune_candidates": "run_pruning",
     "prune_surplus": "run_pruning",
 }
@@ -76,7 +86,8 @@ def plan_of(connection, name):
 
 def scans(plan):
     """Return the steps that read a table from end to end; reading a partial index is reading only what it holds."""
-    partial = re.compile(r"USING (COVERING )?INDEX (job_due|run_(?!number)\w+|process_open|budget_entry_open)\b")
+    indexes = r"job_due|run_(?!number)\w+|process_open|budget_entry_open|work_(open|due)"
+    partial = re.compile(rf"USING (COVERING )?INDEX ({indexes})\b")
     whole = [step for step in plan if step.startswith("SCAN") and not partial.search(step)]
     return [step for step in whole if step.split()[1] not in SMALL and "VIRTUAL TABLE" not in step]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from rota.engine.enqueue import cancel, enqueue
-from rota.engine.record import expire, finish
+from rota.engine.record import expire, finish, finish_all
 from rota.model.records import Outcome
-from rota.model.spec import Gates
+from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import After, Replace
 from rota.store import chains, runs
@@ -92,6 +92,53 @@ def test_a_chain_cancelled_from_its_end_never_releases_too_early_r_11(store):
     cancelled(store, ids[2])
     assert waiting(store, job) == {ids[1]: ids[0]}
     assert ready(store) == []
+
+
+def test_the_last_in_line_ending_releases_nobody_while_an_earlier_one_goes_on_r_11(store):
+    job, holder = add_job(store), add_holder(store)
+    running = run_in(store, Status.RUNNING, job, holder=holder)
+    beside = run_in(store, Status.RUNNING, job, holder=holder, slot=1)
+    ids = queue_after(store, job, beside)
+    store.write(lambda db: end(db, beside, holder))
+    assert ready(store) == []
+    assert waiting(store, job)[ids[1]] == running.id
+    store.write(lambda db: end(db, running, holder))
+    assert ready(store) == [ids[1]]
+
+
+def test_the_retry_of_an_earlier_one_that_ends_at_the_same_time_is_waited_for_r_11(store):
+    job, holder = add_job(store, retry=Retry(max_attempts=2)), add_holder(store)
+    failing = run_in(store, Status.RUNNING, job, holder=holder)
+    beside = run_in(store, Status.RUNNING, job, holder=holder, slot=1)
+    ids = queue_after(store, job, beside)
+    ends = [
+        runs.End(run.id, outcome, expected=Status.RUNNING, at=NOW)
+        for run, outcome in ((beside, Outcome(Status.COMPLETED)), (failing, FAILED))
+    ]
+    store.write(lambda db: finish_all(db, ends, epoch=holder.epoch, now=NOW))
+    retry = store.read(lambda db: chains.retry_of(db, failing.id))
+    assert ready(store) == []
+    assert waiting(store, job)[ids[1]] == retry.id
+
+
+def test_who_came_later_holds_nobody_up_r_11(store):
+    job, holder = add_job(store), add_holder(store)
+    running = run_in(store, Status.RUNNING, job, holder=holder)
+    ids = queue_after(store, job, running)
+    run_in(store, Status.RUNNING, job, holder=holder, slot=1)
+    store.write(lambda db: end(db, running, holder))
+    assert ready(store) == [ids[1]]
+
+
+def test_a_backfill_waits_for_its_predecessor_alone_r_11(store):
+    job, holder = add_job(store), add_holder(store)
+    run_in(store, Status.RUNNING, job, holder=holder)
+    filling = run_in(store, Status.RUNNING, job, holder=holder, slot=1)
+    behind = add_run(
+        store, job, trigger=Trigger.BACKFILL, waiting_for=WaitingFor.PREDECESSOR, predecessor_id=filling.id
+    )
+    store.write(lambda db: end(db, filling, holder))
+    assert ready(store) == [behind.id]
 
 
 def test_the_end_of_one_job_releases_nothing_of_another(store):

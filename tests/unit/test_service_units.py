@@ -47,6 +47,12 @@ def test_the_manager_waits_longer_than_the_grace() -> None:
     assert plistlib.loads(launchd_plist(FACTS).encode())["ExitTimeOut"] > 120
 
 
+def test_the_manager_waits_longer_than_the_grace_of_agents() -> None:
+    longer = replace(FACTS, agent_shutdown_grace=timedelta(minutes=10))
+    assert int(dict(entries(systemd_unit(longer)))["TimeoutStopSec"]) > 600
+    assert plistlib.loads(launchd_plist(longer).encode())["ExitTimeOut"] > 600
+
+
 def test_a_system_service_starts_at_boot_as_its_user() -> None:
     unit = dict(entries(systemd_unit(replace(FACTS, system=True, user="ops"))))
     assert (unit["User"], unit["WantedBy"]) == ("ops", "multi-user.target")

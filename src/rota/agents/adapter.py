@@ -1,6 +1,6 @@
 """What every adapter is: a record of what it can keep, and the functions that start it and read it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ def _no_options(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One kind of agent. It has either `invoke` and `read` (a process) or `run` (a call in this process)."""
+    """One kind of agent. It has either `invoke` and `read` (a process) or `run` (a call in this process).
+
+    That of a Python function has none of them: whoever runs it knows the function.
+    """
 
     name: str
     provider: str
@@ -28,8 +31,12 @@ class Adapter:
     invoke: Callable[[AgentTask], Invocation] | None = None
     read: Callable[[Ended, AgentTask], AgentResult] | None = None
     run: Callable[[AgentTask], Awaitable[AgentResult]] | None = None
-    reach: Callable[[Mapping[str, str]], tuple[str, str, str | None]] | None = None
-    """Where `run` asks, what version answers there, and the problem when none does; instead of a probe."""
+    reach: Callable[[Mapping[str, str], Mapping[str, Any]], tuple[str, str, str | None]] | None = None
+    """Where `run` asks with these variables and options, what version answers, the problem when none does."""
+    tell: Callable[[dict[str, Any]], Iterable[str]] | None = None
+    """What an event of its output says to a person who watches; None: its output is text."""
+    needs_model: bool = False
+    """Whether it can do nothing without being told which model to use."""
     beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = _no_tools
     """Which of some `allowed_tools` go beyond an access; such a job is refused at load."""
     complaints: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_options

@@ -1,7 +1,7 @@
 """Claude Code: `claude -p`, prompt on standard input, events as JSON lines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rota.agents.adapter import Adapter
@@ -21,7 +21,8 @@ from rota.agents.events import (
     total,
 )
 from rota.agents.refusals import from_epoch
-from rota.agents.servers import SERVER, mcp_config
+from rota.agents.servers import PATIENCE, SERVER, mcp_config
+from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 READING = ("Read", "Grep", "Glob")
@@ -51,7 +52,8 @@ def invoke(task: AgentTask) -> Invocation:
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
     argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
     argv += _permissions(task) + _servers(task)
-    return Invocation(tuple(argv), env=ENV, stdin=task.prompt)
+    env = ENV | ({"MCP_TIMEOUT": str(PATIENCE * 1000)} if task.tools_server else {})
+    return Invocation(tuple(argv), env=env, stdin=task.prompt)
 
 
 def beyond(access: Access, tools: Sequence[str]) -> tuple[str, ...]:
@@ -112,15 +114,17 @@ def _figures(events: list[Event], result: Event) -> AgentResult:
     started = next((event for event in events if event.get("subtype") == "init"), {})
     # By model, because `usage` leaves out what subagents and the last request of a spent budget used.
     used = list(part(result, "modelUsage").values()) or [result]
+    turns = count_at(result, "num_turns")
     return AgentResult(
         summary=text_at(result, "result") or "",
         tokens_in=total(count_at(each, kind) for each in used for kind in SENT),
         tokens_out=total(count_at(each, kind) for each in used for kind in WRITTEN),
         usd=money_at(result, "total_cost_usd"),
         model=text_at(started, "model"),
-        session_id=text_at(result, "session_id") or text_at(started, "session_id"),
+        # A session that it does not find it names too, in a result without a beginning and without a turn.
+        session_id=text_at(started, "session_id") or (text_at(result, "session_id") if turns else None),
         denied_tools=_denied(events, result),
-        turns=count_at(result, "num_turns"),
+        turns=turns,
         usd_is_total=True,
         tokens_are_total=True,
     )
@@ -158,6 +162,25 @@ def _with_error(
     return failure
 
 
+# what a person who watches it sees
+
+
+def tell(event: Event) -> Iterator[str]:
+    """Yield its words, the tools that it uses, and what went wrong."""
+    if event.get("subtype") == "api_retry":
+        yield say_failure(f"the provider is asked again: {text_at(event, 'error') or 'no answer'}")
+    if event.get("type") == "result" and event.get("is_error"):
+        yield say_failure(text_at(event, "result") or text_at(event, "subtype"))
+    for block in items_at(event, "message.content"):
+        kind = text_at(block, "type")
+        if kind == "text" and event.get("type") == "assistant":
+            yield text_at(block, "text") or ""
+        elif kind == "tool_use":
+            yield say_tool(text_at(block, "name"), part(block, "input"))
+        elif kind == "tool_result" and look_up(block, "is_error"):
+            yield say_failure(text_at(block, "content"))
+
+
 ADAPTER = Adapter(
     name="claude",
     provider="anthropic",
@@ -169,8 +192,11 @@ ADAPTER = Adapter(
         version=("claude", "--version"),
         login=("claude", "auth", "status"),
         login_env=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        headless=("claude", "--help"),
+        options=("--print", "--output-format", "--permission-mode", "--allowedTools", "--disallowedTools", "--tools"),
     ),
     invoke=invoke,
     read=read,
+    tell=tell,
     beyond=beyond,
 )

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from rota.agents.adapter import Adapter
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
-from rota.agents.servers import FORWARDED, SERVER
+from rota.agents.servers import FORWARDED, PATIENCE, SERVER
+from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
@@ -29,7 +30,15 @@ def _server(task: AgentTask) -> Iterator[str]:
     if not task.tools_server:
         return
     command, *arguments = task.tools_server
-    settings = {"command": command, "args": arguments, "env_vars": FORWARDED, "default_tools_approval_mode": "approve"}
+    settings = {
+        "command": command,
+        "args": arguments,
+        "env_vars": FORWARDED,
+        "default_tools_approval_mode": "approve",
+        # Without these it asks the model before the server is there, and the tools are missing without a word.
+        "required": True,
+        "startup_timeout_sec": PATIENCE,
+    }
     for key, value in settings.items():
         yield from ("-c", f"mcp_servers.{SERVER}.{key}={json.dumps(value)}")
 
@@ -77,12 +86,34 @@ def _name(item: Event) -> str:
     return "shell" if item.get("type") == "command_execution" else text_at(item, "type") or "?"
 
 
+def tell(event: Event) -> Iterator[str]:
+    """Yield its words, its commands and tools when they begin, and what went wrong."""
+    item, kind = part(event, "item"), text_at(event, "item.type")
+    if event.get("type") == "item.started":
+        command = text_at(item, "command")
+        yield say_tool("$", item) if command else say_tool(text_at(item, "tool") or kind, item.get("arguments"))
+    elif event.get("type") in ("turn.failed", "error"):
+        yield say_failure(text_at(event, "error.message") or text_at(event, "message"))
+    elif kind == "agent_message":
+        yield text_at(item, "text") or ""
+    elif item.get("status") in ("failed", "declined"):
+        why = ("error.message", "aggregated_output", "status")
+        yield say_failure(next((text for path in why if (text := text_at(item, path))), None))
+
+
 ADAPTER = Adapter(
     name="codex",
     provider="openai",
     executable="codex",
     capabilities=Capabilities(resume=True, tools_server=True),
-    probe=Probe(version=("codex", "--version"), login=("codex", "login", "status"), login_env=("CODEX_API_KEY",)),
+    probe=Probe(
+        version=("codex", "--version"),
+        login=("codex", "login", "status"),
+        login_env=("CODEX_API_KEY",),
+        headless=("codex", "exec", "--help"),
+        options=("--json", "--skip-git-repo-check", "--sandbox"),
+    ),
     invoke=invoke,
     read=read,
+    tell=tell,
 )

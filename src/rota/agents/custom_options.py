@@ -7,6 +7,7 @@ from typing import Any
 from rota.model.agents import Access
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 ACCESS = "{access}"
 PLACES = (
     *("prompt", "model", "session", "max_turns", "max_usd", "allowed_tools", "mcp_config"),
@@ -59,8 +60,8 @@ def _choices(options: Mapping[str, Any]) -> Iterator[str]:
     for key, known in (("prompt", PROMPTS), ("parser", PARSERS)):
         if key in options and options[key] not in known:
             yield f"{key}: is {options[key]!r}, not one of {', '.join(known)}"
-    if "provider" in options and not (isinstance(options["provider"], str) and options["provider"]):
-        yield "provider: needs a name"
+    if "provider" in options and not PROVIDER.fullmatch(str(options["provider"] or "")):
+        yield "provider: needs a name of letters, digits and . _ -"
 
 
 def _paths(options: Mapping[str, Any]) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """Gemini: `gemini -o stream-json`, prompt on standard input, events as JSON lines."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rota.agents.adapter import Adapter
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
+from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
@@ -67,12 +69,30 @@ def _refused(event: Event) -> bool:
     return event.get("type") == "tool_result" and text_at(event, "error.type") in REFUSALS
 
 
+def tell(event: Event) -> Iterator[str]:
+    """Yield its words, which come in pieces, the tools that it uses, and what went wrong."""
+    if event.get("type") == "message" and event.get("role") == "assistant":
+        yield text_at(event, "content") or ""
+    elif event.get("type") == "tool_use":
+        yield say_tool(text_at(event, "tool_name"), part(event, "parameters"))
+    elif event.get("type") == "tool_result" and event.get("status") == "error":
+        yield say_failure(text_at(event, "error.message") or text_at(event, "output"))
+    elif event.get("type") == "error" or text_at(event, "error.message"):
+        yield say_failure(text_at(event, "error.message") or text_at(event, "message"))
+
+
 ADAPTER = Adapter(
     name="gemini",
     provider="google",
     executable="gemini",
     capabilities=Capabilities(resume=True),
-    probe=Probe(version=("gemini", "--version"), login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    probe=Probe(
+        version=("gemini", "--version"),
+        login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        headless=("gemini", "--help"),
+        options=("--output-format", "--approval-mode", "--skip-trust"),
+    ),
     invoke=invoke,
     read=read,
+    tell=tell,
 )

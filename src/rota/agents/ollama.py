@@ -47,11 +47,11 @@ async def run(task: AgentTask) -> AgentResult:
     return read_answer(answer.status_code, answer.text, found=found)
 
 
-def reach(environ: Mapping[str, str]) -> tuple[str, str, str | None]:
+def reach(environ: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, str, str | None]:
     """Return where Ollama should be, its version, and the problem when it does not answer."""
     import httpx2
 
-    url = address(environ.get("OLLAMA_HOST"))
+    url = address(options.get("host") or environ.get("OLLAMA_HOST"))
     try:
         answer = httpx2.get(f"{url}/api/version", timeout=CONNECT, trust_env=False)
         answer.raise_for_status()
@@ -81,6 +81,7 @@ ADAPTER = Adapter(
     provider="ollama",
     capabilities=Capabilities(access=frozenset({Access.READ})),
     run=run,
+    needs_model=True,
     reach=reach,
     complaints=lambda options: tuple(f"{name}: unknown option" for name in options if name not in OPTIONS),
 )

@@ -1,12 +1,14 @@
 """OpenCode: `opencode run --format json`, prompt on standard input, events as JSON lines."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from rota.agents.adapter import Adapter
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import Event, count_at, distinct, last_of, money_at, part, read_events, text_at, total
-from rota.agents.servers import SERVER
+from rota.agents.servers import PATIENCE, SERVER
+from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 AGENT = "build"
@@ -28,7 +30,8 @@ def invoke(task: AgentTask) -> Invocation:
     rules = {"permission": PERMISSIONS[task.access]}
     config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
     if task.tools_server:
-        config["mcp"] = {SERVER: {"type": "local", "command": list(task.tools_server), "enabled": True}}
+        server = {"type": "local", "command": list(task.tools_server), "enabled": True, "timeout": PATIENCE * 1000}
+        config["mcp"] = {SERVER: server}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     return Invocation(tuple(argv), env=env, stdin=task.prompt)
 
@@ -74,12 +77,29 @@ def _refused(tool: Event) -> str:
     return name if any(words in error for words in RULED_OUT) else ""
 
 
+def tell(event: Event) -> Iterator[str]:
+    """Yield its words, the tools that it has used, and what went wrong."""
+    if event.get("type") == "text":
+        yield text_at(event, "part.text") or ""
+    elif event.get("type") == "tool_use":
+        yield say_tool(text_at(event, "part.tool"), part(event, "part.state.input"))
+        if text_at(event, "part.state.status") == "error":
+            yield say_failure(text_at(event, "part.state.error"))
+    elif event.get("type") == "error":
+        yield say_failure(text_at(event, "error.data.message") or text_at(event, "error.name"))
+
+
 ADAPTER = Adapter(
     name="opencode",
     provider="",
     executable="opencode",
     capabilities=Capabilities(resume=True, cost=True, tools_server=True),
-    probe=Probe(version=("opencode", "--version")),
+    probe=Probe(
+        version=("opencode", "--version"),
+        headless=("opencode", "run", "--help"),
+        options=("--format", "--model", "--session"),
+    ),
     invoke=invoke,
     read=read,
+    tell=tell,
 )

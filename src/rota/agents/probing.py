@@ -5,11 +5,14 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rota.agents.adapter import Adapter
 from rota.agents.endings import last_words
 
-PATIENCE = 10.0
+PATIENCE = 30.0
+"""A machine with much to do needs long to start a program; one that hangs is not waited for for ever."""
+QUICK = 5.0
 LONGEST_VERSION = 40
 
 
@@ -23,12 +26,14 @@ class Found:
     logged_in: bool | None = None
     """None: it cannot be told without asking a model."""
     problem: str | None = None
+    headless: bool | None = None
+    """Whether it runs without a terminal, as rota starts it; None: it cannot be told."""
 
 
-def probe(adapter: Adapter, environ: Mapping[str, str]) -> Found:
-    """Look for an agent as a run with these variables would find it."""
+def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Found:
+    """Look for an agent as a run with these variables and options would find it."""
     if adapter.reach is not None:
-        return _reached(adapter, environ)
+        return _reached(adapter, environ, options or {})
     path = shutil.which(adapter.executable, path=environ.get("PATH"))
     if path is None:
         return Found(adapter.name, problem=f"{adapter.executable} is not on PATH")
@@ -38,7 +43,15 @@ def probe(adapter: Adapter, environ: Mapping[str, str]) -> Found:
     if adapter.probe.version:
         answer = _ask(adapter.probe.version, path, environ=environ)
         found = replace(found, version=version_in(answer.text), problem=answer.problem)
-    return found if found.problem else _with_login(found, adapter, environ)
+    return found if found.problem else _with_login(_with_headless(found, adapter, environ), adapter, environ)
+
+
+def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
+    """Return the version of an agent's program where it tells it quickly, else an empty text."""
+    path = shutil.which(adapter.executable, path=environ.get("PATH")) if adapter.executable else None
+    if path is None or adapter.probe is None or not adapter.probe.version:
+        return ""
+    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=QUICK).text)
 
 
 def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[Found, ...]:
@@ -58,10 +71,24 @@ def version_in(text: str) -> str:
     return next(words, "")[:LONGEST_VERSION]
 
 
-def _reached(adapter: Adapter, environ: Mapping[str, str]) -> Found:
+def _reached(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any]) -> Found:
     assert adapter.reach is not None
-    where, version, problem = adapter.reach(environ)
-    return Found(adapter.name, where, version, logged_in=None if problem else True, problem=problem)
+    where, version, problem = adapter.reach(environ, options)
+    here = None if problem else True
+    return Found(adapter.name, where, version, logged_in=here, problem=problem, headless=here)
+
+
+def _with_headless(found: Found, adapter: Adapter, environ: Mapping[str, str]) -> Found:
+    """Look whether this version knows the options with which it is started."""
+    assert adapter.probe is not None
+    if not adapter.probe.headless:
+        return found
+    answer = _ask(adapter.probe.headless, found.path or "", environ=environ)
+    if answer.problem:
+        return replace(found, headless=False, problem=answer.problem)
+    missing = [option for option in adapter.probe.options if option not in answer.text + answer.errors]
+    problem = f"this version does not know {', '.join(missing)}" if missing else None
+    return replace(found, headless=not missing, problem=problem)
 
 
 def _with_login(found: Found, adapter: Adapter, environ: Mapping[str, str]) -> Found:
@@ -72,9 +99,10 @@ def _with_login(found: Found, adapter: Adapter, environ: Mapping[str, str]) -> F
         return found
     answer = _ask(adapter.probe.login, found.path or "", environ=environ)
     if answer.exit_code is None:
-        return replace(found, problem=answer.problem)
+        return replace(found, problem=found.problem or answer.problem)
     logged_in = answer.exit_code == 0
-    return replace(found, logged_in=logged_in, problem=None if logged_in else f"{found.name} is not logged in")
+    missing = None if logged_in else f"{found.name} is not logged in"
+    return replace(found, logged_in=logged_in, problem=found.problem or missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +110,10 @@ class _Answer:
     exit_code: int | None
     text: str = ""
     problem: str | None = None
+    errors: str = ""
 
 
-def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str]) -> _Answer:
+def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience: float = PATIENCE) -> _Answer:
     """Run a command of an agent; one that hangs is ended and told."""
     shown = " ".join(argv)
     try:
@@ -93,13 +122,15 @@ def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str]) -> _Answ
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=dict(environ),
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _Answer(None, problem=f"`{shown}` did not end within {PATIENCE:.0f} s")
+        return _Answer(None, problem=f"`{shown}` did not end within {patience:.0f} s")
     except OSError as error:
         return _Answer(None, problem=f"`{shown}` cannot be started: {(error.strerror or str(error)).lower()}")
-    said = last_words(done.stderr.decode("utf-8", "replace"))
+    errors = done.stderr.decode("utf-8", "replace")
+    said = last_words(errors)
     problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {said}" if said else "")
-    return _Answer(done.returncode, done.stdout.decode("utf-8", "replace"), problem if done.returncode else None)
+    told = problem if done.returncode else None
+    return _Answer(done.returncode, done.stdout.decode("utf-8", "replace"), told, errors)

@@ -33,6 +33,7 @@ def command(
 ) -> None:
     """Create a run of JOB for each instant of its schedule in a past range, one after another unless --parallel."""
     from rota.engine.wake import wake
+    from rota.operations.answers import backfilled_json
     from rota.operations.backfilling import backfill
 
     now = invocation.now()
@@ -43,7 +44,7 @@ def command(
         if not dry_run:
             wake(place.state)
     if invocation.as_json:
-        print_json(_json(done, parallel=parallel, dry_run=dry_run))
+        print_json(backfilled_json(done, parallel=parallel, dry_run=dry_run))
         return
     for line in _lines(done, zone, parallel=parallel, dry_run=dry_run, now=now):
         click.echo(line)
@@ -111,20 +112,3 @@ def _named(done: "Backfilled") -> str:
         return ""
     first, last = done.born[0].handle, done.born[-1].handle
     return f"Queued as {first if first == last else f'{first} … {last}'}."
-
-
-def _json(done: "Backfilled", *, parallel: bool, dry_run: bool) -> dict[str, object]:
-    from rota.model.clock import iso
-
-    paired = zip(done.born, done.instants, strict=True)
-    return {
-        "dry_run": dry_run,
-        "job": done.job.name,
-        "parallel": parallel,
-        "count": len(done.born),
-        "runs_in_all": done.members,
-        "existing": done.existing,
-        "ran": done.ran,
-        "seconds_each": done.each.total_seconds() if done.each is not None else None,
-        "runs": [{"run": born.handle, "id": born.id, "scheduled_for": iso(at)} for born, at in paired],
-    }

@@ -97,6 +97,13 @@ class Console:
             self._say(f"{counted(recovered, 'run')} of an earlier process recovered", recovered=recovered)
         self._tell_next()
 
+    def listening(self, url: str) -> None:
+        """HTTP is served at this address."""
+        if self._as_json:
+            self._event("listening", url=url)
+        else:
+            click.echo(f"API at {url}/api/v1   rota open")
+
     def applied(self, plan: Plan) -> None:
         """The file was applied."""
         if self._store is None:
@@ -163,6 +170,8 @@ class Console:
             self._event("stopping", mode=stop.mode, running=running)
             return
         waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
+        if stop.agents is not None and stop.agents != stop.within:
+            waits += f", for agents {say_duration(stop.agents)}"
         told = f", waiting for {counted(running, 'run')}{waits} (Ctrl-C again ends them)" if running else ""
         click.echo(f"stopping{told}")
 

@@ -141,8 +141,21 @@ class _Calling:
 
     def _begin(self, view: "DirectView") -> None:
         if not self._quiet:
-            click.echo(f"{self._job}  waits for the next slot{_behind(view.ahead)}", nl=False)
+            click.echo(f"{self._job}  waits for the next slot{_behind(view.ahead)}{self._held()}", nl=False)
             self._open = True
+
+    def _held(self) -> str:
+        """Return until when the provider of the job's agent is held: the caller waits as long."""
+        from rota.model.holds import provider_pool
+        from rota.operations.holds import hold_of_job
+        from rota.operations.jobs import project_timezone
+        from rota.rules.hold_words import say_hold
+
+        hold = hold_of_job(self._store, self._job)
+        if hold is None:
+            return ""
+        zone, now = project_timezone(self._store), self._invocation.now()
+        return f"; {say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)}"
 
     def _started(self, view: "DirectView") -> None:
         from rota.operations.jobs import project_timezone

@@ -28,12 +28,11 @@ def command(invocation: Invocation, *, run: str, params: tuple[str, ...], priori
 
 
 def _tell(invocation: Invocation, edited: "Edited", names: list[str], *, dry_run: bool) -> None:
-    from rota.operations.views import run_json
+    from rota.operations.answers import edited_json
 
     run = edited.run
     if invocation.as_json:
-        told = {**run_json(run), "params": dict(run.params), "priority": run.priority, "place": edited.place}
-        print_json({"dry_run": dry_run, **told})
+        print_json(edited_json(edited, dry_run=dry_run))
         return
     changed = [f"{name} = {run.params[name]!r}" for name in names]
     if run.priority != edited.before.priority:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import click
 
 from rota.cli.tables import Cell
 from rota.cli.words import COLOURS, coloured, plain, took
 from rota.model.states import GroupStatus, Reason, Status, WaitingFor
-from rota.operations.groups import GroupLine, GroupView, SeatView, counts, group_json
-from rota.operations.views import iso_or_none
+from rota.operations.groups import GroupLine, GroupView, SeatView, counts
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, day_time, full_time
 
@@ -111,14 +109,3 @@ def line_cells(line: GroupLine, zone: str, *, now: datetime) -> list[Cell | str]
         summary(line.newest),
         schedule,
     ]
-
-
-def line_json(line: GroupLine) -> dict[str, Any]:
-    """Return a group with its newest instance as JSON."""
-    return {
-        "name": line.name,
-        "declared": line.job is not None,
-        "schedule": explain_schedule(line.job.spec.schedule) if line.job else None,
-        "next_at": iso_or_none(line.job.next_at) if line.job else None,
-        "newest": group_json(line.newest) if line.newest else None,
-    }

@@ -26,9 +26,9 @@ def command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.cli.group_words import line_cells, line_json
+    from rota.cli.group_words import line_cells
     from rota.cli.tables import Column, print_table
-    from rota.operations.groups import list_groups
+    from rota.operations.groups import line_json, list_groups
     from rota.operations.jobs import project_timezone
 
     with invocation.store() as (_, store):

@@ -1,6 +1,6 @@
 """`rota history`: past runs, newest first; equal neighbours collapsed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -81,11 +81,15 @@ def collapsed(runs: "Sequence[Run]") -> "list[list[Run]]":
     newest: dict[str, list[Run]] = {}
     for run in runs:
         stretch = newest.get(run.job)
-        if stretch is None or (stretch[-1].status.shown, stretch[-1].reason) != (run.status.shown, run.reason):
+        if stretch is None or _alike(stretch[-1]) != _alike(run):
             stretch = newest[run.job] = []
             stretches.append(stretch)
         stretch.append(run)
     return stretches
+
+
+def _alike(run: "Run") -> tuple[object, ...]:
+    return run.status.shown, run.reason, len(run.denied_tools)
 
 
 def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
@@ -94,23 +98,43 @@ def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
     if not stretches:
         click.echo("no runs")
         return
-    names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK")
+    amounts = [(name, of) for name, of in _amounts() if any(of(runs) for runs in stretches)]
+    names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK", *(name for name, _ in amounts))
     columns = [*(Column(name) for name in names), Column("WHY", flexible=True)]
-    print_table(columns, [_row(runs, zone, now=now) for runs in stretches])
+    rows = []
+    for runs in stretches:
+        *row, why = _row(runs, zone, now=now)
+        rows.append([*row, *(of(runs) for _, of in amounts), why])
+    print_table(columns, rows)
+
+
+def _amounts() -> "list[tuple[str, Callable[[list[Run]], str]]]":
+    """Return the columns of what runs used; each is shown where any run tells it."""
+    from rota.rules.budget_words import say_money
+
+    def said(runs: "list[Run]", *keys: str, say: Callable[[int], str] = "{:,}".format) -> str:
+        told = [run for run in runs if any(key in run.usage for key in keys)]
+        total = sum(run.usage.get(key, 0) for run in told for key in keys)
+        return f"{'≥ ' if len(told) < len(runs) else ''}{say(total)}" if told else ""
+
+    return [
+        ("COST", lambda runs: said(runs, "usd_millionths", say=say_money)),
+        ("TOKENS", lambda runs: said(runs, "tokens_in", "tokens_out")),
+    ]
 
 
 def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
     from rota.cli.tables import Cell
-    from rota.cli.words import COLOURS, plain, shown_status, took
+    from rota.cli.words import colour_of, denied_words, plain, shown_status, took
 
     newest = runs[0]
     counts = [run.count or 1 for run in runs]
     name = newest.handle if len(runs) == 1 else newest.job
     times = f" ×{sum(counts):,}" if sum(counts) > 1 else ""
-    status = newest.status.shown
+    status = ", ".join(part for part in (shown_status(newest), denied_words(newest)) if part)
     return [
         f"{name}{times}",
-        Cell(shown_status(newest), COLOURS.get(status)),
+        Cell(status, colour_of(newest)),
         newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
         _started(runs, zone, now=now),
         took(newest, now=now),

@@ -9,6 +9,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 
 if TYPE_CHECKING:
+    from rota.agents.probing import Found
     from rota.operations.setup import Machine
 
 
@@ -49,7 +50,7 @@ def _tell(machine: "Machine", files: dict[str, str], *, dry_run: bool) -> None:
     rows = [(f"{wrote} rota.yaml", f"1 job, time zone {machine.timezone} ({origin})")]
     rows += [(f"{wrote} {name}", "the functions that the jobs name") for name in files if name.endswith(".py")]
     rows.append((f"{wrote} .rota/", "state, mode 0700, with its own .gitignore, and the schema for your editor"))
-    rows += [(f"found {agent.name} {agent.version}".rstrip(), _agent_words()) for agent in machine.agents]
+    rows += [(f"found {agent.name} {agent.version}".rstrip(), _agent_words(agent)) for agent in machine.agents]
     if machine.battery:
         rows.append(("found laptop battery", "jobs missed during sleep run once on wake: defaults.misfire: once"))
     width = max(len(label) for label, _ in rows)
@@ -60,5 +61,9 @@ def _tell(machine: "Machine", files: dict[str, str], *, dry_run: bool) -> None:
         click.echo("nothing was written (--dry-run)")
 
 
-def _agent_words() -> str:
-    return "on PATH; this version starts it as a command, agents of their own come later"
+def _agent_words(found: "Found") -> str:
+    """Return whether an agent can work: `logged in, runs headless`."""
+    if found.problem:
+        return f"{found.problem}   (rota doctor says what to do)"
+    words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
+    return f"{', '.join(word for word in words if word) or 'on PATH'}   (rota doctor repeats this)"

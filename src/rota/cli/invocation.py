@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.interrupts import raise_lost_interrupt
+
 if TYPE_CHECKING:
     from rota.model.clock import Clock
+    from rota.model.making import Maker
     from rota.operations.project import Place
     from rota.store.driver import Store
 
 
 def _pause(seconds: float) -> None:
+    raise_lost_interrupt()
     threading.Event().wait(seconds)
 
 
@@ -34,6 +38,10 @@ class Invocation:
     as_json: bool = False
     found: "tuple[str | None, Place] | None" = None
     """The place that was found last, and the --dir that it was found with."""
+    acting: "Maker | None" = None
+    """Who types the command, once that was looked up."""
+    typed: tuple[str, str] = ("", "")
+    """The command, and the names of jobs or runs that it was given."""
 
     @property
     def clock(self) -> "Clock":
@@ -58,8 +66,28 @@ class Invocation:
         from rota.operations.project import locate
 
         if self.found is None or self.found[0] != self.directory:
-            self.found = (self.directory, locate(self.directory, self.environ, self.cwd))
+            self.found = (self.directory, locate(self.directory, self.environ, self._inside()))
         return self.found[1]
+
+    def _inside(self) -> Path:
+        """Return the folder to look from; in a workspace the project's own, of whose file a worktree has a copy."""
+        project = self.environ.get("ROTA_PROJECT_DIR")
+        inside = project and self.in_run and self.environ.get("ROTA_WORKSPACE")
+        return Path(project) if project and inside else self.cwd
+
+    @property
+    def in_run(self) -> bool:
+        """Whether the command was typed inside a run, of this project or of another one."""
+        return bool(self.environ.get("ROTA_RUN_ID"))
+
+    def maker(self) -> "Maker":
+        """Return who types the command: a person, or the run that it is a part of."""
+        if self.acting is None:
+            from rota.cli.acting import maker_here
+            from rota.model.making import Maker
+
+            self.acting = maker_here(self) if self.in_run else Maker()
+        return self.acting
 
     def own_place(self, verb: str) -> "Place":
         """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
@@ -97,6 +125,12 @@ class Invocation:
         if place.scope and not self.as_json:
             click.echo(f"{place.scope}, included by {place.folder}   all projects: rota --dir {place.folder}")
 
+    def tell_whole(self) -> None:
+        """Say that an answer is about all projects of the scheduler, not only the one that the person is in."""
+        place = self.place()
+        if place.scope and not self.as_json:
+            click.echo(f"all projects of {place.folder} together, of which {place.scope} is one")
+
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
         """Open the project's database; without `create` something must have been applied before."""
@@ -110,13 +144,25 @@ class Invocation:
         if store.copied_to is not None:
             click.echo(f"rota: the database was upgraded; {store.copied_to} is a copy of it as it was", err=True)
         try:
-            yield place, store
+            yield place, self._noting(store)
         except UnknownJob as error:
             if _declares(place.nearest, error.name.removeprefix(f"{place.scope}/")):
                 error.hint = "it is in rota.yaml but not applied yet: `rota apply`"
             raise
         finally:
             store.close()
+
+    def _noting(self, store: "Store") -> "Store":
+        """Return the store; what a person or a run changes is noted. The tools note each call themselves."""
+        if self.typed[0] == "mcp":
+            return store
+        from rota.operations.trail import Deed, Trailed, person
+
+        def deed() -> Deed:
+            actor = self.maker().title if self.in_run and self.maker().run is not None else person()
+            return Deed(actor, "command", *self.typed)
+
+        return Trailed(store, deed, self.clock)
 
 
 def _declares(folder: Path, name: str) -> bool:
@@ -144,7 +190,21 @@ class RotaCommand(click.Command):
         for param in self.params:
             if param.name in NAMES or (param.name == "name" and self.name in NAMED):
                 ctx.params[param.name] = _full_names(ctx.ensure_object(Invocation), ctx.params.get(param.name))
+        if ctx.ensure_object(Invocation).in_run:
+            from rota.cli.acting import refuse_agents
+
+            refuse_agents(ctx.ensure_object(Invocation), ctx)
+        ctx.ensure_object(Invocation).typed = _typed(ctx)
         return super().invoke(ctx)
+
+
+def _typed(ctx: click.Context) -> tuple[str, str]:
+    """Return the command as the audit tells it, and the names of jobs or runs that it was given."""
+    from rota.cli.acting import command_path
+
+    given = [ctx.params.get(name) for name in (*sorted(NAMES), "name")]
+    names = [name for one in given for name in (one if isinstance(one, tuple) else (one,)) if isinstance(name, str)]
+    return command_path(ctx), " ".join(names)
 
 
 NAMES = frozenset({"job", "jobs", "group", "run", "runs", "adopt", "before", "always", "members"})

@@ -7,17 +7,20 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 @click.command("list", cls=RotaCommand)
 @click.option("--label", "labels", metavar="L", multiple=True, help="Only jobs that carry this label; may be repeated.")
+@click.option("--made-by", "maker", metavar="MAKER", help="Only jobs that this maker made; `agent` for all makers.")
 @click.option("--all", "retired", is_flag=True, help="Also retired jobs.")
 @click.pass_obj
-def command(invocation: Invocation, *, labels: tuple[str, ...], retired: bool) -> None:
+def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
     """List the jobs: what they do when, how they went, when they fire next."""
     from rota.cli.tables import Cell, Column, print_table
-    from rota.cli.words import COLOURS, LEGEND, counted, next_words, outcome_words, schedule_words, ticks
+    from rota.cli.words import LEGEND, colour_of, counted, next_words, outcome_words, schedule_words, ticks
     from rota.operations.jobs import list_jobs, project_timezone
+    from rota.operations.making import made_by
     from rota.operations.views import is_failing, job_json
 
     with invocation.store() as (_, store):
         views, zone = list_jobs(store, labels=invocation.labels(labels), retired=retired), project_timezone(store)
+    views = [view for view in views if maker is None or made_by(view.job, maker)]
     if invocation.as_json:
         print_json([job_json(view) for view in views])
         return
@@ -26,7 +29,7 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], retired: bool) -
     rows = []
     for view in views:
         last = (view.unfinished or view.last)[:1]
-        words = Cell(outcome_words(last[0], now=now), COLOURS.get(last[0].status.shown)) if last else ""
+        words = Cell(outcome_words(last[0], now=now), colour_of(last[0])) if last else ""
         schedule = schedule_words(view, zone)
         rows.append([view.job.name, schedule, words, ticks(view.last), next_words(view, zone, now=now)])
     titles = (Column("JOB"), Column("SCHEDULE", flexible=True), Column("LAST"), Column("LAST 10"))
@@ -34,4 +37,5 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], retired: bool) -
         print_table([*titles, Column(f"NEXT ({zone})")], rows)
     failing = sum(is_failing(view) for view in views)
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
-    click.echo(f"{told} · {LEGEND}   rota explain JOB" if rows else "no jobs; write some into rota.yaml and apply it")
+    none = "no jobs; write some into rota.yaml and apply it" if maker is None else f"no jobs were made by {maker}"
+    click.echo(f"{told} · {LEGEND}   rota explain JOB" if rows else none)

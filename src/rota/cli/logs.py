@@ -11,7 +11,7 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.search import show_matches
 
 if TYPE_CHECKING:
-    from rota.operations.output import Follower
+    from rota.model.spec import JobSpec
     from rota.operations.project import Place
     from rota.store.driver import Store
 
@@ -28,6 +28,7 @@ class Source:
     final: bool
     note: str | None
     attended: bool
+    spec: "JobSpec | None" = None
 
 
 Look = Callable[[], Source]
@@ -37,7 +38,7 @@ Look = Callable[[], Source]
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run is finished.")
 @click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Only the last N lines.")
-@click.option("--raw", is_flag=True, help="As it was written, with control characters.")
+@click.option("--raw", is_flag=True, help="As it was written, with control characters; of an agent, its events.")
 @click.option(
     "--grep", "text", metavar="TEXT", help="Lines that hold this text, in any case: of all runs, or of a JOB."
 )
@@ -97,7 +98,8 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
         view = show_run(store, run_id)
         note = why_no_output(place.state, view, now=now)
         lives = attended(store, place.state, now=now, run=view.run)
-        return Source(run_id, view.run.handle, view.run.status.shown, view.run.status.final, note, lives)
+        run = view.run
+        return Source(run_id, run.handle, run.status.shown, run.status.final, note, lives, view.spec)
 
     return look
 
@@ -111,7 +113,7 @@ def _text(place: "Place", source: Source, lines: int | None, *, raw: bool) -> st
 
 
 def _print(place: "Place", source: Source, lines: int | None, *, raw: bool) -> None:
-    from rota.operations.output import follow, output_of
+    from rota.operations.output import follow, output_of, teller_of
 
     if source.note is not None:
         click.echo(f"rota: {source.note}", err=True)
@@ -120,10 +122,13 @@ def _print(place: "Place", source: Source, lines: int | None, *, raw: bool) -> N
         for chunk in output_of(place.state, source.id, lines=lines):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
-    elif lines is not None:
+    elif lines is not None and teller_of(source.spec) is None:
         click.echo(_text(place, source, lines, raw=False), nl=False)
     else:
-        _print_lines(follow(place.state, source.id).rest())
+        found = follow(place.state, source.id, spec=source.spec).rest()
+        _print_last(found, lines)
+        if not found:
+            click.echo(f"rota: {source.name} said nothing; what it printed: rota logs --raw {source.name}", err=True)
 
 
 def _print_lines(lines: list[str]) -> None:
@@ -135,8 +140,8 @@ def _follow(invocation: Invocation, place: "Place", look: Look, lines: int | Non
     from rota.operations.output import follow
 
     source = look()
-    reader = follow(place.state, source.id, raw=raw)
-    _catch_up(reader, lines)
+    reader = follow(place.state, source.id, raw=raw, spec=source.spec)
+    _print_last(reader.lines(), lines)
     while not source.final:
         if not source.attended:
             _print_lines(reader.rest())
@@ -148,6 +153,5 @@ def _follow(invocation: Invocation, place: "Place", look: Look, lines: int | Non
     _print_lines(reader.rest())
 
 
-def _catch_up(reader: "Follower", lines: int | None) -> None:
-    found = reader.lines()
-    _print_lines(found if lines is None else found[len(found) - lines :] if lines else [])
+def _print_last(found: list[str], lines: int | None) -> None:
+    _print_lines(found if lines is None else found[max(len(found) - lines, 0) :] if lines else [])

@@ -53,11 +53,10 @@ def _destination(*, first: bool, last: bool, before: str | None, place: int | No
 
 
 def _tell(invocation: Invocation, moved: "list[Moved]", *, dry_run: bool) -> None:
-    from rota.operations.views import run_json
+    from rota.operations.answers import moved_json
 
     if invocation.as_json:
-        runs = [{**run_json(one.run), "place": one.place, "note": one.note} for one in moved]
-        print_json({"dry_run": dry_run, "runs": runs})
+        print_json(moved_json(moved, dry_run=dry_run))
         return
     for one in moved:
         note = f": {one.note}" if one.note else ""

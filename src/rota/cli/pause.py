@@ -100,20 +100,10 @@ def _tell(
     dry_run: bool,
 ) -> None:
     from rota.cli.words import counted, pause_words
-    from rota.operations.views import iso_or_none
+    from rota.operations.answers import paused_json
 
     if invocation.as_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "everything": everything,
-                "jobs": list(told.jobs),
-                "until": iso_or_none(end),
-                "reason": reason,
-                "running": list(told.running),
-                "instants": told.instants,
-            }
-        )
+        print_json(paused_json(told, until=end, reason=reason, everything=everything, dry_run=dry_run))
         return
     names = f" ({', '.join(told.jobs)})" if not everything and len(told.jobs) <= NAMED else ""
     what = f"{counted(len(told.jobs), 'job')}{names}{pause_words(end, reason, zone=zone, now=invocation.now())}"

@@ -73,7 +73,7 @@ def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
     yield f"{ready} ready, {waiting} waiting for something"
     if view.ready:
         head = view.ready[0]
-        yield f"first: {head.run.handle}, {hold_words(head, view)}"
+        yield f"first: {head.run.handle}, {hold_words(head, view, zone=zone, now=now)}"
 
 
 def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
@@ -82,7 +82,7 @@ def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
     columns = [*(Column(name) for name in ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS")), Column("WHY", flexible=True)]
     rows = [
         *(_direct(call, now=now) for call in view.direct),
-        *(_ready(one, view, now=now) for one in view.ready),
+        *(_ready(one, view, zone, now=now) for one in view.ready),
         *(_waiting(run, view, zone, now=now) for run in view.waiting),
     ]
     print_table(columns, rows)
@@ -103,13 +103,16 @@ def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
     ]
 
 
-def _ready(one: "Standing", view: "QueueView", *, now: datetime) -> "list[Cell | str]":
+def _ready(one: "Standing", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.model.holds import provider_of
     from rota.operations.queue import hold_words
     from rota.rules.times import roughly
 
-    pools = ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in one.draws)
-    since = roughly(now - one.run.created_at)
-    return [str(one.place), one.run.handle, since, str(one.run.priority), pools, hold_words(one, view)]
+    # That of a provider bounds nothing: where it is held the last column says so.
+    drawn = [draw for draw in one.draws if provider_of(draw.pool) is None]
+    pools = ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in drawn)
+    since, why = roughly(now - one.run.created_at), hold_words(one, view, zone=zone, now=now)
+    return [str(one.place), one.run.handle, since, str(one.run.priority), pools, why]
 
 
 def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":

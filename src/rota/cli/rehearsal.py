@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NOTHING = "nothing was started, claimed or spent"
 
 
-def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool) -> int:
+def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False) -> int:
     """Rehearse a start and show it."""
     from rota.operations.rehearsing import rehearse
 
@@ -31,6 +31,8 @@ def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, 
         print_json(_as_json(found))
         return 0
     _show(found, force=force, now=invocation.now())
+    if full and found.asked is not None:
+        click.echo(f"\n{found.asked.prompt}")
     return 0
 
 
@@ -39,15 +41,21 @@ def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
 
     from rota.cli.words import plain
     from rota.operations.rehearsing import overlap_words
+    from rota.rules.pool_words import say_room
 
     spec = found.spec
     note = "" if found.applied else " (as the file says; it is not applied yet)"
-    pairs = [("would run", f"{spec.name}, in {found.cwd}{note}")]
+    pairs = [("would run", f"{spec.name}, {_where(found)}{note}")]
     pairs.append(("members" if spec.work.members else "command", plain(_work(found))))
+    pairs += [(label, plain(text)) for label, text in _asked(found)]
     if found.params:
         pairs.append(("params", plain(json.dumps(dict(found.params), ensure_ascii=False))))
     pairs += [("conditions", text) for text in _conditions(found, force=force)]
     pairs += [("budget", text) for text in _budgets(found)]
+    if found.work is not None:
+        pairs.append(("work", plain(found.work.text)))
+    if found.pools:
+        pairs.append(("pools", say_room(spec.pools, found.pools, zone=spec.schedule.timezone, now=now)))
     if (quiet := _quiet(found, now)) is not None:
         pairs.append(("quiet hours", quiet))
     pairs.append(("overlap", "passed over, --force" if force else overlap_words(found)))
@@ -58,6 +66,34 @@ def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
         click.echo(f"{label:12} {text}")
     asked = any(condition.command for condition in spec.gates.conditions) and not force
     click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+
+
+def _where(found: "Rehearsal") -> str:
+    asked = found.asked
+    if asked is None:
+        return f"in {found.cwd}"
+    program = " ".join(part for part in (asked.work.adapter, asked.version) if part)
+    details = ", ".join(part for part in (program, asked.work.model) if part)
+    place = f"in {found.cwd}" if asked.workspace is None else f"in {asked.workspace}"
+    return f"agent {asked.work.agent} ({details}), {place}"
+
+
+def _asked(found: "Rehearsal") -> list[tuple[str, str]]:
+    """Return what an agent would be given: the prompt's length, its session, what is carried over, what comes after."""
+    from rota.model.spec import SessionMode
+    from rota.rules.brief_words import say_brief
+
+    asked = found.asked
+    if asked is None:
+        return []
+    given = dict(say_brief(asked.work))
+    source = f"{asked.work.prompt_file}, " if asked.work.prompt_file else ""
+    told = [("prompt", f"{source}{len(asked.prompt):,} characters, shown with --full")]
+    if asked.work.session is SessionMode.RESUME:
+        told.append(
+            ("session", f"resume: goes on with {asked.session}" if asked.session else "resume: begins a new one")
+        )
+    return told + [(label, given[label]) for label in ("carry", "after") if label in given]
 
 
 def _quiet(found: "Rehearsal", now: datetime) -> str | None:
@@ -74,7 +110,12 @@ def _work(found: "Rehearsal") -> str:
     work = found.spec.work
     if work.members:
         return work_words(found.spec)
-    return f"python function {work.function}, inside the scheduler" if work.in_process else shlex.join(found.argv)
+    if not work.in_process:
+        return shlex.join(found.argv)
+    if work.agent is not None and not work.agent.function:
+        return f"a request to {work.agent.adapter}, inside the scheduler"
+    function = work.function if work.agent is None else work.agent.function
+    return f"python function {function}, inside the scheduler"
 
 
 def _names(environment: tuple[str, ...]) -> str:
@@ -134,11 +175,15 @@ def _obstacles(found: "Rehearsal") -> list[str]:
         told.append(f"it would be SKIPPED {found.admission.reason}: {plain(found.admission.why)}")
     if isinstance(found.admission, Wait):
         told.append("it would wait until its condition is true")
+    if found.work is not None and found.work.obstacle is not None:
+        told.append(found.work.obstacle)
     return told + _budget_obstacles(found)
 
 
 def _as_json(found: "Rehearsal") -> dict[str, Any]:
     from rota.engine.budget import charge_json
+    from rota.operations.peeking import peeked_json
+    from rota.operations.views import iso_or_none
 
     return {
         "job": found.spec.name,
@@ -153,5 +198,26 @@ def _as_json(found: "Rehearsal") -> dict[str, Any]:
             for one in found.conditions
         ],
         "budgets": [charge_json(one) for one in found.charges],
+        "work": peeked_json(found.work),
+        "pools": [
+            {"name": one.name, "capacity": one.capacity, "used": one.used, "held_until": iso_or_none(one.held_until)}
+            for one in found.pools
+        ],
+        "agent": _agent_json(found),
         "obstacles": _obstacles(found),
+    }
+
+
+def _agent_json(found: "Rehearsal") -> dict[str, Any] | None:
+    asked = found.asked
+    if asked is None:
+        return None
+    return {
+        "agent": asked.work.agent,
+        "adapter": asked.work.adapter,
+        "version": asked.version or None,
+        "model": asked.work.model,
+        "workspace": asked.workspace,
+        "session": asked.session,
+        "prompt": asked.prompt,
     }

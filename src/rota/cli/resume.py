@@ -1,7 +1,7 @@
 """`rota resume`: let paused jobs go."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,6 +34,7 @@ def command(
     dry_run: bool,
 ) -> None:
     """Let paused JOBs go: they fire again from now on, and the instants of the pause become one SKIPPED row a job."""
+    from rota.operations.answers import resumed_json
     from rota.operations.pausing import pauses, resume
 
     chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
@@ -45,7 +46,7 @@ def command(
         tell_scheduler(place.state)
     still = None if chosen.everything else before
     if invocation.as_json:
-        print_json(_as_json(ended, still, was=before, dry_run=dry_run))
+        print_json(resumed_json(ended, still, was=before, dry_run=dry_run))
         return
     for line in _lines(ended, dry_run=dry_run):
         click.echo(line)
@@ -74,22 +75,3 @@ def _tell_rest(ended: "tuple[PauseEnded, ...]", still: "Pause | None", *, was: "
         click.echo("nothing was paused")
     if still is not None and (still.until is None or still.until > now):
         click.echo("everything else is still paused, and nothing is started: what fires waits   rota resume --all")
-
-
-def _as_json(
-    ended: "tuple[PauseEnded, ...]", still: "Pause | None", *, was: "Pause | None", dry_run: bool
-) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "everything_was_paused": was is not None,
-        "everything_is_paused": still is not None,
-        "jobs": [
-            {
-                "job": one.job,
-                "skipped": one.skipped.handle if one.skipped else None,
-                "count": one.count,
-                "caught_up": one.caught_up.handle if one.caught_up else None,
-            }
-            for one in ended
-        ],
-    }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
+from rota.cli.interrupts import interrupts_noted
 from rota.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "init": Entry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
-    "serve": Entry("Start", "run the scheduler in the foreground"),
+    "serve": Entry("Start", "run the scheduler in the foreground, with its HTTP API", "[--no-http] [--listen A]"),
+    "open": Entry("Start", "open rota in a browser, logged in", "[--print]"),
     "tick": Entry("Start", "do what is due, then exit (for launchd, cron, systemd timers)"),
     "stop": Entry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
     "service": Entry(
@@ -60,7 +62,7 @@ COMMANDS: dict[str, Entry] = {
     "logs": Entry("See", "output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
     "explain": Entry("See", "why did it, did it not, or will it run"),
     "usage": Entry(
-        "See", "runs, time, tokens and money by job, model or day", "[--by job|model|day] [--since 30d] [--csv]"
+        "See", "runs, time, tokens and money by job, agent, model or day", "[--by job|agent|model|day] [--since 30d]"
     ),
     "run": Entry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run] [--next-slot]"),
     "trigger": Entry("Act", "start a job now and do not wait: run --detach", "[--each FILE]"),
@@ -70,6 +72,8 @@ COMMANDS: dict[str, Entry] = {
     "backfill": Entry("Act", "create the runs of a past range", "--from T --to T [--dry-run] [--parallel]"),
     "pause": Entry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
     "resume": Entry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
+    "approve": Entry("Act", "allow a job that an agent proposed", "[JOB] [--yes]"),
+    "remove": Entry("Act", "take away jobs that no file declares", "JOB… | --made-by agent|MAKER"),
     "touch": Entry("Act", "say that somebody is here: jobs with intervals by mode become active"),
     "queue": Entry("Queue and groups", "what waits, in order, and why the first does not run", "[--limit N]"),
     "move": Entry("Queue and groups", "change a queued run's place", "(--first | --last | --before RUN | --to N)"),
@@ -77,11 +81,20 @@ COMMANDS: dict[str, Entry] = {
     "groups": Entry(
         "Queue and groups", "groups of runs; show, cancel, retry or make one", "[show | cancel | retry | run]"
     ),
+    "agents": Entry(
+        "Agents and money", "configured agents: version, login, holds, running", "[check [NAME] | release NAME]"
+    ),
     "budgets": Entry("Agents and money", "used, reserved, left, reopening, forecast of each account", "[ACCOUNT]"),
+    "mcp": Entry("Agents and money", "serve the tools for agents over stdio", "[--list]"),
+    "notify": Entry("Keep", "who is told of runs: targets, and whether that works", "[test NAME | enable NAME]"),
+    "deliveries": Entry("Keep", "what was told to whom, what failed", "[--failed] [retry ID…]"),
     "verify": Entry("Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"),
     "doctor": Entry("Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"),
     "backup": Entry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
     "restore": Entry("Keep", "put a backup back; everything in it starts paused"),
+    "token": Entry("Keep", "print the token of the HTTP API, or a lesser one", "[--scope S --name N] [--renew]"),
+    "audit": Entry("Keep", "who changed what, newest first", "[--actor A] [--since T]"),
+    "secrets": Entry("Keep", "the secrets that jobs name, and where they come from", "[set NAME]"),
 }
 
 
@@ -139,7 +152,8 @@ class Root(click.Group):
         as_json = _wants_json(arguments)
         extra.pop("standalone_mode", None)
         try:
-            code: Any = super().main(arguments, prog_name or "rota", standalone_mode=False, **extra)
+            with interrupts_noted():
+                code: Any = super().main(arguments, prog_name or "rota", standalone_mode=False, **extra)
         except click.UsageError as error:
             code = report_usage(error, as_json=as_json)
         except (click.Abort, KeyboardInterrupt):

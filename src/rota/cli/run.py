@@ -35,6 +35,7 @@ force_option = click.option("--force", is_flag=True, help="Pass overlap and cond
 @click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if it is not finished.")
 @click.option("--next-slot", is_flag=True, help="Before the whole queue and without a run: `rota direct`.")
 @dry_run_option
+@click.option("--full", is_flag=True, help="With --dry-run: print the whole prompt of an agent too.")
 @click.pass_obj
 def command(
     invocation: Invocation,
@@ -46,11 +47,14 @@ def command(
     limit: str | None,
     next_slot: bool,
     dry_run: bool,
+    full: bool,
 ) -> int:
     """Start JOB now and follow it to its end. Ctrl-C leaves it running.
 
     Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
     """
+    if full and (not dry_run or next_slot):
+        raise click.UsageError("--full belongs to --dry-run, without --next-slot")
     given = read_params(params)
     bound = read_duration(limit) if limit else None
     if next_slot:
@@ -60,7 +64,7 @@ def command(
             )
         return _call(invocation, job, given, bound=bound, dry_run=dry_run)
     if dry_run:
-        return rehearse_run(invocation, job, given, force=force)
+        return rehearse_run(invocation, job, given, force=force, full=full)
     return start(invocation, job, given, force=force, detach=detach, bound=bound)
 
 
@@ -105,7 +109,8 @@ def start(
     from rota.operations.system import attended
 
     with invocation.store() as (place, store):
-        born = trigger(store, job, now=invocation.now(), params=params, force=force)
+        by = invocation.maker() if invocation.maker().run else None
+        born = trigger(store, job, now=invocation.now(), params=params, force=force, by=by)
         wake(place.state)
         faults.point("trigger.woken")
         tell_pause(invocation, store, "the run")
@@ -157,6 +162,7 @@ class _Following:
     ) -> None:
         from rota.operations.groups import follow_members
         from rota.operations.output import follow
+        from rota.operations.runs import show_run
 
         self._invocation = invocation
         self._place = place
@@ -164,7 +170,8 @@ class _Following:
         self._run = run
         self._bound = bound
         self._quiet = invocation.as_json
-        self._reader = follow_members(store, run) or follow(place.state, run.id)
+        spec = show_run(store, run.id).spec
+        self._reader = follow_members(store, run) or follow(place.state, run.id, spec=spec)
         self._open = False
 
     def to_the_end(self) -> int:
@@ -248,13 +255,13 @@ class _Following:
             )
 
     def _final_line(self) -> str:
-        from rota.cli.words import coloured, plain, shown_status, took
-        from rota.operations.runs import usage_words
+        from rota.cli.words import coloured, plain, session_words, shown_status, took
+        from rota.rules.budget_words import say_usage
 
         run = self._run
         reason = f" {run.reason}" if run.reason else ""
-        used = plain(usage_words(self._store, run))
-        told = [took(run, now=self._invocation.now()), used, plain(run.error), plain(run.result_summary)]
+        used = [took(run, now=self._invocation.now()), plain(say_usage(run.usage)), session_words(run)]
+        told = [*used, plain(run.error), plain(run.result_summary)]
         words = " · ".join(part for part in told if part)
         return f"{run.handle}  {coloured(run.status, shown_status(run))}{reason}  {words}   rota show {run.handle}"
 
@@ -279,8 +286,8 @@ class _Following:
         return NO_SCHEDULER
 
 
-def rehearse_run(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool) -> int:
+def rehearse_run(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False) -> int:
     """Show what a start would do, with the conditions really asked; nothing is started."""
     from rota.cli.rehearsal import show_rehearsal
 
-    return show_rehearsal(invocation, job, params, force=force)
+    return show_rehearsal(invocation, job, params, force=force, full=full)

@@ -95,6 +95,7 @@ def _service(
         system=system,
         user=user,
         every=every,
+        agent_shutdown_grace=settings.scheduler.agent_shutdown_grace,
     )
     return Service(facts, manager or "systemd", invocation.environ)
 

@@ -49,13 +49,12 @@ def command(invocation: Invocation, *, name: str) -> None:
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
-    from rota.model.codec import encode
-    from rota.operations.views import job_json
+    from rota.operations.views import job_json, spec_json
     from rota.store import jobs
 
     state = store.read(lambda db: jobs.job_state(db, view.job.id))
     if invocation.as_json:
-        print_json({**job_json(view), "spec": _without_values(encode(view.job.spec)), "data": state})
+        print_json({**job_json(view), "spec": spec_json(view.job.spec), "data": state})
         return
     now = invocation.now()
     click.echo(f"{view.job.name}  {view.state}")
@@ -66,6 +65,7 @@ def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
     from rota.cli.words import outcome_words, plain, ticks
     from rota.rules.explain import next_fire
     from rota.rules.instants import explain_schedule
+    from rota.rules.making_words import say_made
     from rota.rules.times import full_time
 
     job, tz = view.job, view.job.spec.schedule.timezone
@@ -76,6 +76,9 @@ def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
     yield from spec_pairs(job.spec)
     if state:
         yield "data", plain(json.dumps(state, ensure_ascii=False))
+    made = say_made(job, now=now)
+    if made is not None:
+        yield "made", plain(made)
     yield "source", f"{job.source}, version {job.version} since {full_time(job.updated_at, tz, now=now)}"
     for run in view.unfinished:
         yield "unfinished", f"{run.handle}  {outcome_words(run, now=now)}"
@@ -94,9 +97,7 @@ def spec_pairs(spec: "JobSpec") -> Pairs:
     from rota.rules.retry import say_retry
 
     work, gates = spec.work, spec.gates
-    yield work.kind.value, work_words(spec)
-    if work.kind is not Kind.GROUP:
-        yield "folder", work.cwd
+    yield from _work_pairs(spec)
     if work.params:
         yield "params", json.dumps(dict(work.params), ensure_ascii=False)
     names = [*(variable.name for variable in work.env), *work.env_pass, *([work.env_file] if work.env_file else [])]
@@ -122,6 +123,18 @@ def spec_pairs(spec: "JobSpec") -> Pairs:
         yield "labels", ", ".join(spec.labels)
     if spec.priority:
         yield "priority", str(spec.priority)
+
+
+def _work_pairs(spec: "JobSpec") -> Pairs:
+    from rota.cli.words import plain
+    from rota.model.spec import Kind
+    from rota.rules.brief_words import say_brief
+
+    yield spec.work.kind.value, work_words(spec)
+    if spec.work.kind is not Kind.GROUP:
+        yield "folder", spec.work.cwd
+    if spec.work.agent is not None:
+        yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
 
 
 def work_words(spec: "JobSpec") -> str:
@@ -158,10 +171,10 @@ def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
     if invocation.as_json:
         print_json({**run_json(view.run), **whole_run_json(view), "group": group_json(group) if group else None})
         return
-    from rota.cli.words import coloured, outcome_words
+    from rota.cli.words import colour_of, outcome_words
 
     run, now = view.run, invocation.now()
-    click.echo(f"{run.handle}  {coloured(run.status, outcome_words(run, now=now))}")
+    click.echo(f"{run.handle}  {click.style(outcome_words(run, now=now), fg=colour_of(run))}")
     print_pairs(_run_pairs(view, now))
     _show_group(view, group, now=now)
 
@@ -222,9 +235,19 @@ def _chain_pairs(view: "RunView", when: Callable[[datetime | None], str]) -> Pai
 
 def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
     from rota.cli.words import plain, took
+    from rota.model.holds import provider_pool
+    from rota.rules.brief_words import say_workspace
     from rota.rules.budget_words import say_usage
+    from rota.rules.hold_words import say_hold
+    from rota.rules.work_words import say_work
 
     run = view.run
+    if view.hold is not None:
+        pool, tz = provider_pool(view.hold.provider), view.spec.schedule.timezone
+        yield "held", say_hold(pool, view.hold.until, zone=tz, now=now)
+    source = view.spec.work.agent.source if view.spec.work.agent else None
+    if source is not None and (worked := say_work(run, source, view.work, tz=view.spec.schedule.timezone)):
+        yield "work", plain(worked)
     if run.started_at:
         yield "took", took(run, now=now)
     if run.exit_code is not None:
@@ -233,12 +256,15 @@ def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
         yield "error", plain(run.error)
     if run.result_summary:
         yield "summary", plain(run.result_summary)
-    usage = view.execution.artifacts.get("usage") if view.execution is not None else None
-    if usage:
-        yield "used", plain(say_usage(usage))
-    denied = view.execution.artifacts.get("denied_tools") if view.execution is not None else None
-    if denied:
-        yield "denied", plain(", ".join(map(str, denied)))
+    if run.usage:
+        yield "used", plain(say_usage(run.usage))
+    if run.denied_tools:
+        yield "denied", plain(", ".join(run.denied_tools))
+    if run.session_id:
+        resumed = " (gone on with)" if run.decisions.get("session") == run.session_id else ""
+        yield "session", plain(run.session_id) + resumed
+    if (place := say_workspace(run, view.worktree)) is not None:
+        yield "workspace", plain(place)
     if run.params:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
 
@@ -287,9 +313,3 @@ def print_pairs(pairs: Pairs) -> None:
     """Print labelled lines under a heading."""
     for label, text in pairs:
         click.echo(f"  {label:12} {text}")
-
-
-def _without_values(spec: dict[str, Any]) -> dict[str, Any]:
-    """Leave the values of `env` out: they may be private."""
-    spec["work"]["env"] = [variable["name"] for variable in spec["work"]["env"]]
-    return spec

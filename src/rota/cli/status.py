@@ -11,12 +11,15 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
+    from rota.model.records import Run
     from rota.operations.cadence import CadenceView, PollView
     from rota.operations.direct import DirectCalls
+    from rota.operations.holds import HoldView
     from rota.operations.system import Heartbeat, SystemView
 
 SHOWN = 5
 WIDTH = 1000
+WHY = 100
 LEAST = 30
 
 
@@ -49,6 +52,7 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
     if invocation.as_json:
         print_json(summary_json(found))
     else:
+        invocation.tell_whole()
         for line in summary_lines(found, zone, now=now):
             click.echo(line)
     return 0 if found.heartbeat.alive else 1
@@ -107,7 +111,9 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
     yield f"running   {_running(view, now=now)}"
     if view.direct.waiting or view.direct.running:
         yield f"direct    {direct_words(view.direct)}"
-    yield f"queue     {_queue(view)}"
+    yield f"queue     {_queue(view, zone, now=now)}"
+    for hold in view.holds:
+        yield f"{click.style('held', fg='yellow')}      {_hold(hold, zone, now=now)}"
     if view.pools:
         yield f"pools     {_pools(view)}"
     if view.budgets:
@@ -203,10 +209,32 @@ def direct_words(calls: "DirectCalls") -> str:
     return ", ".join(parts)
 
 
-def _queue(view: "SystemView") -> str:
+def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
+    """Return who is held and why: `provider anthropic held until 11:00, 1 waiting: usage limit reached (fix:8)`."""
+    from rota.cli.words import plain
+    from rota.model.holds import provider_pool
+    from rota.model.records import cut
+    from rota.rules.hold_words import say_hold
+
+    hold = view.hold
+    by = f" ({view.run})" if view.run else ""
+    why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
+    return f"{say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)}, {view.waiting} waiting: {why}"
+
+
+def _waits(view: "SystemView", run: "Run", zone: str, *, now: datetime) -> str:
+    from rota.rules.times import day_time
+
+    hold = view.held.get(run.id)
+    if hold is not None and hold.until is not None:
+        return f" (provider hold until {day_time(hold.until, zone, now=now)})"
+    return f" (waits for {run.waiting_for})" if run.waiting_for else ""
+
+
+def _queue(view: "SystemView", zone: str, *, now: datetime) -> str:
     if not view.queued:
         return "empty"
-    told = [f"{run.handle}{f' (waits for {run.waiting_for})' if run.waiting_for else ''}" for run in view.queued[:3]]
+    told = [f"{run.handle}{_waits(view, run, zone, now=now)}" for run in view.queued[:3]]
     more = ", …" if len(view.queued) > 3 else ""
     return f"{len(view.queued)} waiting: {', '.join(told)}{more}"
 

@@ -23,7 +23,7 @@ LOOK_AGAIN = 0.05
 def command(
     invocation: Invocation, *, when_idle: bool, within: str | None, at_once: bool, detach: bool, dry_run: bool
 ) -> None:
-    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), unless said otherwise.
+    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), agents 10 min, unless said otherwise.
 
     What is queued stays queued for the next start; who waits for a direct call is told and sent away.
     """
@@ -66,7 +66,7 @@ def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_ru
 
 
 _WAITING = {
-    "grace": "{runs} may finish within `shutdown_grace`, what is left is ended then",
+    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), what is left is ended then",
     "idle": "{runs} may finish",
     "within": "{runs} may finish in that time, what is left is ended then",
     "now": "ending {runs} at once",

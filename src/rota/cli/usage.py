@@ -1,4 +1,4 @@
-"""`rota usage`: runs, time, tokens, requests and money by job, model or day."""
+"""`rota usage`: runs, time, tokens, requests and money by job, agent, model or day."""
 
 import csv
 import io
@@ -18,7 +18,11 @@ UNKNOWN = "?"
 
 @click.command("usage", cls=RotaCommand)
 @click.option(
-    "--by", type=click.Choice(["job", "model", "day"]), default="job", show_default=True, help="What each line is."
+    "--by",
+    type=click.Choice(["job", "agent", "model", "day"]),
+    default="job",
+    show_default=True,
+    help="What each line is.",
 )
 @click.option("--since", metavar="TIME", default="30d", show_default=True, help="From then on: 30d, today, 2026-11-15.")
 @click.option("--job", metavar="JOB", help="Only what this job used.")
@@ -78,7 +82,7 @@ def _show(view: "UsageView", tz: str) -> None:
     print_table([Column(view.by.value.upper()), *titles], rows)
 
 
-NOBODY = {"job": "(reserved slots)", "model": "(unknown)", "day": ""}
+NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
 """What those lines are called that have no name."""
 
 

@@ -28,6 +28,8 @@ def command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool) -> in
     if invocation.as_json:
         print_json(report_json(report))
     else:
+        if not jobs:
+            invocation.tell_whole()
         _show(report)
     return 0 if report.clean else 1
 

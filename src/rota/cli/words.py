@@ -7,7 +7,7 @@ import click
 
 from rota.engine.pause import Pause
 from rota.model.durations import say_duration
-from rota.model.records import Run
+from rota.model.records import Run, cut
 from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.jobs import JobView
 from rota.rules.coming import coming_fires
@@ -28,6 +28,7 @@ TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", St
 MISSED = "○"
 PARTIAL = "PARTIAL"
 NAMED = 5
+SESSION_SHOWN = 9
 LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
 
 
@@ -58,6 +59,8 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     status = run.status.shown.value
     if run.status is Status.FAILED and run.reason is Reason.EXIT_CODE and run.exit_code is not None:
         return f"{status} exit {run.exit_code}"
+    if run.denied_tools:
+        return f"{status}{f' {run.reason}' if run.reason else ''}, {denied_words(run)}"
     if run.reason is Reason.MEMBERS_FAILED:
         return f"{PARTIAL} {took(run, now=now)}"
     if run.reason is not None:
@@ -70,6 +73,23 @@ def outcome_words(run: Run, *, now: datetime) -> str:
     if "made_up" in run.decisions and run.status is Status.COMPLETED:
         return f"{status}, {roughly(timedelta(milliseconds=late))} late"
     return " ".join(part for part in (status, took(run, now=now)) if part)
+
+
+def denied_words(run: Run) -> str:
+    """Return how many tools a run was refused; empty for none."""
+    return f"{counted(len(run.denied_tools), 'tool')} denied" if run.denied_tools else ""
+
+
+def session_words(run: Run) -> str:
+    """Return the beginning of an agent's session: `session 7f3a91c0…`; empty for none."""
+    session = plain(run.session_id)
+    return f"session {cut(session, SESSION_SHOWN)}" if session else ""
+
+
+def colour_of(run: Run) -> str | None:
+    """Return the colour of a run; one that looks green but was refused tools is none."""
+    denied = run.status is Status.COMPLETED and run.denied_tools
+    return COLOURS[Status.SKIPPED] if denied else COLOURS.get(run.status.shown)
 
 
 def ticks(runs: Sequence[Run]) -> str:

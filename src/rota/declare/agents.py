@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from rota.agents.registry import FIXED, adapter, complaints, names
-from rota.declare.fields import Refused, shown, wrong_type
+from rota.agents.custom import NAME as CUSTOM
+from rota.agents.python import NAME as PYTHON
+from rota.agents.registry import adapter, complaints, names
+from rota.declare.fields import JOB_NAME, Refused, shown, wrong_type
 from rota.declare.fitting import WORKS
+from rota.declare.function_agents import FunctionAdapter
 from rota.model.agents import Access
-from rota.model.spec import AgentWork, Draw
+from rota.model.holds import PLENTY, provider_pool
+from rota.model.spec import AgentWork, Draw, SessionMode, Workspace
 
 Keys = Mapping[str, Any]
 
@@ -21,8 +25,11 @@ KEPT = ("model", *LIMITS)
 """What a program may not be able to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """Who answers for the providers that document 004 names."""
-_GIVEN = ("access", *KEPT)
+_GIVEN = ("access", "session", "workspace", "rota_tools", *KEPT)
 """What a job gets from its agent when it says nothing else."""
+OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
+OF_A_FOLDER = ("cwd", "workspace")
+"""Keys that an agent without a process, or without a folder, has no use for."""
 RESERVED = {"webhook": "webhooks", "chat": "chats"}
 
 
@@ -35,6 +42,8 @@ class Agent:
     keys: Keys = field(default_factory=dict)
     options: Keys = field(default_factory=dict)
     max_concurrent: int = 1
+    function: str = ""
+    """The Python function that it is, by its registered name or as module:function; empty for a program."""
 
 
 Agents = Mapping[str, Agent | None]
@@ -50,9 +59,16 @@ def pool_of(agent: str) -> str:
     return f"agent:{agent}"
 
 
+def own_pools(work: AgentWork) -> dict[str, int]:
+    """Return the pools that an agent job has without being declared: that of its agent, and that of its provider."""
+    return {pool_of(work.agent): work.max_concurrent, provider_pool(work.provider): PLENTY}
+
+
 def read_agent(name: str, keys: Keys) -> Agent:
     """Return a configured agent from its read keys; raise Refused for what it cannot be."""
     kind = keys.get("adapter") or (name if name in names() else None)
+    if isinstance(kind, FunctionAdapter):
+        return _read_function(name, kind, keys)
     if kind is None:
         hint = f"add `adapter:`, one of {', '.join(names())}"
         raise Refused("does not say which program it is", code="missing_value", hint=hint)
@@ -60,30 +76,61 @@ def read_agent(name: str, keys: Keys) -> Agent:
         near = get_close_matches(kind, names(), n=1)
         hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(names())}"
         raise Refused(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
-    _refuse_calls(kind, at=("adapter",) if "adapter" in keys else ())
     options = keys.get("options", {})
     for complaint in complaints(kind, options):
         raise Refused(complaint, code="invalid_value", hint="the page Agents tells its options", at=("options",))
     if "access" in keys:
         _refuse_access(kind, keys["access"], options)
     _refuse_limits(kind, keys, options)
+    return Agent(name, kind, keys, options, _most_at_once(keys))
+
+
+def _most_at_once(keys: Keys) -> int:
     instances = keys.get("instances")
-    most = keys.get("max_concurrent", instances.max_concurrent if instances is not None else 1)
-    return Agent(name, kind, keys, options, most)
+    most: int = keys.get("max_concurrent", instances.max_concurrent if instances is not None else 1)
+    return most
 
 
-def _refuse_calls(kind: str, *, at: tuple[str, ...]) -> None:
-    """Refuse an adapter that is a call and no process: nothing here makes such a call yet."""
-    if kind in FIXED and FIXED[kind].invoke is None:
-        hint = "name a program that asks it, as `adapter: custom`"
-        raise Refused(f"{kind} jobs are not in this version", code="not_in_this_version", hint=hint, at=at)
+def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
+    """Return an agent that is a Python function."""
+    if "options" in keys:
+        hint = "give its jobs `params`, which reach it as task.params"
+        raise Refused("a function has no options", code="no_effect", hint=hint, at=("options",))
+    if "access" in keys:
+        _refuse_access(PYTHON, keys["access"], written.options)
+    _refuse_limits(PYTHON, keys, written.options)
+    return Agent(name, PYTHON, keys, written.options, _most_at_once(keys), function=written.run)
+
+
+def refuse_elsewhere(agent: Agent | None, registered: Keys | None, *, python: str | None) -> None:
+    """Refuse a function that cannot be called in this process, or that nobody registered."""
+    if agent is None or not agent.function:
+        return
+    at = ("adapter", "run")
+    if python is not None:
+        hint = "make it a program with `adapter: custom`, or remove `python:` where that is said"
+        message = "is a function inside the scheduler's process, and functions of this project run in another one"
+        raise Refused(message, code="conflict", hint=hint, at=at)
+    if ":" not in agent.function and registered is not None and agent.function not in registered:
+        hint = f'register it with @rota.agent("{agent.function}") in a module that `imports:` names'
+        raise Refused(f"no agent is named {shown(agent.function)}", code="function_missing", hint=hint, at=at)
 
 
 def _refuse_limits(kind: str, keys: Keys, options: Keys) -> None:
     can = adapter(kind, options).capabilities
     for limit in KEPT:
         if limit in keys and not getattr(can, limit):
-            raise Refused(f"{kind} cannot keep it", code="no_effect", hint="remove this line", at=(limit,))
+            raise Refused(f"{_named(kind)} cannot keep it", code="no_effect", hint=_remedy(kind, limit), at=(limit,))
+    if keys.get("session") is SessionMode.RESUME and not can.resume:
+        hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
+        raise Refused(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
+    _refuse_far_session(keys)
+    if keys.get("after") and adapter(kind, options).invoke is None:
+        hint = "remove this line: it runs inside the scheduler, and a step comes after a process"
+        raise Refused(f"nothing can come after {kind}", code="no_effect", hint=hint, at=("after",))
+    if keys.get("rota_tools") and not can.tools_server:
+        hint = "remove this line, or let another agent do it: claude, codex, opencode, or custom with {mcp_config}"
+        raise Refused(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
     access = keys.get("access", Access.READ)
     beyond = adapter(kind, options).beyond(access, keys.get("allowed_tools", ()))
     if beyond:
@@ -92,11 +139,39 @@ def _refuse_limits(kind: str, keys: Keys, options: Keys) -> None:
         raise Refused(message, code="conflict", hint=hint, at=("allowed_tools",))
 
 
+def _refuse_far_session(keys: Keys) -> None:
+    """Refuse a session that would be looked for in another folder than the one it began in."""
+    workspace = keys.get("workspace", Workspace.PROJECT)
+    if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
+        message = (
+            f"a session belongs to the folder that it began in, and with `workspace: {workspace}` each run has its own"
+        )
+        hint = "remove one of them; `carry: last_summary` tells a run what the last one said"
+        raise Refused(message, code="conflict", hint=hint, at=("session",))
+
+
+def _named(kind: str) -> str:
+    return "the function" if kind == PYTHON else kind
+
+
+def _remedy(kind: str, limit: str) -> str:
+    if kind != PYTHON:
+        return "remove this line"
+    return f"remove this line, or say that it does: @rota.agent(…, {limit}=True), or `capabilities: [{limit}]`"
+
+
+def default_access(kind: str, options: Keys) -> Access:
+    """Return the access of a job that says none: read; full for a function that does not say that it keeps levels."""
+    bare = kind == PYTHON and Access.READ not in adapter(kind, options).capabilities.access
+    return Access.FULL if bare else Access.READ
+
+
 def _refuse_access(kind: str, access: Access, options: Keys) -> None:
     kept = adapter(kind, options).capabilities.access
     if access not in kept:
         hint = f"write `access: {' or '.join(level for level in Access if level in kept)}`"
-        raise Refused(f"{kind} cannot keep {access}", code="conflict", hint=hint, at=("access",))
+        hint = _remedy(kind, "access") if kind == PYTHON else hint
+        raise Refused(f"{_named(kind)} cannot keep {access}", code="conflict", hint=hint, at=("access",))
 
 
 def over_agent(own: Keys, keys: Keys, agents: Agents) -> dict[str, Any]:
@@ -117,24 +192,54 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
     agent = _agent(keys, agents)
     if agent is None:
         return None
-    _refuse_access(agent.adapter, keys.get("access", Access.READ), agent.options)
-    _refuse_limits(agent.adapter, keys, agent.options)
     kind = adapter(agent.adapter, agent.options)
+    access = keys.get("access", default_access(agent.adapter, agent.options))
+    _refuse_access(agent.adapter, access, agent.options)
+    _refuse_limits(agent.adapter, keys, agent.options)
+    if kind.needs_model and not keys.get("model"):
+        raise Refused(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
     default_turns = MAX_TURNS if kind.capabilities.max_turns else None
     return AgentWork(
         agent=agent.name,
         adapter=agent.adapter,
-        provider=kind.provider_for(keys.get("model")),
+        provider=_provider(agent, keys.get("model")),
         prompt=keys.get("prompt") or keys.get("task") or "",
         prompt_file=prompt_file,
         model=keys.get("model"),
-        access=keys.get("access", Access.READ),
+        access=access,
         max_turns=keys.get("max_turns", default_turns),
         max_usd=keys.get("max_usd"),
         allowed_tools=tuple(keys.get("allowed_tools", ())),
         max_concurrent=agent.max_concurrent,
         options=dict(agent.options),
+        function=agent.function,
+        called=kind.invoke is None,
+        session=keys.get("session", SessionMode.FRESH),
+        carry=tuple(keys.get("carry", ())),
+        workspace=keys.get("workspace", Workspace.PROJECT),
+        after=keys.get("after"),
+        source=keys.get("work_source"),
+        rota_tools=keys.get("rota_tools", False),
     )
+
+
+def _provider(agent: Agent, model: str | None) -> str:
+    """Return who answers, and is held when it refuses; that of one's own agents is the agent where nobody is named."""
+    own = agent.adapter in (CUSTOM, PYTHON) and not agent.options.get("provider")
+    found = agent.name if own else adapter(agent.adapter, agent.options).provider_for(model)
+    if not JOB_NAME.fullmatch(found):
+        hint = "use letters, digits and . _ -"
+        raise Refused(f"{shown(found)} cannot be a provider's name", code="invalid_value", hint=hint, at=("model",))
+    return found
+
+
+def without_effect(work: AgentWork, own: Keys) -> list[Refused]:
+    """Return those of a job's own keys that mean something to a process alone, where its agent is none."""
+    if not work.called:
+        return []
+    keys = OF_A_PROCESS if work.function else (*OF_A_PROCESS, *OF_A_FOLDER)
+    message = "has no effect on an agent inside the scheduler's process"
+    return [Refused(message, code="no_effect", hint="remove this line", at=(key,)) for key in keys if key in own]
 
 
 def agent_limit(keys: Keys, agents: Agents) -> float | None:
@@ -157,7 +262,6 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
     if named in agents:
         return agents[named]
     if named in names() and not complaints(named, {}):
-        _refuse_calls(named, at=("agent",) if "agent" in keys else ("provider",))
         return Agent(named, named)
     known = [*agents, *(name for name in names() if not complaints(name, {}))]
     near = get_close_matches(named, known, n=1)
@@ -167,9 +271,9 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
 
 
 def draws_of(work: AgentWork, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
-    """Return what a run draws: its own pools, the pool of all agents, and that of its agent (R-04)."""
+    """Return what a run draws: its own pools, that of all agents, and those of its agent and provider (R-04)."""
     mine = {draw.pool for draw in draws}
-    further = [Draw(pool) for pool in (AGENTS_POOL, pool_of(work.agent)) if pool not in mine]
+    further = [Draw(pool) for pool in (AGENTS_POOL, *own_pools(work)) if pool not in mine]
     return tuple(sorted((*draws, *further), key=lambda draw: draw.pool))
 
 

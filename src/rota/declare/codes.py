@@ -48,6 +48,8 @@ PROBLEM_CODES = {
     "pool_missing": "A pool that the file does not declare.",
     "budget_missing": "An account that the file does not declare, or that is none of the job's.",
     "estimate_missing": "An account of tokens or money in which nobody says what a run may cost.",
+    "target_missing": "A target of notifications that the file does not declare.",
+    "address_refused": "An address that rota does not connect to: private, with http, or written wrongly.",
     "no_poll": "A job needs the shared poll, and the file has none.",
     "unknown_agent": "An agent or adapter that is not there.",
     "condition_missing": "A condition that nobody registered.",

@@ -10,6 +10,7 @@ from rota.model.clock import iso
 from rota.model.durations import write_duration
 from rota.model.records import cut
 from rota.model.spec import (
+    AfterStep,
     AgentWork,
     ByMode,
     Condition,
@@ -24,6 +25,7 @@ from rota.model.spec import (
     Retry,
 )
 from rota.rules.budget_words import say_spend
+from rota.rules.notify_words import say_target
 from rota.rules.quiet import say_quiet
 
 SHOWN = 120
@@ -92,6 +94,8 @@ def _keys(spec: JobSpec) -> dict[str, Any]:
         "on_repeated_failure": spec.on_repeated_failure,
         "pools": {draw.pool: draw.cost for draw in spec.pools},
         "budget": [say_spend(spend) for spend in spec.budgets],
+        "notify": [*spec.notify, *map(say_target, spec.notify_own)],
+        "finish_by": spec.finish_by,
         "labels": list(spec.labels),
         "priority": spec.priority,
         "enabled": spec.enabled,
@@ -146,6 +150,8 @@ def _text(value: Any) -> str:
         return _retry(value)
     if isinstance(value, RepeatedFailure):
         return f"after {value.after}, backoff_max {_text(value.backoff_max)}"
+    if isinstance(value, AfterStep):
+        return f"{_text(list(value.command) or value.shell)} in {value.cwd}"
     if isinstance(value, Retention):
         kept = {key: getattr(value, key) for key in ("runs", "skipped", "skipped_count", "output")}
         return ", ".join(f"{key} {'forever' if item is None else _text(item)}" for key, item in kept.items())

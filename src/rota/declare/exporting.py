@@ -4,18 +4,23 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from rota.declare.agents import AGENTS_POOL, pool_of
+from rota.declare.agents import AGENTS_POOL, own_pools
 from rota.declare.budget_keys import account_keys, price_keys, spend_keys
 from rota.declare.fields import REBOOT
 from rota.declare.fitting import AT_BOOT, default_misfire, default_when_false
+from rota.declare.notify import write_notify, write_target
 from rota.declare.quiet_hours import IGNORE, means_something, written_quiet
+from rota.declare.sources import write_work_source
 from rota.declare.writing import write_comment, write_entry, write_job
 from rota.model.budget import Account, Price
 from rota.model.clock import iso
 from rota.model.durations import write_duration
+from rota.model.notify import Target
 from rota.model.spec import (
+    AfterStep,
     AgentWork,
     Condition,
     Draw,
@@ -46,6 +51,7 @@ RECHECK = timedelta(seconds=60)
 _SCHEDULE = Schedule()
 _WORK = Work(Kind.COMMAND)
 _CONDITION = Condition()
+_AGENT = AgentWork("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Top:
     pools: Mapping[str, int] = field(default_factory=dict)
     budgets: Mapping[str, Account] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    notify: Mapping[str, Target] = field(default_factory=dict)
     quiet: QuietHours | None = None
     retention: Retention = field(default_factory=Retention)
 
@@ -69,6 +76,7 @@ def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()
     head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
     head["budgets"] = {name: account_keys(account, zone=top.timezone) for name, account in top.budgets.items()}
     head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
+    head["notify"] = {name: write_target(target) for name, target in top.notify.items()}
     lines = [write_comment(note) for note in notes]
     lines += [line for key, value in head.items() if value for line in write_entry(key, value)]
     lines += [line for line in write_entry("agents", _agents(specs)) if _agents(specs)]
@@ -98,9 +106,10 @@ def _agents(specs: Sequence[JobSpec]) -> Keys:
     """Return the agents that the jobs name; what a job limits is written with the job."""
     found: Keys = {}
     for agent in (spec.work.agent for spec in specs if spec.work.agent is not None):
-        keys: Keys = {"adapter": agent.adapter}
+        options = dict(agent.options)
+        keys: Keys = {"adapter": {"run": agent.function, **options} if agent.function else agent.adapter}
         keys |= {"max_concurrent": agent.max_concurrent} if agent.max_concurrent != 1 else {}
-        found[agent.agent] = keys | ({"options": dict(agent.options)} if agent.options else {})
+        found[agent.agent] = keys | ({"options": options} if options and not agent.function else {})
     return found
 
 
@@ -122,6 +131,8 @@ def export_keys(spec: JobSpec, top: Top) -> Keys:
     keys |= _group(spec.work) if spec.work.kind is Kind.GROUP else _what(spec, top)
     keys |= _policies(spec, word)
     keys |= _retention(spec.retention, top.retention)
+    keys |= {"notify": write_notify(spec.notify, spec.notify_own)} if spec.notifies else {}
+    keys |= {"finish_by": spec.finish_by} if spec.finish_by else {}
     keys |= {"labels": list(spec.labels)} if spec.labels else {}
     keys |= {"enabled": False} if not spec.enabled else {}
     keys |= {"description": spec.description} if spec.description else {}
@@ -191,10 +202,10 @@ def _what(spec: JobSpec, top: Top) -> Keys:
 
 
 def _written_pools(spec: JobSpec) -> tuple[Draw, ...]:
-    """Return what a job draws by its own words: every agent draws on two pools more."""
+    """Return what a job draws by its own words: every agent draws on further pools."""
     if spec.work.agent is None:
         return spec.pools
-    own = (Draw(AGENTS_POOL), Draw(pool_of(spec.work.agent.agent)))
+    own = (Draw(AGENTS_POOL), *map(Draw, own_pools(spec.work.agent)))
     return tuple(draw for draw in spec.pools if draw not in own)
 
 
@@ -203,7 +214,20 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
     limits = {"model": agent.model, "max_turns": agent.max_turns, "max_usd": agent.max_usd}
     keys |= {key: value for key, value in limits.items() if value is not None}
-    return keys | ({"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {})
+    keys |= {"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {}
+    if agent.source is not None:
+        keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
+    return keys | _differing(agent, _AGENT, ("session", "workspace", "rota_tools")) | _briefed(agent)
+
+
+def _briefed(agent: AgentWork) -> Keys:
+    """Return what the runs of an agent carry over, and the step after them."""
+    keys: Keys = {"carry": [word.value for word in agent.carry]} if agent.carry else {}
+    after = agent.after
+    if after is not None:
+        step: Keys = {"command": list(after.command)} if after.command else {"shell": after.shell}
+        keys["after"] = step | _differing(after, AfterStep(), ("cwd",))
+    return keys
 
 
 def _work(work: Work, top: Top) -> Keys:

@@ -119,7 +119,10 @@ _MAKES_UP = Need(
     lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
 )
 
-AGENT_KEYS = ("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools")
+AGENT_KEYS = (
+    *("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools"),
+    *("session", "carry", "workspace", "work_source", "after", "rota_tools"),
+)
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     **dict.fromkeys(AGENT_KEYS, (_AGENT,)),
     "anchor": (_INTERVAL,),
@@ -134,6 +137,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "misfire_max_age": (_IN_TIME, _SCHEDULED, _MAKES_UP),
     "quiet_hours": (_IN_TIME, _SCHEDULED),
     "except": (_IN_TIME, _SCHEDULED),
+    "finish_by": (_IN_TIME, _SCHEDULED),
     "queue_depth": (_QUEUE,),
     "on_repeated_failure": (_IN_TIME, _REPEATING),
     "shell_with": (_SHELL,),

@@ -18,7 +18,9 @@ from rota.declare.jobs import (
     one_spelling,
     resolve_times,
     spec_of,
+    target_troubles,
     two_schedules,
+    unheard,
 )
 from rota.declare.spec import GroupEntry, keys_of
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, OnFailure, Retry, Work
@@ -37,11 +39,12 @@ def build_group(
     """
     own, troubles = one_spelling(own)
     troubles += except_troubles(own, around) + two_schedules(own, "a group")
+    troubles += target_troubles(own, around.targets)
     defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
     troubles += misfits(own, shape)
     keys = merged(own, defaults, shape)
-    troubles += resolve_times(keys, around)
+    troubles += resolve_times(keys, around) + unheard(own, keys)
     troubles += _wrong_members(own, keys, jobs=jobs, groups=groups)
     spec = spec_of(name, keys, around=around, shape=shape)
     return (None, troubles) if troubles else (replace(spec, work=_work(keys), retry=NO_RETRY), [])

@@ -1,20 +1,22 @@
 """A complete JobSpec from the keys a user wrote: defaults merged, kinds told apart, contradictions refused."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.declare.agents import Agent, agent_limit, draws_of, over_agent, work_of
+from rota.declare.agents import Agent, agent_limit, draws_of, over_agent, without_effect, work_of
 from rota.declare.budgets import spends_of, without_estimate, wrong_estimates, wrong_names
 from rota.declare.excluding import Calendars, resolve_except
 from rota.declare.fields import REBOOT, Refused, shown, to_datetime
 from rota.declare.fitting import SCHEDULES, SPELLINGS, WORKS, Shape, misfit, shape_of
 from rota.declare.intervals import SPELLINGS as MODE_SPELLINGS
 from rota.declare.intervals import one_interval
+from rota.declare.notify import WrittenNotify, wrong_targets
 from rota.declare.pools import drawn, wrong_draws
 from rota.declare.quiet_hours import WrittenQuiet, quiet_of
+from rota.declare.sources import refuse_elsewhere
 from rota.declare.spec import RetentionEntry
 from rota.declare.values import PollGroup, WorkType
 from rota.model.budget import MILLION, Account
@@ -38,9 +40,11 @@ from rota.model.spec import (
     Retention,
     Retry,
     Schedule,
+    SourceKind,
     Work,
+    WorkSource,
 )
-from rota.rules.placeholders import check_placeholders, has_placeholders, known_placeholders
+from rota.rules.placeholders import PromptPlaces, check_placeholders, has_placeholders, known_placeholders
 from rota.rules.timezone import localize
 
 Keys = Mapping[str, Any]
@@ -93,6 +97,10 @@ class Surroundings:
     quiet: QuietHours | None = None
     """The file's own quiet hours."""
     calendars: Calendars = field(default_factory=lambda: Calendars(str))
+    targets: Collection[str] | None = None
+    """The names of the targets of notifications; None: not known, as they cannot be read."""
+    target_folder: str = ""
+    """Where commands that tell somebody run; empty: in the scheduler's project."""
 
 
 def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | None, list[Trouble]]:
@@ -101,19 +109,24 @@ def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | Non
     troubles += _wrong_kind(own) + except_troubles(own, around)
     shape = shape_of(own, around.defaults, python=around.python is not None)
     troubles += misfits(own, shape)
-    troubles += draw_troubles(own, around.pools)
+    troubles += draw_troubles(own, around.pools) + target_troubles(own, around.targets)
     keys = merged(own, around.defaults, shape)
     if shape.work is Kind.AGENT:
         keys = over_agent(own, keys, around.agents)
     limited = shape.work is Kind.AGENT and agent_limit(keys, around.agents) is not None
     troubles += spend_troubles(own, keys, around.budgets, limited=limited)
-    troubles += resolve_times(keys, around)
+    troubles += resolve_times(keys, around) + unheard(own, keys)
     spec = spec_of(name, keys, around=around, shape=shape)
     if shape.work is Kind.AGENT:
         spec, wrong = with_agent(spec, keys, around)
-        troubles += wrong
+        troubles += wrong + _without_effect(spec, own)
     troubles += _wrong_placeholders(spec.work, spec, keys)
     return (None, troubles) if troubles else (spec, [])
+
+
+def _without_effect(spec: JobSpec, own: Keys) -> list[Trouble]:
+    refused = without_effect(spec.work.agent, own) if spec.work.agent is not None else []
+    return [Trouble(one.at, one.message, one.code, one.hint, ("agent", "provider")) for one in refused]
 
 
 def with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec, list[Trouble]]:
@@ -121,6 +134,7 @@ def with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec
     file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
     try:
         work = work_of(keys, around.agents, prompt_file=file)
+        refuse_elsewhere(keys.get("work_source"), around.python)
     except Refused as error:
         return spec, [Trouble(error.at, error.message, error.code, error.hint, ("agent", "provider"))]
     if work is None:  # what is wrong with its agent is told there
@@ -128,11 +142,18 @@ def with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec
     most = None if work.max_usd is None else round(work.max_usd * MILLION)
     return replace(
         spec,
-        work=replace(spec.work, agent=work),
+        work=replace(spec.work, agent=replace(work, source=_source(work.source, around))),
         pools=draws_of(work, spec.pools),
         budgets=tuple(replace(spend, most=most) for spend in spec.budgets),
         retry=keys.get("retry", Retry(max_attempts=1)),
     ), []
+
+
+def _source(source: WorkSource | None, around: Surroundings) -> WorkSource | None:
+    """Return a work source; the folder of one that is a folder as a whole path."""
+    if source is None or source.kind is not SourceKind.DIRECTORY:
+        return source
+    return replace(source, place=place_of(source.place, around.folder, home=around.home))
 
 
 def except_troubles(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
@@ -210,6 +231,21 @@ def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trou
     return [Trouble(("pools", *one.at), one.message, one.code, one.hint) for one in refused]
 
 
+def target_troubles(keys: Keys, targets: Collection[str] | None) -> list[Trouble]:
+    """Return the targets that a job, a group or the defaults name and that are not there."""
+    refused = [] if targets is None else wrong_targets(keys.get("notify"), targets)
+    return [Trouble(("notify", *one.at), one.message, one.code, one.hint) for one in refused]
+
+
+def unheard(own: Keys, keys: Keys) -> list[Trouble]:
+    """Return a `finish_by` that nobody is told of."""
+    written: WrittenNotify | None = keys.get("notify")
+    if "finish_by" not in own or (written is not None and (written.names or written.own)):
+        return []
+    hint = "add `notify:`, or remove this line"
+    return [Trouble(("finish_by",), "has no effect without somebody to tell", "no_effect", hint, ("notify",))]
+
+
 def name_troubles(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Trouble]:
     """Return the accounts that a job or the defaults name and that are not there."""
     refused = [] if accounts is None else wrong_names(keys.get("budget", {}), accounts)
@@ -281,7 +317,16 @@ def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> Job
         priority=get("priority", 0),
         enabled=get("enabled", True),
         description=get("description", ""),
+        **_told(keys, around),
     )
+
+
+def _told(keys: Keys, around: Surroundings) -> dict[str, Any]:
+    """Return who is told of a job's runs, and by when they must have finished."""
+    written: WrittenNotify = keys.get("notify") or WrittenNotify()
+    own = tuple(replace(one, cwd=around.target_folder) if one.command else one for one in written.own)
+    names = tuple(name for name, _ in written.names)
+    return {"notify": names, "notify_own": own, "finish_by": keys.get("finish_by", "")}
 
 
 def resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
@@ -421,16 +466,33 @@ def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
 def _wrong_placeholders(work: Work, spec: JobSpec, keys: Keys) -> list[Trouble]:
     texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
     texts += [(("env", variable.name), variable.value) for variable in work.env if variable.value]
-    texts += [((key,), keys[key]) for key in ("cwd", "prompt", "prompt_file", "task") if key in keys]
+    texts += [((key,), keys[key]) for key in ("cwd", "prompt_file") if key in keys]
+    after = keys.get("after") if work.kind is Kind.AGENT else None
+    if after is not None:
+        texts += [(("after", "command", index), word) for index, word in enumerate(after.command)]
     for index, condition in enumerate(spec.gates.conditions):
         texts += [(("conditions", index), word) for word in condition.command]
-    troubles = [
-        Trouble(path, message, "placeholder", hint, ("params",))
-        for path, text in texts
-        if "{{" in text
-        for message, _, hint in (found.partition("; ") for found in check_placeholders(text, params=work.params))
-    ]
-    if work.shell and "{{" in work.shell and (known := known_placeholders(work.shell)):
-        hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
-        troubles.append(Trouble(("shell",), f"`{known[0]}` is not filled in a shell's text", "placeholder", hint))
-    return troubles
+    troubles = [one for path, text in texts for one in _placeholder_troubles(path, text, work)]
+    places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
+    for key in ("prompt", "task"):
+        troubles += _placeholder_troubles((key,), keys.get(key, ""), work, prompt=places)
+    shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
+    return troubles + [one for path, text in shells for one in _shell_troubles(path, text)]
+
+
+def _placeholder_troubles(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Trouble]:
+    """Return the placeholders of a text that cannot be filled."""
+    if "{{" not in text:
+        return []
+    found = check_placeholders(text, params=work.params, prompt=prompt)
+    parts = [message.partition("; ") for message in found]
+    looks_at = ("params", "conditions", "work_source") if prompt else ("params",)
+    return [Trouble(path, message, "placeholder", hint, looks_at) for message, _, hint in parts]
+
+
+def _shell_troubles(path: KeyPath, text: str) -> list[Trouble]:
+    known = known_placeholders(text) if "{{" in text else []
+    if not known:
+        return []
+    hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
+    return [Trouble(path, f"`{known[0]}` is not filled in a shell's text", "placeholder", hint)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rota.declare.agents import pool_of
+from rota.declare.agents import Agent, pool_of
 from rota.declare.files import Document, write_path
 from rota.declare.including import CODE, Found, Included, project_label, written_place
 from rota.declare.jobs import Trouble
@@ -16,12 +16,16 @@ from rota.settings import Settings
 
 HOLDS = frozenset({"timezone", "defaults", "imports", "python", "agents", "quiet_hours", "include", "jobs", "groups"})
 """Sections of an included file that mean there what they mean alone."""
-SHARED = ("pools", "budgets", "prices")
+SHARED = ("pools", "budgets", "prices", "notify")
 """Sections whose names mean the same in all files; where they differ, the including file is right."""
 IGNORED: Mapping[str, frozenset[str]] = {
     "state": frozenset(),
     "poll": frozenset(),
-    "scheduler": frozenset({"concurrency", "tick", "shutdown_grace", "crash_guard", "aging"}),
+    "http": frozenset(),
+    "agent_policy": frozenset(),
+    "scheduler": frozenset(
+        {"concurrency", "tick", "shutdown_grace", "agent_shutdown_grace", "crash_guard", "aging", "ping_url"}
+    ),
     "retention": frozenset({"output_total"}),
 }
 """Sections, or keys of them, that are the scheduler's: those of an included file do not apply, which is told."""
@@ -58,6 +62,7 @@ class FileRead:
     """What the file writes of the sections that all files have in common."""
     notes: tuple[str, ...]
     problems: tuple[Problem, ...]
+    agents: tuple[Agent, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -83,6 +88,7 @@ class Gathered:
     included: tuple[Included, ...]
     left_out: tuple[LeftOut, ...]
     problems: tuple[Problem, ...]
+    agents: tuple[Agent, ...] = ()
 
 
 def gather(main: FileRead, others: Sequence[FileRead | LeftOut], *, lenient: bool) -> Gathered:
@@ -99,6 +105,7 @@ def gather(main: FileRead, others: Sequence[FileRead | LeftOut], *, lenient: boo
         included=(*main.found.parts, *(file for one in kept for file in (one.included, *one.found.parts))),
         left_out=left_out,
         problems=tuple(in_file_order([*main.problems, *told])),
+        agents=(*main.agents, *(agent for one in kept for agent in one.agents)),
     )
 
 
@@ -116,8 +123,10 @@ def in_file_order(problems: Sequence[Problem]) -> list[Problem]:
 def in_project(read: FileRead) -> FileRead:
     """Return an included project as the including one knows it: its jobs' new names, and which keys do not apply."""
     jobs = tuple(_renamed(spec, read) for spec in read.jobs)
+    agents = tuple(replace(agent, name=f"{read.included.name}/{agent.name}") for agent in read.agents)
     data, file = read.document.data, read.included.file
-    return replace(read, jobs=jobs, notes=(*read.notes, *_key_notes(data, file), *_thread_notes(data, file)))
+    notes = (*read.notes, *_key_notes(data, file), *_thread_notes(data, file))
+    return replace(read, jobs=jobs, agents=agents, notes=notes)
 
 
 def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:

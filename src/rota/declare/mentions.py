@@ -6,11 +6,17 @@ from typing import Any
 
 from rota.declare.files import KeyPath
 from rota.declare.jobs import Surroundings, Trouble, interpreter_of
-from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder
+from rota.declare.registry import (
+    BUILTIN_CONDITIONS,
+    FunctionFinder,
+    ImportingFinder,
+    RegisteredAgent,
+    RegisteredFinder,
+)
 from rota.declare.words import NAME_LIMIT
 from rota.model.errors import RotaError
 from rota.model.names import Names
-from rota.model.spec import JobSpec
+from rota.model.spec import JobSpec, SourceKind
 from rota.settings import Settings
 
 FinderOf = Callable[[str, Settings], FunctionFinder]
@@ -28,12 +34,20 @@ class Mention:
     name: str
     condition: bool
     python: str | None
+    source: bool = False
+    """Whether it is the class of a work source."""
 
 
-def mentions_of(name: str, raw: Mapping[str, Any], *, own: Mapping[str, Any], around: Surroundings) -> list[Mention]:
+def mentions_of(
+    name: str, raw: Mapping[str, Any], *, own: Mapping[str, Any], around: Surroundings, at: KeyPath
+) -> list[Mention]:
     """Return the names that one job mentions, also beside mistakes; its conditions run where its function does."""
     python = interpreter_of(own, around) if "run" in own else around.python
     found = [Mention(("jobs", name, "run"), own["run"], condition=False, python=python)] if "run" in own else []
+    source = own.get("work_source", around.defaults.get("work_source"))
+    if source is not None and source.kind is SourceKind.RUN and around.python is None:
+        path = (*at, "work_source", "run") if "work_source" in own else ("defaults", "work_source", "run")
+        found.append(Mention(path, source.place, condition=False, python=None, source=True))
     return found + [
         Mention(path, condition, condition=True, python=python)
         for path, condition in _conditions(name, raw, around)
@@ -62,6 +76,16 @@ class LookedUp:
     names: NamesOf = field(default_factory=dict)
 
 
+def known_agents(settings: Settings, functions: FunctionFinder | None) -> Mapping[str, RegisteredAgent] | None:
+    """Return the Python functions of this process that are agents; None: nobody knows, as a module fails.
+
+    Those of another interpreter cannot be called from here.
+    """
+    if functions is None and settings.python is None:
+        return ImportingFinder(settings.folder, settings.imports).agents()
+    return functions.agents() if isinstance(functions, RegisteredFinder) else {}
+
+
 def look_up(
     mentions: Sequence[Mention], settings: Settings, *, functions: FunctionFinder | None, interpreter: FinderOf | None
 ) -> LookedUp:
@@ -88,10 +112,11 @@ def _finder(python: str | None, settings: Settings, interpreter: FinderOf | None
 
 
 def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Trouble]]:
-    functions = dict.fromkeys(mention.name for mention in mentions if not mention.condition)
+    sources = dict.fromkeys(mention.name for mention in mentions if mention.source)
+    functions = dict.fromkeys(mention.name for mention in mentions if not mention.condition and not mention.source)
     conditions = dict.fromkeys(mention.name for mention in mentions if mention.condition)
     try:
-        names = finder.find(list(functions), list(conditions))
+        names = finder.find(list(functions), list(conditions), *([list(sources)] if sources else []))
     except RotaError as error:
         return Names(), [Trouble(("python",), error.message, error.code, error.hint)]
     return names, _missing(names.missing, mentions, settings=settings)

@@ -1,7 +1,7 @@
 """What an apply would do: the declared jobs against the stored ones (R-14). Jobs of other sources are not touched."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar
@@ -10,9 +10,13 @@ from rota.declare.differences import differences
 from rota.model.budget import Account, Price
 from rota.model.durations import write_duration
 from rota.model.errors import NameTaken
+from rota.model.holds import provider_of
+from rota.model.making import MADE, AgentPolicy
+from rota.model.notify import Target
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.rules.budget_words import say_account, say_money
+from rota.rules.notify_words import say_target
 from rota.settings import BUILT_IN_POOLS, Settings
 
 T = TypeVar("T")
@@ -94,6 +98,8 @@ class StoredSettings:
     aging: timedelta | None = None
     budgets: Mapping[str, Account] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
+    notify: Mapping[str, Target] = field(default_factory=dict)
 
 
 def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[str, ...]:
@@ -103,7 +109,19 @@ def settings_differences(settings: Settings, stored: StoredSettings) -> tuple[st
         found.append(f"aging {_aging(stored.aging)} -> {_aging(settings.scheduler.aging)}")
     found += _named("budget", settings.budgets, stored.budgets, say=say_account)
     found += _named("price", settings.prices, stored.prices, say=_price)
-    return tuple(found)
+    found += _named("target", settings.notify, stored.notify, say=say_target)
+    return (*found, *_policy_differences(settings.agent_policy, stored.agent_policy))
+
+
+def _policy_differences(wanted: AgentPolicy, stored: AgentPolicy) -> list[str]:
+    """Return how what agents may make differs."""
+    names = [one.name for one in fields(AgentPolicy)]
+    changed = [(name, getattr(stored, name), getattr(wanted, name)) for name in names]
+    return [f"agent_policy.{name} {_said(old)} -> {_said(new)}" for name, old, new in changed if old != new]
+
+
+def _said(value: object) -> str:
+    return write_duration(value) if isinstance(value, timedelta) else str(value).lower()
 
 
 def _named(kind: str, declared: Mapping[str, T], stored: Mapping[str, T], *, say: Callable[[T], str]) -> list[str]:
@@ -121,15 +139,10 @@ def _price(price: Price) -> str:
 
 
 def _pool_differences(settings: Settings, pools: Mapping[str, int]) -> list[str]:
-    """Return how pools differ; a built-in one is there from the start."""
-    before = {**BUILT_IN_POOLS, **pools}
-    found = [f"pool {name} {capacity:,}" for name, capacity in settings.pools.items() if name not in before]
-    for name, capacity in before.items():
-        if name not in settings.pools:
-            found.append(f"pool {name} removed")
-        elif settings.pools[name] != capacity:
-            found.append(f"pool {name} {capacity:,} -> {settings.pools[name]:,}")
-    return found
+    """Return how pools differ; a built-in one is there from the start, and those of providers bound nothing."""
+    before = {name: capacity for name, capacity in {**BUILT_IN_POOLS, **pools}.items() if provider_of(name) is None}
+    now = {name: capacity for name, capacity in settings.pools.items() if provider_of(name) is None}
+    return _named("pool", now, before, say=lambda capacity: f"{capacity:,}")
 
 
 def _aging(value: timedelta | None) -> str:
@@ -143,6 +156,7 @@ def _refuse_taken(
         job
         for spec in declared
         if (job := known.get(spec.name.casefold())) and job.source != source and spec.name not in adopt
+        if job.source != MADE or job.retired_at is None  # what agents made and is gone is in nobody's way
     ]
     if not taken:
         return

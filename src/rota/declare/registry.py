@@ -37,7 +37,7 @@ def asked_elsewhere(condition: Condition, python: str | None) -> bool:
 class FunctionFinder(Protocol):
     """Who knows which functions and conditions exist, in this interpreter or in another one."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return which of the names are missing, and what there is to know of the conditions."""
         ...
 
@@ -58,6 +58,9 @@ class Registry:
         self.functions: dict[str, Function] = {}
         self.conditions: dict[str, Function] = {}
         self.agents: dict[str, RegisteredAgent] = {}
+        self.agent_functions: dict[str, Function] = {}
+        """The functions of agents, by the name or the `module:function` by which jobs know them."""
+        self.sources: dict[str, Function] = {}
         self.needing_poll: set[str] = set()
 
     @overload
@@ -89,16 +92,41 @@ class Registry:
             self.needing_poll.discard(name)
         return registered
 
-    def agent(self, name: str, /, **keys: Any) -> Callable[[F], F]:
-        """Make a function known as an agent; `keys` are those of an entry of `agents:`, such as `max_concurrent`."""
+    @overload
+    def agent(self, name: F, /) -> F: ...
+    @overload
+    def agent(self, name: str | None = None, /, **keys: Any) -> Callable[[F], F]: ...
+    def agent(self, name: Any = None, /, **keys: Any) -> Any:
+        """Make a function an agent: `async (AgentTask) -> AgentResult`, under its own name or the one given.
+
+        `keys` are those of an entry of `agents:`, such as `max_concurrent`, and what the function keeps or reports:
+        `max_turns=True`, or with a value for its jobs `max_turns=20`; `provider` is who is held when it refuses.
+        """
 
         def register(function: F) -> F:
-            known = {title: one.function for title, one in self.agents.items()}
-            refuse_second(known, name, function=function, kind="agent")
-            self.agents[name] = RegisteredAgent(function, dict(keys))
+            title = function.__name__ if name is None or callable(name) else name
+            refuse_second(self.agent_functions, title, function=function, kind="agent")
+            self.agents[title] = RegisteredAgent(function, dict(keys))
+            self.agent_functions[title] = function
             return function
 
-        return register
+        return register(name) if callable(name) else register
+
+    @overload
+    def source(self, name: F, /) -> F: ...
+    @overload
+    def source(self, name: str | None = None, /) -> Callable[[F], F]: ...
+    def source(self, name: Any = None, /) -> Any:
+        """Make a class known to `work_source: {run: name}`, under its own name or the one given."""
+        return _decorator(self.sources, name, kind="work source")
+
+    def resolve_source(self, name: str) -> Function:
+        """Return the class that `work_source: {run: name}` means: a registered one, or `module:Class`."""
+        if ":" in name:
+            return _imported(name)
+        if name in self.sources:
+            return self.sources[name]
+        raise FunctionMissing(f'no work source is named "{name}"', hint=self._guess(name, self.sources, "source"))
 
     def resolve(self, name: str) -> Function:
         """Return the function that `run: name` means: a registered one, or `module:function`."""
@@ -107,6 +135,14 @@ class Registry:
         if name in self.functions:
             return self.functions[name]
         raise FunctionMissing(f'no function is named "{name}"', hint=self._guess(name, self.functions, "job"))
+
+    def resolve_agent(self, name: str) -> Function:
+        """Return the function of an agent: a registered one, or `module:function`."""
+        if ":" in name:
+            return _imported(name)
+        if name in self.agent_functions:
+            return self.agent_functions[name]
+        raise FunctionMissing(f'no agent is named "{name}"', hint=self._guess(name, self.agent_functions, "agent"))
 
     def resolve_condition(self, name: str) -> Function:
         """Return the registered condition of that name; the built-in ones are not here."""
@@ -147,7 +183,7 @@ def refuse_second(names: Mapping[str, Function], name: str, *, function: Functio
         raise InvalidValue(message, hint=f'give one of them another name: @rota.{_WORDS[kind]}("other")')
 
 
-_WORDS = {"function": "job", "condition": "condition", "agent": "agent"}
+_WORDS = {"function": "job", "condition": "condition", "agent": "agent", "work source": "source"}
 
 
 def _place(function: Function) -> str:
@@ -186,13 +222,18 @@ class RegisteredFinder:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return which of the names are missing, and what there is to know of the conditions."""
         registry = self._registry
         asked = [(name, registry.resolve) for name in functions]
         asked += [(name, registry.resolve_condition) for name in conditions if name not in BUILTIN_CONDITIONS]
+        asked += [(name, registry.resolve_source) for name in sources]
         missing = {name: message for name, resolve in asked if (message := _unresolved(resolve, name))}
         return Names(missing, frozenset(registry.conditions), frozenset(registry.needing_poll))
+
+    def agents(self) -> Mapping[str, RegisteredAgent]:
+        """Return the functions that are agents."""
+        return self._registry.agents
 
 
 class ImportingFinder:
@@ -203,13 +244,20 @@ class ImportingFinder:
         self._imports = tuple(imports)
         self._registry = registry
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return which of the names are missing, and what there is to know of the conditions."""
-        if self._imports or any(":" in name for name in functions):
+        if self._imports or any(":" in name for name in (*functions, *sources)):
             self._put_folder_first()
         failed = {module: message for module in self._imports if (message := _fails(module))}
-        found = RegisteredFinder(self._registry).find(functions, conditions)
+        found = RegisteredFinder(self._registry).find(functions, conditions, sources)
         return replace(found, missing={**failed, **found.missing})
+
+    def agents(self) -> Mapping[str, RegisteredAgent] | None:
+        """Return the functions that are agents; None where a module fails, and so nobody knows all of them."""
+        if self._imports:
+            self._put_folder_first()
+        failed = [module for module in self._imports if _fails(module)]
+        return None if failed else self._registry.agents
 
     def _put_folder_first(self) -> None:
         if sys.path[:1] != [self._folder]:

@@ -10,13 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from rota.declare.values import (
     AccessWord,
     Accounts,
+    AdapterEntry,
+    AfterEntry,
     Aging,
     AnchorWord,
+    ApprovalWord,
     Argv,
+    BasePath,
     Budgets,
     Capacities,
+    Carried,
     Count,
     Cron,
+    Depth,
     Draws,
     Duration,
     Env,
@@ -37,12 +43,14 @@ from rota.declare.values import (
     KeptCount,
     KeptSize,
     Labels,
+    Listen,
     MemberEntry,
     MisfireWord,
     ModeInterval,
     Module,
     Money,
     Note,
+    Notify,
     OnFailureWord,
     OnRestartWord,
     OptionalDuration,
@@ -51,6 +59,7 @@ from rota.declare.values import (
     OwnQuietHours,
     Params,
     Pattern,
+    PingUrl,
     PollGroup,
     PollGroupWord,
     PollHeaders,
@@ -58,20 +67,27 @@ from rota.declare.values import (
     Prices,
     Priority,
     Prompt,
+    PublicUrl,
     QuietHoursEntry,
     RepeatedFailurePolicy,
     RetryPolicy,
     Seconds,
+    SessionWord,
     Switch,
+    Targets,
     Text,
     Tick,
+    TimeOfDay,
     Timeout,
     TypeWord,
     WhenFalseWord,
+    WorkSourceEntry,
+    WorkspaceWord,
     WorkType,
     Zone,
 )
 from rota.model.agents import Access
+from rota.model.making import Approval
 from rota.model.spec import (
     Anchor,
     ByMode,
@@ -85,7 +101,9 @@ from rota.model.spec import (
     OutputPolicy,
     OverlapPolicy,
     Retry,
+    SessionMode,
     WhenFalse,
+    Workspace,
 )
 
 
@@ -125,11 +143,42 @@ class SchedulerSection(Strict):
     tick: Tick = Field(timedelta(minutes=1), description="The longest time between two looks at the clock, 1s to 1h.")
     timeout: Timeout = Field(timedelta(minutes=10), description="The timeout of jobs that name none; `never` for none.")
     shutdown_grace: Grace = Field(timedelta(seconds=30), description="How long running work may go on at shutdown.")
+    agent_shutdown_grace: Grace = Field(
+        timedelta(minutes=10), description="How long running agents may go on at shutdown, in the place of that."
+    )
     enabled: Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
     crash_guard: Switch = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
+    ping_url: PingUrl = Field(
+        None, description="An address that the scheduler fetches once a minute while it works: a dead man's switch."
+    )
     aging: Aging = Field(
         None, description="How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts."
     )
+
+
+class HttpSection(Strict):
+    """How the HTTP API of `rota serve` is reached."""
+
+    listen: Listen = Field("127.0.0.1:7682", description="Address and port; the next free port where that is taken.")
+    base_path: BasePath = Field("", description="The path under which a proxy shows rota, such as /rota.")
+    public_url: PublicUrl = Field("", description="The address that people use, where it is another one.")
+
+
+class AgentPolicySection(Strict):
+    """What may be made with the tools for agents; the numbers hold for each maker."""
+
+    enabled: Flag = Field(default=True, description="Whether jobs can be made and started with the tools at all.")
+    max_active: Count = Field(20, description="How many jobs a maker may have that are active or wait for approval.")
+    creations_per_hour: Count = Field(30, description="How many jobs a maker may make, and runs it may start, an hour.")
+    min_interval: Duration = Field(timedelta(minutes=5), description="The least time between two starts of such a job.")
+    expires_after: Duration = Field(timedelta(days=30), description="How long such a job lasts before it is retired.")
+    max_depth: Depth = Field(
+        2, description="How deep makers may be nested: 1 forbids that a job that was made makes another one."
+    )
+    approval: ApprovalWord = Field(
+        Approval.NONE, description="Whether such jobs begin at once, or wait for `rota approve`."
+    )
+    access: AccessWord = Field(Access.FULL, description="The most access that such a job gets, whatever its maker has.")
 
 
 class PollSection(Strict):
@@ -188,6 +237,10 @@ class PolicyKeys(Strict):
         alias="except",
         description="Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
     )
+    notify: Notify = Field(
+        None,
+        description="Who is told of its runs: targets of `notify` by name, or {on: [failed], webhook: …}; or `none`.",
+    )
     labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
     enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
     description: Note = Field("", description="A text for people, at most 1,000 characters.")
@@ -211,6 +264,9 @@ class ScheduleKeys(Strict):
     start_at: Instant = Field("", description="No instant before this one.")
     end_at: Instant = Field("", description="No instant at or after this one.")
     run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
+    finish_by: TimeOfDay = Field(
+        "", description="The time of the day by which a scheduled run must have finished, else `late` is told."
+    )
     quiet_hours: OwnQuietHours = Field(
         None, description="The job's own quiet hours in place of the file's, or `ignore`."
     )
@@ -300,6 +356,28 @@ class SharedKeys(PolicyKeys):
     allowed_tools: list[Text] = Field(
         default_factory=list, description="The tools the agent may use, where its adapter can keep it."
     )
+    session: SessionWord = Field(
+        SessionMode.FRESH, description="Whether a run begins a session of its own, or goes on with the job's newest."
+    )
+    carry: Carried = Field(
+        (), description="What a run is told of earlier ones: last_summary, state, or a list of them; [] for nothing."
+    )
+    workspace: WorkspaceWord = Field(
+        Workspace.PROJECT,
+        description="Where the agent works: in `cwd` itself, in a git worktree of its own, or in an empty folder.",
+    )
+    rota_tools: Flag = Field(
+        default=False, description="Whether the agent gets rota's own tools, to look at jobs and make its own."
+    )
+    work_source: WorkSourceEntry = Field(
+        None,
+        description="Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "
+        "{http: url} or {run: module:Class}.",
+    )
+    after: AfterEntry = Field(
+        None,
+        description="A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
+    )
 
 
 class InstancesEntry(Strict):
@@ -311,13 +389,27 @@ class InstancesEntry(Strict):
 class AgentEntry(Strict):
     """One agent: its adapter, and what its jobs get when they say nothing else."""
 
-    adapter: Text = Field("", description="Which program it is; the agent's own name where that is an adapter's.")
+    adapter: AdapterEntry = Field(
+        "",
+        description="Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
+    )
     model: Text = Field("", description="The model; the program's own default when absent.")
     access: AccessWord = Field(Access.READ, description="What it may do: read, write, or full.")
     max_turns: Count = Field(10, description="How many turns a run may take, where the adapter can keep it.")
     max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
     allowed_tools: list[Text] = Field(
         default_factory=list, description="The tools it may use, where the adapter can keep it."
+    )
+    session: SessionWord = Field(
+        SessionMode.FRESH,
+        description="Whether its runs begin a session of their own, or go on with their job's newest.",
+    )
+    workspace: WorkspaceWord = Field(
+        Workspace.PROJECT,
+        description="Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
+    )
+    rota_tools: Flag = Field(
+        default=False, description="Whether it gets rota's own tools, to look at jobs and make its own."
     )
     max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
     instances: InstancesEntry | None = Field(None, description="Accepted spelling of `max_concurrent`.")
@@ -380,8 +472,9 @@ class ProjectFile(Strict):
     scheduler: SchedulerSection = Field(
         SchedulerSection.model_construct(), description="Slots, timing and shutdown of this project's scheduler."
     )
+    http: HttpSection = Field(HttpSection.model_construct(), description="Where the HTTP API of `rota serve` listens.")
     imports: list[Module] = Field(
-        default_factory=list, description="Python modules whose @rota.job and @rota.condition are known."
+        default_factory=list, description="Python modules whose @rota.job, @rota.condition and @rota.agent are known."
     )
     python: Text = Field("", description="The Python interpreter for `imports` and functions, relative to the project.")
     pools: Capacities = Field(
@@ -394,6 +487,10 @@ class ProjectFile(Strict):
     prices: Prices = Field(
         default_factory=dict,
         description="What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
+    )
+    notify: Targets = Field(
+        default_factory=dict,
+        description="Who is told of runs, by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
     )
     include: list[Pattern] = Field(
         default_factory=list,
@@ -408,6 +505,9 @@ class ProjectFile(Strict):
         description="The shared poll: one fetch for all jobs that need its data (`needs_poll`).",
     )
     agents: Mapping[str, Any] = Field(default_factory=dict, description="Agents by name.")
+    agent_policy: AgentPolicySection = Field(
+        AgentPolicySection.model_construct(), description="What agents may make and start with rota's tools."
+    )
     state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
     jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
     groups: Mapping[str, Any] = Field(

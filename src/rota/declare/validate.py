@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.agents import Agent, pool_of, read_agent, read_schedule
+from rota.declare.agents import Agent, own_pools, read_agent, read_schedule, refuse_elsewhere
 from rota.declare.budgets import WrittenAccount, counting_notes
 from rota.declare.excluding import Calendars, resolve_except
 from rota.declare.fields import JOB_NAME, Refused, shown
 from rota.declare.files import Document, KeyPath, Stamp, home_of, load, parse, write_path
-from rota.declare.given import document_of
+from rota.declare.function_agents import with_registered
+from rota.declare.given import document_of, plain
 from rota.declare.groups import NO_MEMBERS, build_group
 from rota.declare.including import Included, find_included, join_parts, patterns_of
 from rota.declare.jobs import (
@@ -25,6 +26,7 @@ from rota.declare.jobs import (
     name_troubles,
     one_spelling,
     place_of,
+    target_troubles,
 )
 from rota.declare.joining import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes, pattern_troubles
 from rota.declare.mentions import (
@@ -32,6 +34,7 @@ from rota.declare.mentions import (
     LookedUp,
     Mention,
     NamesOf,
+    known_agents,
     left_troubles,
     look_up,
     mentions_of,
@@ -41,11 +44,13 @@ from rota.declare.notes import notes_on
 from rota.declare.polling import POLL, need_troubles, poll_job, with_need
 from rota.declare.quiet_hours import WrittenQuiet
 from rota.declare.reading import read_map
-from rota.declare.registry import FunctionFinder
+from rota.declare.registry import FunctionFinder, RegisteredAgent
 from rota.declare.spec import (
     AgentEntry,
+    AgentPolicySection,
     DefaultsSection,
     GroupEntry,
+    HttpSection,
     JobEntry,
     PollSection,
     ProjectFile,
@@ -55,8 +60,12 @@ from rota.declare.spec import (
 from rota.declare.zone import local_zone
 from rota.model.budget import Account
 from rota.model.errors import FileProblems, JobProblems, Problem, RotaError
+from rota.model.making import AgentPolicy
+from rota.model.notify import Target
 from rota.model.spec import JobSpec, Kind, QuietHours, QuietPolicy, Retention
-from rota.settings import BUILT_IN_POOLS, FILE_NAME, STATE_NAME, Scheduler, Settings
+from rota.settings import BUILT_IN_POOLS, FILE_NAME, STATE_NAME, Http, Scheduler, Settings
+
+KnownAgents = Callable[[Settings], Mapping[str, RegisteredAgent] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,8 @@ class Declared:
     included: tuple[Included, ...] = ()
     """The parts and projects that were included."""
     left_out: tuple[LeftOut, ...] = ()
+    agents: tuple[Agent, ...] = ()
+    """The entries of `agents:`; those of an included project under its name."""
 
     @property
     def projects(self) -> tuple[Included, ...]:
@@ -120,6 +131,7 @@ def read_project(
         text_digest=main.document.digest,
         included=whole.included,
         left_out=whole.left_out,
+        agents=whole.agents,
     )
 
 
@@ -142,18 +154,53 @@ def read_given(
     if found.problems:
         raise JobProblems(found.problems)
     settings = _with_agents(found.settings, found.jobs)
-    return Declared(settings, found.jobs, notes=(), positions={}, text_digest="")
+    return Declared(settings, found.jobs, notes=(), positions={}, text_digest="", agents=found.agents)
+
+
+def read_further(
+    folder: Path,
+    name: str,
+    keys: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    interpreter: FinderOf | None = None,
+    inner: Path | None = None,
+) -> JobSpec:
+    """Return one more job as the file in `folder` would declare it, or that of the included project in `inner`.
+
+    The file's other jobs are not looked at; raise JobProblems with all problems of this one and of the sections.
+    """
+    one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
+    read = partial(_read_file, environment=environment, functions=None, interpreter=interpreter, calendars={})
+    jobs = {name: dict(keys)}
+    found = read(one, _with_jobs(load(one.path), {} if inner else jobs))
+    if inner is not None:
+        host = Host(found.folder, found.shared, polls="poll" in found.document.data)
+        wanted = os.path.realpath(inner)
+        project = next((part for part in found.found.projects if os.path.realpath(part.folder) == wanted), None)
+        if project is None:
+            raise JobProblems([Problem(f"{inner} is no longer included", "include", one.file)])
+        found = in_project(read(project, _with_jobs(load(project.path, named=project.file), jobs), host=host))
+    if found.problems:
+        raise JobProblems(found.problems)
+    return next(spec for spec in found.jobs if spec.name.rpartition("/")[2] == name)
+
+
+def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:
+    """Return a file as if it had these jobs, and no others."""
+    kept = {key: value for key, value in document.data.items() if key not in ("jobs", "groups")}
+    return replace(document, data={**kept, "jobs": plain(jobs)})
 
 
 def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
-    """Return the settings with a pool for each agent that has a job: how many of its runs go on at once (R-04)."""
-    working = [spec.work.agent for spec in jobs if spec.work.agent is not None]
-    return replace(settings, pools={**settings.pools, **{pool_of(one.agent): one.max_concurrent for one in working}})
+    """Return the settings with the pools of each agent that has a job, and of its provider (R-04)."""
+    working = [own_pools(spec.work.agent) for spec in jobs if spec.work.agent is not None]
+    return replace(settings, pools={**settings.pools, **{pool: size for one in working for pool, size in one.items()}})
 
 
 def _with_shared(settings: Settings, shared: Shared) -> Settings:
     pools = {**BUILT_IN_POOLS, **shared["pools"]}
-    return replace(settings, pools=pools, budgets=shared["budgets"], prices=shared["prices"])
+    return replace(settings, pools=pools, budgets=shared["budgets"], prices=shared["prices"], notify=shared["notify"])
 
 
 def _read_file(
@@ -171,7 +218,7 @@ def _read_file(
     patterns = patterns_of(document)
     found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
     reading = _Reading(join_parts(document, found.parts), one.folder, environment, host=host, calendars=calendars)
-    settings, jobs = reading.everything(state)
+    settings, jobs = reading.everything(state, partial(known_agents, functions=functions))
     looked_up = reading.look_up(settings, functions, interpreter)
     reading.tell((), [*pattern_troubles(found), *looked_up.troubles])
     jobs = with_need(with_replaced(jobs, looked_up.names), looked_up.names)
@@ -185,6 +232,7 @@ def _read_file(
         shared=reading.shared,
         notes=tuple(pattern_notes(found, patterns)),
         problems=tuple(reading.problems),
+        agents=reading.agents,
     )
 
 
@@ -230,15 +278,20 @@ class _Reading:
         self.problems = list(document.problems)
         self.mentions: list[Mention] = []
         self.lost: set[str] = set()
+        self.agents: tuple[Agent, ...] = ()
+        self.all_known = True
+        """Whether it is known which functions are agents: a module that fails may have registered some."""
 
-    def everything(self, state: Path | None) -> tuple[Settings, tuple[JobSpec, ...]]:
-        """Return settings and jobs as far as they are right."""
+    def everything(self, state: Path | None, known_agents: KnownAgents) -> tuple[Settings, tuple[JobSpec, ...]]:
+        """Return settings and jobs as far as they are right; `known_agents` tells the functions that are agents."""
         data: dict[str, Any] = dict(self.document.data)
         raw_jobs, raw_groups, raw_defaults = data.pop("jobs", None), data.pop("groups", None), data.pop("defaults", {})
         raw_agents = self._bodies(data.pop("agents", None), "agents")
         top, troubles = read_map(ProjectFile, data)
         self.tell((), troubles)
         settings = self._settings(top, state)
+        registered = known_agents(settings)
+        raw_agents, self.all_known = with_registered(raw_agents, registered or {}), registered is not None
         defaults, troubles = read_map(DefaultsSection, raw_defaults)
         defaults, twice = one_spelling(defaults)
         troubles += [
@@ -247,7 +300,9 @@ class _Reading:
         ]
         pools = None if self._told(("pools",)) else settings.pools
         budgets = None if self._told(("budgets",)) else settings.budgets
+        targets = None if self._told(("notify",)) else settings.notify
         wrong = [*draw_troubles(defaults, pools), *name_troubles(defaults, budgets)]
+        wrong += target_troubles(defaults, targets)
         self.tell(("defaults",), [*troubles, *twice, *wrong])
         around = Surroundings(
             folder=str(self.folder),
@@ -262,7 +317,9 @@ class _Reading:
             defaults=defaults,
             quiet=self._quiet(top.get("quiet_hours"), settings.timezone),
             calendars=self.calendars,
-            agents=self._agents(raw_agents),
+            targets=targets,
+            target_folder=str(self.folder) if self.host else "",
+            agents=self._agents(raw_agents, registered, python=settings.python),
         )
         bodies = {"jobs": self._bodies(raw_jobs, "jobs"), "groups": self._bodies(raw_groups, "groups")}
         self._check_names([(section, name) for section, named in bodies.items() for name in named])
@@ -270,7 +327,9 @@ class _Reading:
         scheduled = self._scheduled(raw_agents, around)
         return settings, (*self._poll(top.get("poll"), around), *scheduled, *jobs)
 
-    def _agents(self, raw: Mapping[str, Any]) -> dict[str, Agent | None]:
+    def _agents(
+        self, raw: Mapping[str, Any], registered: Mapping[str, Any] | None, *, python: str | None
+    ) -> Mapping[str, Agent | None]:
         """Return the configured agents, None for those that are wrong."""
         found: dict[str, Agent | None] = dict.fromkeys(raw)
         self._check_names([("agents", name) for name in raw])
@@ -279,9 +338,12 @@ class _Reading:
             self.tell(("agents", name), troubles)
             try:
                 found[name] = read_agent(name, keys) if isinstance(body, dict | None) else None
+                refuse_elsewhere(found[name], registered, python=python)
             except Refused as error:
                 wrong = Trouble(error.at, error.message, error.code, error.hint, ("adapter", "access"))
                 self.tell(("agents", name), [] if _follows(wrong, troubles) else [wrong])
+                found[name] = None
+        self.agents = tuple(agent for agent in found.values() if agent is not None)
         return found
 
     def _scheduled(self, raw: Mapping[str, Any], around: Surroundings) -> list[JobSpec]:
@@ -354,6 +416,7 @@ class _Reading:
             "pools": top.get("pools", {}),
             "budgets": self._accounts(top),
             "prices": top.get("prices", {}),
+            "notify": self._targets(top),
         }
         hosted = self.host.shared if self.host else {}
         shared = {section: {**own, **hosted.get(section, {})} for section, own in self.shared.items()}
@@ -362,12 +425,20 @@ class _Reading:
             state=self._state(top.get("state"), state),
             timezone=self._zone(top),
             scheduler=_scheduler(top.get("scheduler") or SchedulerSection.model_construct()),
+            http=_http(top.get("http") or HttpSection.model_construct()),
+            agent_policy=_agent_policy(top.get("agent_policy") or AgentPolicySection.model_construct()),
             retention=Retention(retention.runs, retention.skipped, retention.skipped_count, retention.output),
             output_total=retention.output_total,
             imports=tuple(top.get("imports", ())),
             python=self._python(top["python"], ("python",)) if "python" in top else self.interpreter,
         )
         return _with_shared(settings, shared)
+
+    def _targets(self, top: Mapping[str, Any]) -> dict[str, Target]:
+        """Return the targets of the file; commands of an included project run in its folder."""
+        written: Mapping[str, Target] = top.get("notify", {})
+        cwd = str(self.folder) if self.host else ""
+        return {name: replace(one, name=name, cwd=cwd if one.command else "") for name, one in written.items()}
 
     def _accounts(self, top: Mapping[str, Any]) -> dict[str, Account]:
         """Return the accounts of the file, each in a zone that is known by name."""
@@ -442,10 +513,13 @@ class _Reading:
         if not isinstance(raw, dict):
             return None
         own = self.host.fitted(own) if self.host else own
-        self.mentions += mentions_of(name, raw, own=own, around=around)
+        self.mentions += mentions_of(name, raw, own=own, around=around, at=at)
         if "python" in own and "run" in own:
             self._python(own["python"], (*at, "python"))
         spec, wrong = build_job(name, own, around)
+        if spec is not None and spec.work.agent is not None and ":" in spec.work.agent.function:
+            place = ("agents", spec.work.agent.agent, "adapter", "run")
+            self.mentions.append(Mention(place, spec.work.agent.function, condition=False, python=None))
         self.tell(at, [trouble for trouble in wrong if not _follows(trouble, troubles)])
         return spec
 
@@ -475,6 +549,8 @@ class _Reading:
             path = self._written_path((*base, *trouble.path))
             if any(path[: len(spoilt)] == spoilt for spoilt in self.document.spoilt):
                 continue
+            if trouble.code == "unknown_agent" and not self.all_known:
+                continue
             place = self.document.place(path)
             self.problems.append(Problem(trouble.message, trouble.code, *place, write_path(path), trouble.hint))
 
@@ -485,16 +561,35 @@ class _Reading:
         return path
 
 
+def _agent_policy(section: AgentPolicySection) -> AgentPolicy:
+    return AgentPolicy(
+        enabled=section.enabled,
+        max_active=section.max_active,
+        creations_per_hour=section.creations_per_hour,
+        min_interval=section.min_interval,
+        expires_after=section.expires_after,
+        max_depth=section.max_depth,
+        approval=section.approval,
+        access=section.access,
+    )
+
+
 def _scheduler(section: SchedulerSection) -> Scheduler:
     return Scheduler(
         concurrency=section.concurrency,
         tick=section.tick,
         timeout=section.timeout,
         shutdown_grace=section.shutdown_grace,
+        agent_shutdown_grace=section.agent_shutdown_grace,
         enabled=section.enabled,
         crash_guard=section.crash_guard,
         aging=section.aging,
+        ping=section.ping_url,
     )
+
+
+def _http(section: HttpSection) -> Http:
+    return Http(section.listen, section.base_path, section.public_url)
 
 
 def _wrong_name(name: str, other: str) -> Trouble | None:

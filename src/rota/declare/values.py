@@ -10,23 +10,32 @@ from pydantic import WithJsonSchema as Schema
 
 from rota.declare import (
     addresses,
+    briefs,
     budgets,
     excluding,
     fields,
+    function_agents,
     hints,
     intervals,
+    listening,
     maps,
     members,
+    notify,
     pools,
     quiet_hours,
     retries,
+    sources,
     words,
 )
 from rota.model.agents import Access
 from rota.model.budget import Exceeded, Per, Price, Unit
+from rota.model.making import Approval
+from rota.model.notify import Channel, Target
 from rota.model.spec import (
+    AfterStep,
     Anchor,
     ByMode,
+    Carry,
     Condition,
     Draw,
     EnvValue,
@@ -43,7 +52,11 @@ from rota.model.spec import (
     QuietPolicy,
     RepeatedFailure,
     Retry,
+    SessionMode,
+    StepFolder,
     WhenFalse,
+    WorkSource,
+    Workspace,
 )
 
 PRIORITY = 1000
@@ -114,6 +127,7 @@ _ENV_ENTRY: dict[str, Any] = {
         },
     ]
 }
+_SECRET: dict[str, Any] = _ENV_ENTRY["anyOf"][1]
 _ENV = {"type": "object", "propertyNames": _ENV_NAME, "additionalProperties": _ENV_ENTRY}
 
 
@@ -358,6 +372,7 @@ RepeatedFailurePolicy = Annotated[
 ]
 
 Count = Annotated[int, Reads(fields.whole(1, 1000)), Schema({"type": "integer", "minimum": 1, "maximum": 1000})]
+Depth = Annotated[int, Reads(fields.whole(0, 10)), Schema({"type": "integer", "minimum": 0, "maximum": 10})]
 Seconds = Annotated[int, Reads(fields.whole(1, 316_224_000)), Schema({"type": "integer", "minimum": 1})]
 Priority = Annotated[
     int,
@@ -394,10 +409,138 @@ OnRestartWord = Annotated[OnRestart, Reads(fields.choice(OnRestart)), Schema(_wo
 WhenFalseWord = Annotated[WhenFalse, Reads(fields.choice(WhenFalse)), Schema(_words(WhenFalse))]
 PollGroupWord = Annotated[PollGroup, Reads(fields.choice(PollGroup, otherwise=hints.GROUPS)), Schema(_words(PollGroup))]
 PollUrl = Annotated[str, Reads(addresses.read_url), Schema({"type": "string", "format": "uri"})]
+Listen = Annotated[str, Reads(listening.read_listen), Schema({"type": "string"})]
+BasePath = Annotated[str, Reads(listening.read_base_path), Schema({"type": "string", "pattern": "^/"})]
+PublicUrl = Annotated[str, Reads(listening.read_public_url), Schema({"type": "string", "format": "uri"})]
 PollHeaders = Annotated[
     dict[str, EnvValue], Reads(addresses.read_headers), Schema({"type": "object", "additionalProperties": _ENV_ENTRY})
 ]
+_PLACE: dict[str, Any] = {"anyOf": [{"type": "string", "format": "uri"}, _SECRET]}
+_TARGET: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "on": {
+            "anyOf": [
+                {"enum": list(notify.EVENTS)},
+                {"type": "array", "items": {"enum": list(notify.EVENTS)}, "minItems": 1},
+            ]
+        },
+        "webhook": _PLACE,
+        "apprise": _SECRET,
+        "telegram": {"type": ["integer", "string"]},
+        "token": _SECRET,
+        "command": _ARGV,
+        "signing": {"anyOf": [_SECRET, {"type": "array", "items": _SECRET, "minItems": 1, "maxItems": 2}]},
+        "allow_private": {"type": "array", "items": {"type": "string"}},
+        "remind": _or("always", _DURATION),
+        "timeout": _DURATION,
+    },
+    "oneOf": [{"required": [channel]} for channel in Channel],
+    "additionalProperties": False,
+}
+TargetName = Annotated[str, Reads(notify.read_target_name), Schema({"type": "string"})]
+TargetEntry = Annotated[Target, Reads(notify.read_target), Schema(_TARGET)]
+Targets = Annotated[dict[TargetName, TargetEntry], Schema({"type": "object", "additionalProperties": _TARGET})]
+Notify = Annotated[
+    notify.WrittenNotify | None,
+    Reads(notify.read_notify),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                _TARGET,
+                {"type": "array", "items": {"anyOf": [{"type": "string"}, _TARGET]}, "maxItems": notify.MOST},
+            ]
+        }
+    ),
+]
+PingUrl = Annotated[
+    Target | None,
+    Reads(notify.read_ping),
+    Schema(
+        {
+            "anyOf": [
+                *_PLACE["anyOf"],
+                {
+                    "type": "object",
+                    "properties": {"url": _PLACE, "allow_private": {"type": "array", "items": {"type": "string"}}},
+                    "required": ["url"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+TimeOfDay = Annotated[
+    str, Reads(notify.read_finish_by), Schema({"type": "string", "pattern": "^ *[0-9]{1,2}:[0-9]{2} *$"})
+]
+ApprovalWord = Annotated[Approval, Reads(fields.choice(Approval)), Schema(_words(Approval))]
+AdapterEntry = Annotated[
+    str | function_agents.FunctionAdapter,
+    Reads(function_agents.read_adapter),
+    Schema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {
+                        "run": {"type": "string"},
+                        "capabilities": {"type": "array", "items": {"enum": list(function_agents.CAPABILITIES)}},
+                        "provider": {"type": "string"},
+                    },
+                    "required": ["run"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 AccessWord = Annotated[Access, Reads(fields.choice(Access)), Schema(_words(Access))]
+SessionWord = Annotated[SessionMode, Reads(fields.choice(SessionMode)), Schema(_words(SessionMode))]
+WorkspaceWord = Annotated[Workspace, Reads(fields.choice(Workspace)), Schema(_words(Workspace))]
+Carried = Annotated[
+    tuple[Carry, ...],
+    Reads(briefs.read_carry),
+    Schema({"anyOf": [_words(Carry), {"type": "array", "items": _words(Carry)}]}),
+]
+AfterEntry = Annotated[
+    AfterStep | None,
+    Reads(briefs.read_after),
+    Schema(
+        {
+            "type": "object",
+            "properties": {"command": _ARGV, "shell": {"type": "string"}, "cwd": _words(StepFolder)},
+            "oneOf": [{"required": ["command"]}, {"required": ["shell"]}],
+            "additionalProperties": False,
+        }
+    ),
+]
+WorkSourceEntry = Annotated[
+    WorkSource | None,
+    Reads(sources.read_work_source),
+    Schema(
+        {
+            "type": "object",
+            "properties": {
+                "github": {"type": "string", "pattern": "^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$"},
+                **{label: {"type": "string", "pattern": "^[^,]{1,50}$"} for label in sources.LABELS},
+                "token": _SECRET,
+                "api_url": {"type": "string"},
+                "directory": {"type": "string"},
+                "pattern": {"type": "string"},
+                "http": {"type": "string"},
+                "headers": {"type": "object", "additionalProperties": _ENV_ENTRY},
+                "run": {"type": "string"},
+                "options": {"type": "object"},
+                "timeout": _DURATION,
+                "attempts": {"type": "integer", "minimum": 1, "maximum": 100},
+            },
+            "oneOf": [{"required": [kind]} for kind in ("github", "directory", "http", "run")],
+            "additionalProperties": False,
+        }
+    ),
+]
 Money = Annotated[float | None, Reads(read_money), Schema({"type": "number", "exclusiveMinimum": 0})]
 Prompt = Annotated[str, Reads(read_prompt), Schema({"type": "string"})]
 TypeWord = Annotated[WorkType, Reads(fields.choice(WorkType)), Schema(_words(WorkType))]

@@ -8,24 +8,28 @@ from typing import Any
 
 from rota.agents.registry import adapter
 from rota.engine.claim import Claimed
-from rota.model.agents import Access, AgentTask, Ended
+from rota.engine.tools_server import tools_server
+from rota.model.agents import AgentResult, AgentTask, Brief, Ended
 from rota.model.errors import SpawnFailed
-from rota.model.records import Outcome
-from rota.model.spec import AgentWork, OutputPolicy
-from rota.model.states import Reason
+from rota.model.records import ERROR_LIMIT, Outcome, cut
+from rota.model.spec import AfterStep, AgentWork, OutputPolicy, SessionMode, StepFolder, Work
+from rota.model.states import Reason, Status
 from rota.rules.agent_outcome import agent_outcome
+from rota.rules.carry import carried_text, with_carried
 from rota.rules.envelope import envelope, with_envelope
-from rota.rules.placeholders import fill
-from rota.rules.prompts import build_prompt
+from rota.rules.placeholders import fill, names_item
+from rota.rules.prompts import ITEM_NOTE, build_prompt
+from rota.runners.afterwards import AGENT_OUTPUT, ORDERS, command_line, read_told, write_orders
+from rota.runners.agent_tasks import TASK, read_task, session_of, task_of, write_session
 from rota.runners.environment import RunFacts, Surroundings, placeholder_values
 from rota.runners.keeper import ERRORS
-from rota.runners.launch import folder_of, prepare_program
+from rota.runners.launch import check_on_path, folder_of, prepare_program
 from rota.runners.output import forget_output, read_all
 from rota.runners.spawning import Launch
+from rota.sources.items import write_item
 
-TASK = "agent.json"
-"""What the reading of an agent's output needs of its task: whoever adopts the run finds it in the run's folder."""
 STDIN = "stdin"
+ITEM = "item.json"
 PROMPT_LIMIT = 1_000_000
 STOPPED = (Reason.TIMED_OUT, Reason.SHUTDOWN)
 
@@ -34,15 +38,27 @@ def prepare_agent(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -
     """Return the process of an agent's run, or raise SecretMissing or SpawnFailed; nothing is started or written."""
     work = claimed.spec.work.agent
     assert work is not None, "only agents come here"
-    task = _task(work, claimed, run, surroundings)
+    launch = agent_launch(claimed, run, surroundings)
+    if work.after is None:
+        return launch
+    return _with_after(launch, work.after, work=claimed.spec.work, run=run, surroundings=surroundings)
+
+
+def agent_launch(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> Launch:
+    """Return the process of the agent itself, without the step after it."""
+    work = claimed.spec.work.agent
+    assert work is not None, "only agents come here"
+    task = agent_task(claimed, run, surroundings)
     kind = adapter(work.adapter, work.options)
     if kind.invoke is None:
         raise SpawnFailed(f"the agent {work.agent} runs inside the scheduler", hint="it has no process of its own")
     invocation = kind.invoke(task)
-    launch = prepare_program(
-        invocation.argv, claimed.spec.work, run=run, surroundings=surroundings, further=invocation.env
-    )
-    files = {**launch.files, **invocation.files, TASK: _write_task(work, task, claimed.spec.work.output)}
+    around = replace(claimed.spec.work, cwd=task.cwd)
+    further = {**invocation.env, **_further(claimed), **_item_variables(claimed, surroundings)}
+    launch = prepare_program(invocation.argv, around, run=run, surroundings=surroundings, further=further)
+    files = {**launch.files, **invocation.files, TASK: _write_task(work, task, claimed)}
+    if claimed.brief.item is not None:
+        files[ITEM] = json.dumps(write_item(claimed.brief.item), ensure_ascii=False, indent=2)
     if invocation.stdin is not None:
         files[STDIN] = invocation.stdin
     return replace(
@@ -55,21 +71,50 @@ def prepare_agent(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -
     )
 
 
-def _task(work: AgentWork, claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> AgentTask:
+def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> AgentTask:
+    """Return the task of an agent's run: its whole prompt, its limits, the session that it goes on with."""
+    work, brief = claimed.spec.work.agent, claimed.brief
+    assert work is not None, "only agents come here"
     return AgentTask(
-        prompt=with_envelope(_envelope(claimed), build_prompt(prompt_of(work, run, surroundings.project))),
+        prompt=with_envelope(_envelope(claimed), task_text(work, run, brief=brief, project=surroundings.project)),
         model=work.model,
         access=work.access,
         max_turns=work.max_turns,
         max_usd=work.max_usd,
         allowed_tools=work.allowed_tools,
+        session_id=brief.session.id if brief.session else None,
         folder=str(surroundings.folder),
-        cwd=folder_of(claimed.spec.work, run, surroundings),
+        cwd=brief.workspace or folder_of(claimed.spec.work, run, surroundings),
         run_id=run.run_id,
         job=run.job,
         params=run.params,
         options=work.options,
+        tools_server=tools_server(run, surroundings) if work.rota_tools else (),
     )
+
+
+def _further(claimed: Claimed) -> dict[str, str]:
+    """Return what an agent finds in its environment beyond every other run: the rest of its envelope, its workspace."""
+    found = {"ROTA_JOB_ID": claimed.run.job_id}
+    return found if claimed.brief.workspace is None else {**found, "ROTA_WORKSPACE": claimed.brief.workspace}
+
+
+def _item_variables(claimed: Claimed, surroundings: Surroundings) -> dict[str, str]:
+    """Return where a run finds the item that it works on."""
+    return {} if claimed.brief.item is None else {"ROTA_ITEM_FILE": str(surroundings.folder / ITEM)}
+
+
+def _with_after(launch: Launch, after: AfterStep, *, work: Work, run: RunFacts, surroundings: Surroundings) -> Launch:
+    """Return the process that runs an agent and then the step after it."""
+    values = placeholder_values(run)
+    argv = tuple(fill(word, values) for word in after.command) or (*work.shell_with, after.shell)
+    try:
+        check_on_path(argv[0], launch.env)
+    except SpawnFailed as error:
+        raise SpawnFailed(f"after: {error.message}", hint=error.hint) from error
+    cwd = launch.cwd if after.cwd is StepFolder.WORKSPACE else str(surroundings.project)
+    orders = write_orders(launch.argv, argv, folder=surroundings.folder, cwd=cwd)
+    return replace(launch, argv=command_line(surroundings.folder), files={**launch.files, ORDERS: orders})
 
 
 def _envelope(claimed: Claimed) -> str:
@@ -83,8 +128,20 @@ def _envelope(claimed: Claimed) -> str:
     )
 
 
-def prompt_of(work: AgentWork, run: RunFacts, project: Path) -> str:
-    """Return the task's own text, from the file or the job, its placeholders filled."""
+def task_text(work: AgentWork, run: RunFacts, *, brief: Brief, project: Path) -> str:
+    """Return the task: its own text with its placeholders filled, its work item, what is carried over."""
+    written = _written(work, run, project)
+    values = replace(placeholder_values(run), outputs=brief.condition_outputs, item=brief.item)
+    # A prompt that says itself where parts of the item stand does not get it once more.
+    named = names_item(written)
+    task = build_prompt(fill(written, values), None if named else brief.item, note=ITEM_NOTE)
+    if named and brief.item is not None:
+        task = f"{task}\n\n{ITEM_NOTE}"
+    return with_carried(task, carried_text(work.carry, last_summary=brief.last_summary, state=run.state))
+
+
+def _written(work: AgentWork, run: RunFacts, project: Path) -> str:
+    """Return the task's own text, from the file or the job."""
     text = work.prompt
     if work.prompt_file:
         path = project / fill(work.prompt_file, placeholder_values(run))
@@ -94,12 +151,13 @@ def prompt_of(work: AgentWork, run: RunFacts, project: Path) -> str:
             raise SpawnFailed(f"the prompt file {path} cannot be read: {error}", hint="make it a UTF-8 text") from error
     if len(text) > PROMPT_LIMIT:
         raise SpawnFailed(f"the prompt has {len(text):,} characters", hint=f"{PROMPT_LIMIT:,} are allowed")
-    return fill(text, placeholder_values(run))
+    return text
 
 
-def _write_task(work: AgentWork, task: AgentTask, output: OutputPolicy) -> str:
+def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed) -> str:
     told = {
         "adapter": work.adapter,
+        "provider": work.provider,
         "options": dict(work.options),
         "model": task.model,
         "access": task.access.value,
@@ -109,55 +167,48 @@ def _write_task(work: AgentWork, task: AgentTask, output: OutputPolicy) -> str:
         "cwd": task.cwd,
         "job": task.job,
         "run_id": task.run_id,
-        "output": output.value,
+        "output": claimed.spec.work.output.value,
+        "session": write_session(claimed.brief.session),
+        "resumes": work.session is SessionMode.RESUME,
     }
     return json.dumps(told)
 
 
-def is_agent(folder: Path) -> bool:
-    """Tell whether a run's folder is that of an agent."""
-    return (folder / TASK).exists()
-
-
 def read_agent(folder: Path, ended: Outcome) -> Outcome:
     """Return the outcome of a run as its agent tells it; that of any other command as it is."""
-    told = _read_task(folder)
+    told = read_task(folder)
     if told is None:
         return ended
     kind = adapter(told["adapter"], told["options"])
     if kind.read is None:
         return ended
-    process = Ended(
-        exit_code=ended.exit_code,
-        stdout=read_all(folder).decode("utf-8", "replace"),
+    step = read_told(folder)
+    result = kind.read(_process(folder, ended, step), task_of(told))
+    outcome = agent_outcome(ended, result, resumed=session_of(told), resumes=told.get("resumes", False))
+    if outcome.session is not None:
+        outcome = replace(outcome, session=replace(outcome.session, adapter=told["adapter"]))
+    outcome = replace(_after_words(outcome, result, step), provider=told.get("provider"))
+    if told["output"] == OutputPolicy.NONE:
+        forget_output(folder)
+        forget_output(folder / AGENT_OUTPUT)
+    return outcome
+
+
+def _process(folder: Path, ended: Outcome, step: Mapping[str, Any] | None) -> Ended:
+    """Return how the agent itself ended; where a step came after it, its own part of the output."""
+    own = folder / AGENT_OUTPUT
+    code = ended.exit_code if step is None else step.get("agent_exit")
+    return Ended(
+        exit_code=None if code is None or code < 0 else code,
+        stdout=read_all(own if own.is_dir() else folder).decode("utf-8", "replace"),
         stderr=read_all(folder / ERRORS).decode("utf-8", "replace"),
         stopped=ended.reason in STOPPED,
         ended_at=None if ended.finished_at is None else ended.finished_at.astimezone(),
     )
-    outcome = agent_outcome(ended, kind.read(process, _task_read(told)))
-    if told["output"] == OutputPolicy.NONE:
-        forget_output(folder)
-    return outcome
 
 
-def _read_task(folder: Path) -> Mapping[str, Any] | None:
-    try:
-        told: Any = json.loads((folder / TASK).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return told if isinstance(told, dict) and "adapter" in told else None
-
-
-def _task_read(told: Mapping[str, Any]) -> AgentTask:
-    return AgentTask(
-        prompt="",
-        model=told["model"],
-        access=Access(told["access"]),
-        max_turns=told["max_turns"],
-        max_usd=told["max_usd"],
-        allowed_tools=tuple(told["allowed_tools"]),
-        cwd=told["cwd"],
-        run_id=told["run_id"],
-        job=told["job"],
-        options=told["options"],
-    )
+def _after_words(outcome: Outcome, result: AgentResult, step: Mapping[str, Any] | None) -> Outcome:
+    """Return an outcome whose error says that it was the step after the agent that failed."""
+    if step is None or step.get("stage") != "after" or result.problem or outcome.status is not Status.FAILED:
+        return outcome
+    return replace(outcome, error=cut(f"after: {step.get('error') or outcome.error}", ERROR_LIMIT))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota import faults
-from rota.engine import poll
+from rota.engine import notices, poll
 from rota.model.ids import created_ms
 from rota.model.records import Job
 from rota.model.spec import Kind
@@ -38,7 +38,10 @@ def bear(db: Database, run: births.Newborn) -> Born:
     faults.point("enqueue.inserted")
     if run.waiting_for is WaitingFor.POLL:
         demand_poll(db, now=run.created_at)
-    return Born(run.id, run.job.name, number)
+    born = Born(run.id, run.job.name, number)
+    if run.job.spec.notifies:
+        notices.run_born(db, run, born.handle, now=run.created_at)
+    return born
 
 
 def demand_poll(db: Database, *, now: datetime) -> None:

@@ -10,6 +10,7 @@ from rota.engine.direct import Alive, anybody_came_after, serve
 from rota.engine.direct import start as start_call
 from rota.engine.pause import claiming_paused
 from rota.engine.record import finish
+from rota.model.agents import NO_BRIEF, Brief
 from rota.model.ids import new_id
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw, JobSpec, OverlapPolicy
@@ -47,6 +48,7 @@ class Claimed:
     started: bool
     call: Call | None = None
     poll_data: Mapping[str, Any] | None = None
+    brief: Brief = NO_BRIEF
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,11 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: date
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
-    """Tell whether nothing stands between claim and start: a function without gates that replaces no other (R-01)."""
-    gated = (spec.gates.conditions and not forced) or spec.gates.needs_poll or spec.budgets
+    """Tell whether nothing stands between claim and start: a function without gates that replaces no other (R-01).
+
+    An agent is given its brief in between.
+    """
+    gated = (spec.gates.conditions and not forced) or spec.gates.needs_poll or spec.budgets or spec.work.agent
     return spec.work.in_process and not gated and spec.overlap.policy is not OverlapPolicy.REPLACE
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rota.engine import budget, shared_state
-from rota.engine.record import Finished
+from rota.engine import budget, holds, shared_state, work
+from rota.engine.record import Finished, keep_session
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Work
 from rota.model.states import Reason, Status, Trigger
@@ -76,7 +76,7 @@ def anybody_came_after(db: Database, until: datetime) -> bool:
 
 def _serve(db: Database, call: Call, holder: "Holder", *, slot: int, now: datetime) -> Served:
     spec = _spec(db, call)
-    started = call.reserves or (spec.work.in_process and not spec.budgets)
+    started = call.reserves or (spec.work.in_process and spec.work.agent is None and not spec.budgets)
     if started:
         direct.leave(db, call.id, epoch=None)
         process = call.caller if call.reserves else holder.identity
@@ -123,12 +123,13 @@ def start(db: Database, call: Call, holder: "Holder", *, slot: int, process: Pro
     return True
 
 
-def put_back(db: Database, call: Call, *, epoch: int) -> bool:
-    """Let a call wait again that had a slot and did not start."""
+def put_back(db: Database, call: Call, *, epoch: int, now: datetime, lost: bool = False) -> bool:
+    """Let a call wait again that had a slot and did not start; `lost`: its process is gone."""
     released = direct.release(db, call.id, epoch=epoch)
     if released:
         queue.give_back(db, [call.lane_id])
         budgets.release(db, [call.id])
+        work.put_back(db, call.id, now=now, lost=lost)
     return released
 
 
@@ -138,6 +139,7 @@ def give_up(db: Database, call: Call, holder: "Holder", outcome: Outcome, *, slo
         return False
     queue.give_back(db, [call.lane_id])
     budget.settle(db, [budget.Gone(call.id, started=False)], now=now)
+    work.settle(db, [work.Gone(call.id, outcome)], now=now)
     if outcome.status is Status.FAILED:
         _begin(db, call, holder, slot=slot, process=holder.identity, now=now)
         direct.finish(db, call.id, settle(outcome, None), epoch=holder.epoch, at=now)
@@ -155,6 +157,7 @@ def withdraw(db: Database, call_id: str, *, now: datetime) -> bool:
     if call.epoch is not None:
         queue.give_back(db, [call.lane_id])
         budget.settle(db, [budget.Gone(call.id, started=False)], now=now)
+        work.settle(db, [work.Gone(call.id, GIVEN_UP)], now=now)
     return direct.leave(db, call_id, epoch=call.epoch)
 
 
@@ -178,12 +181,18 @@ def finish(
     if found is None or not direct.finish(db, call_id, outcome, epoch=epoch, at=ended_at(outcome, now)):
         return False
     budget.settle(db, [budget.Gone(call_id, outcome.usage)], now=now)
+    work.settle(db, [work.Gone(call_id, outcome)], now=now)
+    if outcome.provider is not None:
+        answered = holds.Answered(call_id, outcome, found.execution.started_at, ended_at(outcome, now))
+        holds.note_answers(db, [answered], now=now)
     if kept:
         db.execute("direct_keep", id=call_id, epoch=epoch)
     else:
         queue.give_back(db, [found.lane_id])
     if outcome.state is not None and found.execution.job_id is not None:
         jobs.save_job_state(db, found.execution.job_id, outcome.state)
+    if found.execution.job_id is not None:
+        keep_session(db, call_id, outcome, job_id=found.execution.job_id, now=now)
     shared_state.save(db, [outcome.scheduler_state])
     return True
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,24 +13,31 @@ from rota import faults
 from rota.engine.cadence import outlook, replan
 from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder, claim, usable_slots
+from rota.engine.deliveries import Deliveries
 from rota.engine.direct import record_calls
 from rota.engine.execute import Executor, handle_of
 from rota.engine.fire import Fired, fire
+from rota.engine.items import Items
 from rota.engine.loop import AlarmFactory, Loop
+from rota.engine.outbox import Outbox
 from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
+from rota.engine.pinging import Pinger
 from rota.engine.pools import return_kept
-from rota.engine.ports import Functions, Processes
+from rota.engine.ports import Functions, Post, Processes, Sources
+from rota.engine.post import ThreadedPost
 from rota.engine.prune import Pruner
 from rota.engine.record import Finished, expire, record
 from rota.engine.slots import Slots
+from rota.engine.sources import ThreadedSources
 from rota.engine.steps import StepWatch
+from rota.engine.workspaces import uses_worktree
 from rota.log import log
 from rota.model.clock import Clock, from_ms_or_none
 from rota.model.errors import StateError
 from rota.model.records import Outcome
-from rota.model.states import Status
+from rota.model.states import Status, Trigger
 from rota.settings import Settings
-from rota.store import chains, jobs, runs
+from rota.store import chains, holds, jobs, runs
 from rota.store.driver import Database, Store
 
 FIRES_A_ROUND = 200
@@ -49,6 +57,14 @@ class Claims:
     more: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What was over: timed pauses, and the holds of these providers."""
+
+    pauses: list[PauseEnded]
+    holds: list[str]
+
+
 class Engine:
     """Fires, claims, executes and records for one worker, on one event loop."""
 
@@ -61,6 +77,8 @@ class Engine:
         holder: Holder,
         processes: Processes,
         functions: Functions,
+        sources: Sources | None = None,
+        post: Post | None = None,
         stays: bool = True,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
         on_finished: Callable[[str], None] = lambda _run_id: None,
@@ -88,12 +106,20 @@ class Engine:
         self.claims_until: datetime | None = None
         """Only what was there by then is claimed; None: everything (R-24)."""
         self.slots = Slots(settings.scheduler.concurrency)
+        sources = sources or ThreadedSources(settings, os.environ)
+        self.outbox = Outbox(store, clock, sources)
+        self.items = Items(store, clock, sources=sources, outbox=self.outbox)
+        post = post or ThreadedPost(settings, os.environ)
+        self.deliveries = Deliveries(store, clock, post, tick=settings.scheduler.tick)
+        self._pinger = Pinger(post, settings.scheduler.ping if stays else None)
         self.executor = Executor(
             store,
             clock,
             holder=holder,
             processes=processes,
             functions=functions,
+            settings=settings,
+            items=self.items,
             ended=self.ended,
             left=self._left,
             refused=partial(self._refused, "start"),
@@ -116,13 +142,15 @@ class Engine:
         self.release_loop = Loop("release", self._release_round, clock=clock)
         self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
         self.direct_loop = Loop("direct", self._direct_round, clock=clock)
+        self.workspace_loop = Loop("workspaces", self._workspace_round, clock=clock)
         self.prune_loop = Loop("prune", Pruner(store, clock, settings, stays=stays).round, clock=clock)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All duties, in the order of the flow."""
         flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
-        return (*flow, self.cancel_loop, self.direct_loop, self.prune_loop)
+        sending = (self.outbox.loop, self.deliveries.loop)
+        return (*flow, self.cancel_loop, self.direct_loop, self.workspace_loop, *sending, self.prune_loop)
 
     def start(self, make_alarm: AlarmFactory) -> None:
         """Let the loops run."""
@@ -134,6 +162,8 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        await self.outbox.finish()
+        await self.deliveries.finish()
         self.callers.close()
 
     def quiesce(self) -> None:
@@ -193,6 +223,7 @@ class Engine:
         if any(one is not None and one.runs for one in fired):
             self.cancel_loop.wake()  # a new run may replace an old one
             self.claim_now()
+        self._pinger.beat(now)
         return self._next_fire(now)
 
     async def _fire_all(self, due: Sequence[str], now: datetime) -> list[Fired | None]:
@@ -221,6 +252,8 @@ class Engine:
         """Tell what became of the instants of a job."""
         for born, reason, count in fired.skips:
             log.info("run skipped", run=born.handle, reason=reason.value, count=count)
+        if fired.notifies:
+            self.deliveries.loop.wake()
         self._on_fired(fired)
 
     def _next_fire(self, now: datetime) -> datetime:
@@ -301,6 +334,7 @@ class Engine:
     def _left(self, run_id: str) -> None:
         """A run left its slot without having run: it waits again, or ended before its start."""
         self.released(run_id)
+        self.items.left(run_id)
         self._on_finished(run_id)
         self._emptied.set()
         self.release_loop.wake()
@@ -393,8 +427,15 @@ class Engine:
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
             self._on_finished(finished.run_id)
+            self.items.left(finished.run_id)
+            if carried is not None and carried.claimed is None:
+                self.outbox.loop.wake()  # another process may have claimed what it works on
+            if carried is not None and (carried.claimed is None or uses_worktree(carried.claimed)):
+                self.workspace_loop.wake()
             if carried is not None and carried.direct:
                 self.direct_loop.wake()  # nobody need watch its caller any more
+            if carried is not None and (carried.claimed is None or _notifies(carried.claimed)):
+                self.deliveries.loop.wake()
         if any(outcome.status is Status.FAILED for outcome in stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
@@ -454,9 +495,12 @@ class Engine:
         due = self._store.read(next_release)
         if due is not None and due <= now:
             ended = await self._store.submit(partial(release_due, now=now))
-            for pause in ended:
+            for pause in ended.pauses:
                 log.info("pause is over", job=pause.job, skipped=pause.count)
+            for provider in ended.holds:
+                log.info("provider is no longer held", provider=provider)
             self.fire_loop.wake()
+            self.deliveries.loop.wake()
             self.claim_now()
             due = self._store.read(next_release)
         tick = now + self._settings.scheduler.tick
@@ -478,21 +522,31 @@ class Engine:
         await self.callers.look()
         return self._clock.now() + self._settings.scheduler.tick
 
+    async def _workspace_round(self) -> datetime | None:
+        """Look at what agents left in worktrees of their own; a run is never changed by that."""
+        await self.executor.briefing.workspaces.sweep()
+        return None
+
     def _call_changed(self) -> None:
         self.direct_loop.wake()
         self.claim_now()
 
 
+def _notifies(claimed: Claimed) -> bool:
+    """Tell whether somebody may be told of the end of a run, or of that of its group."""
+    return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
+
+
 def next_release(db: Database) -> datetime | None:
-    """Return when the next waiting run is let go or expires, or a timed pause is over."""
+    """Return when the next waiting run is let go or expires, or a timed pause or the hold of a provider is over."""
     found = [db.row("run_next_release"), db.row("run_next_expiry")]
     due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
-    due.append(next_pause_end(db))
+    due += [next_pause_end(db), holds.next_end(db)]
     return min((at for at in due if at is not None), default=None)
 
 
-def release_due(db: Database, *, now: datetime) -> list[PauseEnded]:
-    """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses."""
+def release_due(db: Database, *, now: datetime) -> Released:
+    """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses and holds."""
     expire(db, now=now, limit=EXPIRIES_A_ROUND)
     chains.let_go_due(db, now)
-    return end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND)
+    return Released(end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), holds.end_due(db, now))

@@ -9,19 +9,23 @@ from typing import Any
 
 from rota import faults
 from rota.declare.registry import asked_elsewhere
+from rota.engine import work
 from rota.engine.birth import demand_poll
+from rota.engine.briefing import Briefing
 from rota.engine.budget import refuse_exceeded, reserve
 from rota.engine.claim import Claimed, Holder, start
 from rota.engine.direct import give_up, put_back
+from rota.engine.items import Items
 from rota.engine.poll import Needed, look
 from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SecretMissing, StateError
+from rota.model.errors import RotaError, SecretMissing, SpawnFailed, StateError
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Reason, Status, WaitingFor
 from rota.rules.admission import Admission, ConditionResult, Go, Skip, Wait, decide
+from rota.settings import Settings
 from rota.store import runs
 from rota.store.direct import Direct
 from rota.store.driver import Database, Store
@@ -40,6 +44,7 @@ class Carried:
     slot: int
     in_process: bool
     direct: bool = False
+    agent: bool = False
     reserved: bool = False
     task: "asyncio.Task[None] | None" = None
     process: ProcessIdentity | None = None
@@ -69,6 +74,8 @@ class Executor:
         holder: Holder,
         processes: Processes,
         functions: Functions,
+        settings: Settings,
+        items: Items,
         ended: Callable[[Finished], None],
         left: Callable[[str], None],
         refused: Callable[[BaseException], None] = lambda _error: None,
@@ -86,6 +93,7 @@ class Executor:
         self._left = left
         self._refused = refused
         self._accepted = accepted
+        self.briefing = Briefing(store, clock, settings=settings, items=items)
 
     def begin(self, claimed: Claimed) -> None:
         """Take a claimed run on."""
@@ -93,6 +101,7 @@ class Executor:
         run = claimed.run
         in_process = claimed.spec.work.in_process
         carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
+        carried.agent = claimed.spec.work.agent is not None
         self.carried[run.id] = carried
         if claimed.call is not None and claimed.call.reserves:
             carried.begun = carried.reserved = True
@@ -102,18 +111,20 @@ class Executor:
         else:
             carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
 
-    def adopt(self, owned: runs.Owned, *, slot: int, process: ProcessIdentity) -> None:
+    def adopt(self, owned: runs.Owned, *, slot: int, process: ProcessIdentity, agent: bool = False) -> None:
         """Take on a run whose keeper was started by another process."""
         self.idle = False
-        carried = Carried(None, owned.id, owned.job_id, slot, in_process=False, process=process)
+        carried = Carried(None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process)
         self.carried[owned.id] = carried
         carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
 
-    def adopt_call(self, found: Direct) -> None:
+    def adopt_call(self, found: Direct, *, agent: bool = False) -> None:
         """Take on a direct call that another process gave its slot."""
         self.idle = False
         execution = found.execution
-        carried = Carried(None, found.id, execution.job_id or "", execution.slot, in_process=False, direct=True)
+        carried = Carried(
+            None, found.id, execution.job_id or "", execution.slot, in_process=False, direct=True, agent=agent
+        )
         self.carried[found.id] = carried
         if found.reserves:
             carried.begun = carried.reserved = True
@@ -158,8 +169,12 @@ class Executor:
             if carried.returning or carried.stopping:
                 raise asyncio.CancelledError
             polled = await self._pass_poll(claimed)
-            if polled is not None and await self._pass_gates(polled) and await self._pass_budgets(polled):
-                await self._work(carried, polled)
+            admitted = None if polled is None else await self._pass_gates(polled)
+            if admitted is None or not await self._pass_budgets(admitted):
+                return
+            briefed = await self._pass_brief(admitted)
+            if briefed is not None:
+                await self._work(carried, briefed)
         except asyncio.CancelledError:
             if carried.returning:
                 await self._put_back(claimed)
@@ -220,23 +235,24 @@ class Executor:
         demand_poll(db, now=now)
         return None
 
-    async def _pass_gates(self, claimed: Claimed) -> bool:
+    async def _pass_gates(self, claimed: Claimed) -> Claimed | None:
         """Ask the conditions; put the run back or end it where they say no (R-09)."""
         run, gates = claimed.run, claimed.spec.gates
         if run.forced or not gates.conditions:
-            return True
+            return claimed
         results = await self._ask_conditions(claimed)
         now = self._clock.now()
         admission = decide(gates, expires_at=run.expires_at, forced=run.forced, conditions=results, now=now)
         told = {"conditions": [_told(result) for result in results], "conditions_at": now.isoformat()}
         await self._store.submit(partial(runs.note_decisions, run_id=run.id, decisions=told))
         if isinstance(admission, Go):
-            return True
+            outputs = tuple(result.output for result in results)
+            return replace(claimed, brief=replace(claimed.brief, condition_outputs=outputs))
         if isinstance(admission, Wait):
             await self._put_back(claimed, admission)
         else:
             await self._skip(claimed, admission)
-        return False
+        return None
 
     async def _pass_budgets(self, claimed: Claimed) -> bool:
         """Reserve what the run is expected to cost; put it back or end it where an account has no room (R-19)."""
@@ -248,6 +264,18 @@ class Executor:
         elif isinstance(admission, Skip):
             await self._skip(claimed, admission)
         return isinstance(admission, Go)
+
+    async def _pass_brief(self, claimed: Claimed) -> Claimed | None:
+        """Give the run of an agent what it needs beyond its definition; end it where there is nothing to do."""
+        if claimed.spec.work.agent is None:
+            return claimed
+        briefed = await self.briefing.give(claimed)
+        if isinstance(briefed, Skip):
+            if claimed.call is not None:  # it has no row that could be skipped, and its caller waits to be told
+                raise SpawnFailed(f"{briefed.reason}: {briefed.why}")
+            await self._skip(claimed, briefed)
+            return None
+        return briefed
 
     def _reserve(self, db: Database, *, claimed: Claimed) -> Admission:
         run, spec, now = claimed.run, claimed.spec, self._clock.now()
@@ -271,10 +299,11 @@ class Executor:
     async def _put_back(self, claimed: Claimed, wait: Wait | None = None) -> None:
         def release(db: Database) -> bool:
             if claimed.call is not None:
-                return put_back(db, claimed.call, epoch=self._holder.epoch)
+                return put_back(db, claimed.call, epoch=self._holder.epoch, now=self._clock.now())
             asked = _asked(db, claimed.run.id)
             if asked is not None:
                 return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            work.put_back(db, claimed.run.id, now=self._clock.now())
             return runs.release_run(
                 db,
                 claimed.run.id,

@@ -28,6 +28,8 @@ class Fired:
     job: str
     runs: tuple[Born, ...] = ()
     skips: tuple[tuple[Born, Reason, int | None], ...] = ()
+    notifies: bool = False
+    """Whether somebody may be told of it."""
 
 
 def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
@@ -42,14 +44,21 @@ def settle(db: Database, job_id: str, *, now: datetime, closing: bool) -> None:
     """Fire what has come before a job's definition changes: also the instant that still waits out its jitter.
 
     A definition owns every instant up to the moment it ends, so none may be left to the next one. Instants that wait
-    for quiet hours to end go on waiting, unless the schedule itself ends, which is `closing` (R-17).
+    for quiet hours to end go on waiting, unless the schedule itself ends, which is `closing` (R-17): never before it
+    began, also where the clock was set back (R-26).
     """
     job = jobs.job_by_id(db, job_id)
-    while _has_come(job, now) and not _waits(job, now):
-        _fire(db, job, as_of=max(now, job.next_at or now), now=now)
+    end = ends_at(db, job, now=now) if closing else now
+    while _has_come(job, end) and not _waits(job, end):
+        _fire(db, job, as_of=max(end, job.next_at or end), now=now)
         job = jobs.job_by_id(db, job_id)
-    if closing and _has_come(job, now):
-        _carry_out(db, job, plan_close(job, now=now), now=now)
+    if closing and _has_come(job, end):
+        _carry_out(db, job, plan_close(job, now=end), now=now)
+
+
+def ends_at(db: Database, job: Job, *, now: datetime) -> datetime:
+    """Return when a schedule that is given up ends: a calendar not before it began, what follows its runs now."""
+    return now if job.spec.schedule.follows_runs else max(now, jobs.accounted_until(db, job))
 
 
 def _has_come(job: Job, now: datetime) -> bool:
@@ -81,7 +90,7 @@ def _carry_out(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> Fire
             told = replace(step, blocking=names.get(step.blocking or "", step.blocking))
             skips.append((_skip(db, job, told, now), step.reason, step.count))
     faults.point("fire.rows_written")
-    return Fired(job.name, tuple(born.values()), tuple(skips))
+    return Fired(job.name, tuple(born.values()), tuple(skips), notifies=job.spec.notifies)
 
 
 def _facts(db: Database, job: Job, now: datetime) -> FireFacts:

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from rota.agents.registry import adapter
+from rota.engine.called_agents import called_task, read_result
 from rota.engine.claim import Claimed
 from rota.engine.record import Finished
+from rota.model.agents import AgentTask
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing
 from rota.model.records import Outcome
-from rota.model.spec import Condition, EnvValue, Kind
+from rota.model.spec import AgentWork, Condition, EnvValue, Kind
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
-from rota.runners.calling import is_async, read_answer, read_returned
+from rota.runners.calling import Reader, is_async, read_answer, read_returned
 from rota.runners.context import JobContext, RunInfo, RunLog
 from rota.runners.function import FunctionRunner
 from rota.runners.network import network_up
@@ -34,10 +37,12 @@ NO_FACTS: Mapping[str, Callable[[Claimed], bool]] = {}
 
 @dataclass(slots=True)
 class FunctionTable:
-    """The functions and conditions that the loaded file names. Stored data never adds to it."""
+    """The functions, conditions, work sources and agents that the loaded file names. Stored data never adds to it."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     conditions: Mapping[str, Function] = field(default_factory=dict)
+    sources: Mapping[str, Function] = field(default_factory=dict)
+    agents: Mapping[str, Function] = field(default_factory=dict)
 
 
 class InProcessFunctions:
@@ -89,13 +94,28 @@ class InProcessFunctions:
         if isinstance(function, Outcome):
             asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, function)])
             return
-        read = read_poll if work.kind is Kind.POLL else read_returned
-        context = self._contexts[run.id] = self._context(claimed, function, run.id)
-        self._runner.start(run.id, function, context, timeout=timeout, read=read)
+        context = self._context(claimed, function, run.id)
+        given = self._given(claimed, context)
+        if isinstance(given, Outcome):
+            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, given)])
+            return
+        self._contexts[run.id] = context
+        self._runner.start(run.id, function, context, timeout=timeout, read=_reader(claimed), given=given)
+
+    def _given(self, claimed: Claimed, context: JobContext) -> JobContext | AgentTask | Outcome:
+        """Return what a function is called with, or how its run ends since that cannot be made."""
+        if claimed.spec.work.agent is None:
+            return context
+        try:
+            return called_task(claimed, context, settings=self._settings)
+        except RotaError as error:
+            return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=str(error))
 
     def _function(self, claimed: Claimed) -> Function | Outcome:
         """Return what a run calls, or how it ends since that is not there."""
         work = claimed.spec.work
+        if work.agent is not None:
+            return self._agent(work.agent)
         if not work.url:
             return self.table.functions.get(work.function) or _unknown(work.function)
         try:
@@ -104,6 +124,11 @@ class InProcessFunctions:
             reason = Reason.SECRET_MISSING if isinstance(error, SecretMissing) else Reason.SPAWN_FAILED
             return Outcome(Status.FAILED, reason, error=str(error))
         return fetcher(work.url, headers)
+
+    def _agent(self, work: AgentWork) -> Function | Outcome:
+        if work.function:
+            return self.table.agents.get(work.function) or _unknown(work.function)
+        return adapter(work.adapter, work.options).run or _unknown(work.adapter)
 
     def _header(self, header: EnvValue) -> str:
         if header.secret is None:
@@ -234,6 +259,13 @@ def _result(condition: Condition, outcome: Outcome, *, took_ms: int) -> Conditio
     if outcome.reason is Reason.CONDITION:
         return ConditionResult(condition.title, "false", took_ms=took_ms)
     return ConditionResult(condition.title, "error", outcome.error or "it failed", took_ms)
+
+
+def _reader(claimed: Claimed) -> Reader:
+    """Return who makes an outcome of what a run's function returned."""
+    if claimed.spec.work.agent is not None:
+        return partial(read_result, claimed=claimed)
+    return read_poll if claimed.spec.work.kind is Kind.POLL else read_returned
 
 
 def _unknown(name: str) -> Outcome:

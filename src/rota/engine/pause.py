@@ -8,13 +8,13 @@ from rota import faults
 from rota.engine.birth import Born
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_for, enqueue, skip
-from rota.engine.fire import settle
+from rota.engine.fire import ends_at, settle
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.states import Trigger
 from rota.rules.guard import REASON as CRASH_LOOP
 from rota.rules.guard import WINDOW, crash_loop
-from rota.rules.overlap import Refuse, judge
+from rota.rules.overlap import Refuse, Verdict, judge
 from rota.rules.pause import PausePlan, plan_pause_end, slot_key
 from rota.store import jobs
 from rota.store.driver import Database
@@ -67,7 +67,9 @@ def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now:
     job = jobs.job_by_id(db, job_id)
     if job.paused_at is None:
         return None
-    plan = plan_pause_end(job, end=end, catch_up=catch_up and job.schedules, now=now)
+    verdict = judge(job.spec.overlap, active_for(db, job))
+    refused = isinstance(verdict, Refuse)
+    plan = plan_pause_end(job, end=end, catch_up=catch_up and job.schedules, now=now, refused=refused)
     skipped = _write_skip(db, job, plan, now=now)
     faults.point("resume.skip_written")
     running = plan.catch_up is not None
@@ -76,13 +78,13 @@ def resume_job(db: Database, job_id: str, *, end: datetime, catch_up: bool, now:
         job,
         next_for=plan.cursor.next_for if job.schedules else None,
         next_at=plan.cursor.next_at if job.schedules else None,
-        anchored_at=end if skipped and job.spec.schedule.follows_runs else job.anchored_at,
+        anchored_at=end if (skipped or (running and refused)) and job.spec.schedule.follows_runs else job.anchored_at,
         fire_number=job.fire_number + bool(skipped) + running,
         tzdata=tzdata_version(),
         end=end,
         now=now,
     )
-    caught_up = _catch_up(db, jobs.job_by_id(db, job_id), plan, now=now) if running else None
+    caught_up = _catch_up(db, jobs.job_by_id(db, job_id), plan, verdict, now=now) if running else None
     return PauseEnded(job.name, skipped, plan.skip.count if plan.skip else None, caught_up)
 
 
@@ -96,7 +98,8 @@ def end_pause_if_over(db: Database, job_id: str, *, now: datetime) -> PauseEnded
 
 def settle_pause(db: Database, job: Job, *, now: datetime, closing: bool) -> Job:
     """Account for the instants of a paused job up to `now`, before its definition changes under it."""
-    plan = plan_pause_end(job, end=now, catch_up=False, now=now, closing=closing)
+    end = ends_at(db, job, now=now) if closing else now
+    plan = plan_pause_end(job, end=end, catch_up=False, now=now, closing=closing)
     skipped = _write_skip(db, job, plan, now=now)
     db.execute(
         "job_hold",
@@ -127,9 +130,8 @@ def _write_skip(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Bo
     )
 
 
-def _catch_up(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born:
+def _catch_up(db: Database, job: Job, plan: PausePlan, verdict: Verdict, *, now: datetime) -> Born:
     assert plan.catch_up is not None
-    verdict = judge(job.spec.overlap, active_for(db, job))
     key = slot_key_of(job, plan.catch_up)
     if isinstance(verdict, Refuse):
         error = f"{verdict.blocking.handle} was not finished"

@@ -3,12 +3,19 @@
 The real ones are `engine/processes.py` and `engine/functions.py`; tests script their own (`rota.testing`).
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
 from rota.engine.claim import Claimed
+from rota.model.notify import Receipt, Target
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition
+from rota.model.spec import Condition, WorkSource
+from rota.model.work import Source
 from rota.rules.admission import ConditionResult
+
+T = TypeVar("T")
 
 
 class Launched(Protocol):
@@ -89,4 +96,38 @@ class Functions(Protocol):
 
     async def until_free(self, job_id: str) -> None:
         """Wait until no code of an ended run of this job still runs (R-12)."""
+        ...
+
+
+class Sources(Protocol):
+    """Makes work sources and calls them off the event loop."""
+
+    def find(self, wanted: WorkSource) -> Source:
+        """Return a source; raises SecretMissing or SourceError."""
+        ...
+
+    async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = ...) -> T:
+        """Return what a call brings; `late` is called when it ends after nobody waits any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What is sent to a target. `id` is the same over all attempts; `at` is when this one is made."""
+
+    id: str
+    target: Target
+    payload: Mapping[str, Any]
+    at: datetime
+
+
+class Post(Protocol):
+    """Tells targets."""
+
+    async def send(self, letter: Letter) -> Receipt:
+        """Make one attempt; nothing that goes wrong outside is raised."""
+        ...
+
+    async def ping(self, target: Target) -> Receipt:
+        """Fetch an address, only to be heard there."""
         ...

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rota.engine.agents import is_agent, prepare_agent, read_agent
+from rota.engine.agents import prepare_agent, read_agent
 from rota.engine.claim import Claimed
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Kind, Work
 from rota.rules.admission import ConditionResult
+from rota.runners.agent_tasks import is_agent
 from rota.runners.command import (
     CheckResult,
     CommandRunner,
@@ -150,6 +151,7 @@ def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Ma
         environ=environ,
         credentials=environ.get("CREDENTIALS_DIRECTORY"),
         imports=work.imports if work.project else settings.imports,
+        root=settings.folder,
     )
 
 
@@ -176,7 +178,7 @@ def answer(condition: Condition, result: CheckResult, *, took_ms: int) -> Condit
     """Return what a condition's exit code means: 0 pass, 10 false, anything else an error (R-09)."""
     title = condition.title
     if result.exit_code == 0:
-        return ConditionResult(title, "pass", "exit 0", took_ms)
+        return ConditionResult(title, "pass", "exit 0", took_ms, output=result.output)
     if result.exit_code == FALSE_EXIT:
         return ConditionResult(title, "false", f"exit {FALSE_EXIT}", took_ms)
     if result.timed_out:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from rota import faults
+from rota.engine.retire import retire_expired
 from rota.log import log
 from rota.model.clock import MILLISECOND, Clock, from_ms, to_ms
 from rota.model.ids import created_at, is_id
@@ -18,7 +19,7 @@ from rota.model.spec import Retention
 from rota.model.states import FINAL, Status
 from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
-from rota.store import budgets, counters, jobs
+from rota.store import budgets, counters, deliveries, jobs, making, work
 from rota.store.driver import Database, Store
 from rota.store.runs import id_at
 
@@ -27,6 +28,7 @@ ROWS_A_BATCH = 500
 YOUNG = timedelta(minutes=10)
 WINDOWS_KEPT = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
+DELIVERIES_KEPT = timedelta(days=30)
 PRUNED_KEY = "pruned_at"
 
 
@@ -71,6 +73,7 @@ class Pruner:
 
     async def _prune(self, now: datetime) -> int:
         """Let go of what is too old; return how many rows and folders went."""
+        await self._retire_expired(now)
         found = self._store.read(jobs.all_jobs)
         rows = await self._prune_rows(found, now)
         if rows and not self._stays:
@@ -80,9 +83,15 @@ class Pruner:
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
         await self._prune_events(now)
         await self._prune_windows(now)
+        await self._prune_deliveries(now - DELIVERIES_KEPT)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed
+
+    async def _retire_expired(self, now: datetime) -> None:
+        if self._store.read(partial(making.expired_jobs, now=now)):
+            for name in await self._store.submit(partial(retire_expired, now=now)):
+                log.info("job expired", job=name)
 
     async def _prune_rows(self, found: Sequence[Job], now: datetime) -> int:
         rows = 0
@@ -103,6 +112,10 @@ class Pruner:
         before = now - WINDOWS_KEPT
         if self._store.read(partial(budgets.old_windows, before=before)):
             await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
+
+    async def _prune_deliveries(self, before: datetime) -> None:
+        if self._store.read(partial(deliveries.old, before=before)):
+            await self._store.submit(partial(deliveries.prune, before=before, limit=ROWS_A_BATCH))
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0
@@ -166,6 +179,7 @@ def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
 def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list[str]:
     rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
     budgets.forget_runs(db, [call_id for (call_id,) in rows])
+    work.forget_runs(db, [call_id for (call_id,) in rows])
     return [call_id for (call_id,) in rows]
 
 
@@ -192,6 +206,7 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     ids = json.dumps(going)
     db.execute("prune_executions", ids=ids)
     budgets.forget_runs(db, going)
+    work.forget_runs(db, going)
     for status, worker_id in db.rows("prune_runs", ids=ids):
         counters.count(db, Status(status), -1, worker_id=worker_id)
     faults.point("prune.rows_deleted")

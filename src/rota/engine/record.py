@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rota import faults
-from rota.engine import budget, group, poll, shared_state
+from rota.engine import budget, group, holds, notices, poll, shared_state, work
 from rota.engine.pools import settle_pools
 from rota.engine.retry import retry
 from rota.model.clock import to_ms
@@ -14,8 +14,9 @@ from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
 from rota.rules.outcome import ended_at, settle
+from rota.rules.overlap import waits_for_all
 from rota.rules.retry import backing_off
-from rota.store import chains, jobs, runs
+from rota.store import chains, jobs, runs, sessions
 from rota.store.driver import Database
 
 
@@ -46,8 +47,17 @@ def record(
         state = outcomes[run.id].state
         if state is not None:
             jobs.save_job_state(db, run.job_id, state)
+        keep_session(db, run.id, outcomes[run.id], job_id=run.job_id, now=now)
     shared_state.save(db, (outcomes[run.id].scheduler_state for run in ended))
     return {run.id: outcomes[run.id] for run in ended}
+
+
+def keep_session(db: Database, run_id: str, outcome: Outcome, *, job_id: str, now: datetime) -> None:
+    """Store the session that the next run of a job goes on with, or forget one that nobody knows any more."""
+    if outcome.session_lost is not None:
+        sessions.drop_session(db, job_id, outcome.session_lost)
+    elif outcome.session is not None:
+        sessions.save_session(db, job_id, outcome.session, run_id=run_id, now=now)
 
 
 def _settled(finished: Finished, standing: runs.Standing, now: datetime) -> runs.End:
@@ -87,8 +97,13 @@ def _end(
         runs.finish_executions(db, started)
     queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
     settle_pools(db, [run for run in ended if run.id not in queued], kept=kept)
+    answered = [run for run in ended if run.outcome.provider is not None]
+    if answered:
+        asked = (holds.Answered(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered)
+        holds.note_answers(db, asked, now=now)
     began = {end.run_id for end in started}
     budget.settle(db, [budget.Gone(run.id, run.outcome.usage, run.id in began) for run in ended], now=now)
+    work.settle(db, ended, now=now)
     return ended
 
 
@@ -96,14 +111,21 @@ def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> li
     """Do what follows from ends, and return what must end because of them.
 
     A failure that is retried leaves its chain unfinished (DEC-001): who waited for the run waits for the retry. The end
-    of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs.
+    of a chain lets go who waited for it, moves its group on, and the job's cursor where that depends on its runs. All
+    retries come first: who stands in line waits for them too.
     """
     further = poll.follow(db, ended, now=now)
     standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
+    failed = [run for run in ended if run.status is Status.FAILED]
+    retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
     for run in ended:
-        if run.status is Status.FAILED and retry(db, run, now=now) is not None:
+        failures, waited_for, notifies = standing[run.job_id]
+        if run.id in retried:
+            if notifies:
+                notices.tried_again(db, run.id, retried[run.id])
             continue
-        failures, waited_for = standing[run.job_id]
+        if notifies:
+            notices.chain_ended(db, run, now=now)
         if waited_for:
             further += _let_go_waiting(db, run, now=now)
         begun = _chain(db, run)
@@ -133,12 +155,16 @@ def _let_go_waiting(db: Database, ended: runs.Ended, *, now: datetime) -> list[r
     return further
 
 
-def _pass_on(db: Database, run_id: str, predecessor_id: str | None, *, now: datetime) -> list[runs.End]:
-    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
-    if predecessor_id is not None and chains.is_unfinished(db, predecessor_id):
-        chains.relink(db, run_id, predecessor_id)
-        return []
-    return _let_go(db, run_id, now=now)
+def _pass_on(db: Database, follower: chains.Follower, before: str | None, *, now: datetime) -> list[runs.End]:
+    """Release a run whose predecessor ended, or let it wait for another one; `before`: for whom that still waited."""
+    if waits_for_all(jobs.version_spec(db, follower.job_id, follower.version).overlap, follower.trigger):
+        before = chains.last_ahead(db, follower.id)
+    elif before is not None and not chains.is_unfinished(db, before):
+        before = None
+    if before is None:
+        return _let_go(db, follower.id, now=now)
+    chains.relink(db, follower.id, before)
+    return []
 
 
 def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.End]:

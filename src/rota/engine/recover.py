@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 
 from rota import faults
+from rota.engine import work
 from rota.engine.claim import Holder
 from rota.engine.execute import Executor
 from rota.engine.pools import forget_kept
@@ -29,6 +30,7 @@ class Left:
     handle: str
     slot: int
     facts: LeftBehind
+    agent: bool = False
 
 
 async def recover(
@@ -76,7 +78,7 @@ def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[
             losses=owned.losses,
             on_restart=work.on_restart,
         )
-        found.append(Left(owned, run.handle, run.slot, facts))
+        found.append(Left(owned, run.handle, run.slot, facts, agent=work.agent is not None))
     return found
 
 
@@ -101,7 +103,7 @@ async def _resolve(
         await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch))
         faults.point("recover.adopted")
         slots.take(left.slot, owned.id)
-        executor.adopt(owned, slot=left.slot, process=owned.process)
+        executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent)
         if action is Recovery.STOP or owned.cancel_reason is not None:
             executor.stop(owned.id)
         return
@@ -130,6 +132,7 @@ def _resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, no
         finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
     else:
         runs.release_run(db, owned.id, epoch=owned.epoch, lost=True)
+        work.put_back(db, owned.id, now=now, lost=True)
 
 
 def _adopt(db: Database, *, owned: runs.Owned, epoch: int) -> bool:

@@ -47,7 +47,8 @@ async def recover_calls(
         log.info("direct call of a lost process", call=one.id, action=action.value)
         if action in (Recovery.ADOPT, Recovery.STOP):
             await store.submit(partial(_adopt, found=one, epoch=holder.epoch))
-            _take_on(one, action, executor=executor, slots=slots)
+            agent = store.read(partial(_is_agent, found=one))
+            _take_on(one, action, executor=executor, slots=slots, agent=agent)
         else:
             outcome = await _outcome_of(one, action, children)
             await store.submit(partial(_record, found=one, outcome=outcome, now=clock.now()))
@@ -56,7 +57,7 @@ async def recover_calls(
 
 def _resolve_unstarted(db: Database, *, call: Call, wanted: bool, now: datetime) -> None:
     if wanted and call.epoch is not None:
-        calling.put_back(db, call, epoch=call.epoch)
+        calling.put_back(db, call, epoch=call.epoch, now=now, lost=True)
     else:
         calling.withdraw(db, call.id, now=now)
 
@@ -77,14 +78,20 @@ def _decide(db: Database, *, found: Direct, children: Processes) -> Recovery:
     )
 
 
+def _is_agent(db: Database, *, found: Direct) -> bool:
+    if found.execution.job_id is None or found.execution.version is None:
+        return False
+    return jobs.version_spec(db, found.execution.job_id, found.execution.version).work.agent is not None
+
+
 def _adopt(db: Database, *, found: Direct, epoch: int) -> bool:
     assert found.holder is not None
     return direct.adopt(db, found.id, epoch=epoch, expected=found.holder)
 
 
-def _take_on(found: Direct, action: Recovery, *, executor: Executor, slots: Slots) -> None:
+def _take_on(found: Direct, action: Recovery, *, executor: Executor, slots: Slots, agent: bool) -> None:
     slots.take(found.execution.slot, found.id)
-    executor.adopt_call(found)
+    executor.adopt_call(found, agent=agent)
     if action is Recovery.STOP:
         executor.stop(found.id)
 

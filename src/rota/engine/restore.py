@@ -12,7 +12,7 @@ from rota.model.clock import MILLISECOND, to_ms
 from rota.model.records import Job, Outcome
 from rota.model.states import Reason, Status
 from rota.rules.lanes import GROUP_LANE
-from rota.store import direct, events, jobs, processes, queue, runs
+from rota.store import deliveries, direct, events, jobs, processes, queue, runs, work
 from rota.store.driver import Database
 
 
@@ -27,8 +27,10 @@ def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, 
     for job in jobs.all_jobs(db):
         if job.retired_at is None:
             _hold(db, job, made_at=made_at, reason=reason)
+    work.leave_all(db, f"restored from a backup of {host}: its items are left as they are", now=now)
     _close_runs(db, host=host, now=now)
     _close_calls(db, host=host, now=now)
+    deliveries.leave_all(db, f"restored from a backup of {host}, which told or tells of it itself", now=now)
     for process in processes.open_processes(db):
         forget_kept(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="detached", now=now)

@@ -9,7 +9,7 @@ from rota.model.clock import EPOCH, MILLISECOND, Clock
 from rota.rules.clock import stepped_back
 from rota.rules.cursor import cursor_of
 from rota.rules.lull import has_waits
-from rota.store import events, jobs
+from rota.store import deliveries, events, holds, jobs
 from rota.store.driver import Database, Store
 
 
@@ -60,6 +60,8 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
         _wait_anew(db, job_id)
     db.execute("runs_shift", back=by)
     db.execute("jobs_backing_off_shift", back=by)
+    holds.shift(db, back)
+    deliveries.shift(db, back)
     events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
 
 

@@ -1,12 +1,13 @@
 """Stopping in order: claim nothing more, wait as asked, end what is left, and record it (R-08)."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
 from rota import faults
 from rota.engine.engine import Engine
+from rota.settings import Scheduler
 
 STORAGE_PATIENCE = 5
 A_SECOND = timedelta(seconds=1)
@@ -20,13 +21,20 @@ class Stop:
 
     mode: StopMode
     within: timedelta | None
+    agents: timedelta | None = None
+    """The bound of agents in its place; None: the same."""
 
 
-def wanted_stop(mode: StopMode, within: float | None, *, grace: timedelta) -> Stop:
-    """Return the stop that a command asked for; grace and detach use the scheduler's own `shutdown_grace`."""
+def wanted_stop(mode: StopMode, within: float | None, *, scheduler: Scheduler) -> Stop:
+    """Return the stop that a command asked for; grace and detach use what the file says."""
     if within is None and mode in ("grace", "detach"):
-        return Stop(mode, grace)
+        return Stop(mode, scheduler.shutdown_grace, scheduler.agent_shutdown_grace)
     return Stop(mode, None if within is None else timedelta(seconds=within))
+
+
+def fitting(stop: Stop, engine: Engine) -> Stop:
+    """Return a stop without what concerns nobody: the bound of agents, where none runs."""
+    return stop if any(one.agent for one in engine.executor.carried.values()) else replace(stop, agents=None)
 
 
 class Stopping:
@@ -49,12 +57,29 @@ class Stopping:
     async def carry_out(self, stop: Stop, engine: Engine) -> bool:
         """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
         await engine.callers.dismiss()
+        stop = fitting(stop, engine)
         detached = stop.mode == "detach" and _detach(engine)
-        if not await self._wait(engine, stop.within):
+        if not await self._wait_for_all(engine, stop):
             await self._end_runs(engine, at_once=stop.mode == "now")
         await engine.callers.dismiss()  # also who was at the gate, or came since
         faults.point("shutdown.runs_ended")
         return detached
+
+    async def _wait_for_all(self, engine: Engine, stop: Stop) -> bool:
+        """Wait as long as the runs may go on; where agents may longer, or shorter, end the others of them meanwhile."""
+        carried = engine.executor.carried
+        if stop.agents is None or stop.within is None:
+            return await self._wait(engine, stop.within)
+        first, last = sorted((stop.within, stop.agents))
+        if await self._wait(engine, first):
+            return True
+        if not self._wishes.empty() or first == last:
+            return False
+        over = [run_id for run_id, one in carried.items() if one.agent is (stop.agents == first)]
+        for run_id in over:
+            engine.executor.stop(run_id)
+        self.ended += len(over)
+        return await self._wait(engine, last - first)
 
     async def _wait(self, engine: Engine, within: timedelta | None) -> bool:
         """Wait until nothing runs, the time is over, or another wish comes; tell whether nothing runs."""
@@ -74,7 +99,7 @@ class Stopping:
         at_once = at_once or not self._wishes.empty()
         while not self._wishes.empty():
             self._wishes.get_nowait()
-        self.ended = len(executor.carried)
+        self.ended += sum(not one.stopping for one in executor.carried.values())
         for run_id in list(executor.carried):
             executor.stop(run_id, at_once=at_once)
         patience = STORAGE_PATIENCE

@@ -10,11 +10,13 @@ from rota.engine.conditions import facts_of
 from rota.engine.engine import Engine
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.post import ThreadedPost
 from rota.engine.processes import KeeperProcesses
 from rota.engine.record import Finished
 from rota.engine.recover import recover
 from rota.engine.session import Session
 from rota.engine.shared_state import scheduler_state
+from rota.engine.sources import ThreadedSources
 from rota.model.clock import Clock
 from rota.runners.boot import machine_boot
 from rota.settings import Settings
@@ -63,6 +65,8 @@ class Workshop:
             holder=session.holder,
             processes=self._processes,
             functions=self._functions,
+            sources=ThreadedSources(settings, environ, lambda: table.sources),
+            post=ThreadedPost(settings, environ),
             stays=stays,
             on_fired=on_fired,
             on_finished=on_finished,

@@ -365,7 +365,7 @@ class Guest:
                 damage=self._damage,
             )
         if asked == "stop":
-            grace = self._settings.scheduler.shutdown_grace
-            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), grace=grace))
+            scheduler = self._settings.scheduler
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
             return tell_carried(self._engine)
         return {}

@@ -20,6 +20,7 @@ from rota.library.blocking import Blocking, late
 from rota.library.guest import NOT_RUNNING, START_HINT, Guest
 from rota.library.places import DATABASE, duration_of, state_of
 from rota.library.reserving import Opened, Reserved
+from rota.model.clock import Clock
 from rota.model.errors import (
     InvalidValue,
     SchedulerError,
@@ -73,10 +74,12 @@ class Scheduler(Declaring):
         pools: Mapping[str, int] | None = None,
         budgets: Mapping[str, Any] | None = None,
         prices: Mapping[str, Any] | None = None,
+        notify: Mapping[str, Any] | None = None,
         quiet_hours: Any = None,
         poll: Mapping[str, Any] | None = None,
         groups: Mapping[str, Any] | None = None,
         agents: Mapping[str, Any] | None = None,
+        agent_policy: Mapping[str, Any] | None = None,
         retention: Mapping[str, Any] | None = None,
         scheduler: Mapping[str, Any] | None = None,
     ) -> None:
@@ -96,10 +99,12 @@ class Scheduler(Declaring):
             "pools": pools,
             "budgets": budgets,
             "prices": prices,
+            "notify": notify,
             "quiet_hours": quiet_hours,
             "poll": poll,
             "groups": groups,
             "agents": agents,
+            "agent_policy": agent_policy,
             "retention": retention,
         }
         place = Path(os.path.abspath(folder if folder is not None else os.curdir))
@@ -236,6 +241,16 @@ class Scheduler(Declaring):
     def history(self, job: str | None = None, limit: int = RUNS) -> list[Run]:
         """Return the newest runs of a job, or of all jobs, the oldest of them first."""
         return self.operate(partial(story_of, name=job, limit=limit))
+
+    @property
+    def state(self) -> Path:
+        """The folder that holds everything; of a scheduler in memory only while it runs."""
+        return self._state
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that it goes by."""
+        return self._clock
 
     def operate(self, work: Callable[[Store], T], *, wakes: bool = False) -> T:
         """Do something with the store and return its result; what it changed is looked at where `wakes`."""

@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from rota.model.work import WorkItem
+
 
 class Access(StrEnum):
     """What an agent may do to the project; each adapter translates it (R-30)."""
@@ -120,3 +122,35 @@ class Probe:
     login: tuple[str, ...] = ()
     login_env: tuple[str, ...] = ()
     """Variables that are a login of their own, such as an API key."""
+    headless: tuple[str, ...] = ()
+    """The command that lists the options with which it runs without a terminal."""
+    options: tuple[str, ...] = ()
+    """Those of them that rota uses: a version without one of them is too old, or too new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session to go on with, and what it had cost before: the figures of some programs are totals."""
+
+    id: str
+    usd: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    adapter: str = ""
+    """Whose session it is; no other program knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What one run of an agent is given beyond its job's definition; found step by step before its start."""
+
+    condition_outputs: tuple[str, ...] = ()
+    """What the conditions wrote, in their order."""
+    session: Session | None = None
+    last_summary: str | None = None
+    item: WorkItem | None = None
+    workspace: str | None = None
+    """The folder to work in, in the place of the job's own; None: that one."""
+
+
+NO_BRIEF = Brief()

@@ -152,6 +152,16 @@ class BudgetExceeded(RotaError):
         self.account = account
 
 
+class UnknownAgent(RotaError):
+    """No agent has this name: neither the file nor a job names it."""
+
+    code = "unknown_agent"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"no agent is named {name!r}", hint=f"{guess}list them with `rota agents`")
+
+
 class UnknownAdapter(RotaError):
     """No adapter has this name."""
 
@@ -160,6 +170,16 @@ class UnknownAdapter(RotaError):
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         guess = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"no adapter is named {name!r}", hint=f"{guess}an agent that rota does not know is `custom`")
+
+
+class ProviderNotHeld(RotaError):
+    """The provider is not held, so there is nothing to let go."""
+
+    code = "provider_not_held"
+
+    def __init__(self, name: str, held: Sequence[str] = ()) -> None:
+        others = f"held: {', '.join(held)}" if held else "no provider is held"
+        super().__init__(f"provider {name!r} is not held", hint=others)
 
 
 class IllegalTransition(RotaError):
@@ -327,6 +347,99 @@ class JobDisabled(RotaError):
         super().__init__(f"job {name!r} is {why}", hint="set `enabled: true` in its definition and apply it")
 
 
+class JobProvisional(JobDisabled):
+    """A job that an agent proposed does not start before a person has approved it (R-29)."""
+
+    code = "job_provisional"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "provisional: nobody has approved it yet")
+        self.hint = f"look at it and allow it with `rota approve {name}`"
+
+
+class PolicyRefused(RotaError):
+    """`agent_policy` does not let a maker have this job; `rule` says which part of it."""
+
+    code = "policy_refused"
+
+    def __init__(self, message: str, *, rule: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rule = rule
+
+
+class AgentRefused(RotaError):
+    """A command inside the run of an agent changes what agents may not change."""
+
+    code = "agent_refused"
+
+    def __init__(self, what: str, maker: str) -> None:
+        super().__init__(
+            f"{what} is not for agents, and this is the run {maker}",
+            hint="read with `rota list` or `rota explain`, start with `rota trigger`, make jobs with rota's tools",
+        )
+
+
+class NotYours(RotaError):
+    """A maker may change only the jobs that it made itself."""
+
+    code = "not_yours"
+
+    def __init__(self, name: str, whose: str) -> None:
+        super().__init__(
+            f"job {name!r} {whose}, and the tools change only what you made",
+            hint="choose another name, or ask the owner to change it",
+        )
+
+
+class DuplicateJob(RotaError):
+    """A job with the same task at the same times is there under another name."""
+
+    code = "duplicate_job"
+
+    def __init__(self, name: str, other: str) -> None:
+        super().__init__(
+            f"{name!r} was not made: job {other!r} has the same task and schedule",
+            hint=f"use {other!r}, or give this one another task or schedule",
+        )
+        self.other = other
+
+
+class ToolArguments(InvalidValue):
+    """A tool was called with arguments that it does not have or cannot use."""
+
+    code = "tool_arguments"
+
+
+class UnknownTool(RotaError):
+    """There is no tool of this name."""
+
+    code = "unknown_tool"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no tool {_shown(name)}", hint=f"the tools are {', '.join(known)}")
+
+
+class NotProvisional(RotaError):
+    """A job that does not wait for approval cannot be approved."""
+
+    code = "not_provisional"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"job {name!r} does not wait for approval", hint="list what does with `rota approve`")
+
+
+class ApprovalVoid(RotaError):
+    """A job was changed after it was looked at, so that the approval is for something else."""
+
+    code = "approval_void"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"job {name!r} was changed since it was shown, and was not approved",
+            hint=f"look at it again with `rota approve {name}`",
+        )
+
+
 class OverlapRefused(RotaError):
     """A manual start was refused because the job is active (R-11)."""
 
@@ -447,6 +560,43 @@ class NoScheduler(RotaError):
         super().__init__(f"no scheduler is running on {state}", hint="start one with `rota serve`")
 
 
+class UnknownWorker(RotaError):
+    """No worker elsewhere has this name."""
+
+    code = "unknown_worker"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no worker is named {name!r}", hint="GET /api/v1/workers lists them")
+
+
+class NoHttp(NoScheduler):
+    """The scheduler that is running does not serve HTTP, or none is running."""
+
+    code = "no_http"
+
+    def __init__(self, state: str, why: str = "no scheduler is running") -> None:
+        hint = "start one with `rota serve`, without --no-http"
+        RotaError.__init__(self, f"there is no HTTP API of {state}: {why}", hint=hint)
+
+
+class ListenRefused(RotaError):
+    """The address that HTTP is to listen on cannot be used."""
+
+    code = "listen_refused"
+
+
+class ListenExposed(RotaError):
+    """HTTP would be reachable from other machines without that being asked for, or without encryption."""
+
+    code = "listen_exposed"
+
+
+class TokenUnusable(RotaError):
+    """The file of the token is empty, too short, or open to others."""
+
+    code = "token_unusable"
+
+
 class CallerDismissed(NoScheduler):
     """The scheduler stopped while a direct caller waited, or before its call could be carried to the end."""
 
@@ -481,10 +631,67 @@ class SecretMissing(RotaError):
         )
 
 
+class SourceError(RotaError):
+    """A work source could not be asked, or told.
+
+    `status` is what its server answered, `again_after` how many seconds that wants to be left alone.
+    """
+
+    code = "source_error"
+
+    def __init__(
+        self, message: str, *, hint: str = "", status: int | None = None, again_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.again_after = again_after
+
+
+class AddressRefused(RotaError):
+    """An address that rota does not connect to: it is private, or not as it must be written."""
+
+    code = "address_refused"
+
+
+class AddressUnknown(RotaError):
+    """A name that has no address at this moment."""
+
+    code = "address_unknown"
+
+    def __init__(self, name: str, why: str = "it has no address") -> None:
+        super().__init__(f"{_shown(name)} cannot be resolved: {why}", hint="look at the name, and at the network")
+
+
+class UnknownTarget(RotaError):
+    """No target of notifications has this name."""
+
+    code = "unknown_target"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"no target is named {_shown(name)}", hint=f"{guess}list them with `rota notify`")
+
+
+class UnknownDelivery(RotaError):
+    """No delivery, or more than one, is named so."""
+
+    code = "unknown_delivery"
+
+    def __init__(self, name: str, *, several: bool = False) -> None:
+        what = "more than one delivery ends with" if several else "no delivery is named"
+        super().__init__(f"{what} {_shown(name)}", hint="list them with `rota deliveries`")
+
+
 class SpawnFailed(RotaError):
     """A process could not be started."""
 
     code = "spawn_failed"
+
+
+class WorkspaceFailed(SpawnFailed):
+    """The folder that an agent is to work in could not be made."""
+
+    code = "workspace_failed"
 
 
 class SpawnerLost(SpawnFailed):

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.model.agents import Session
 from rota.model.budget import Usage
+from rota.model.making import Made
 from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 
@@ -50,6 +52,12 @@ class Job:
     """The interval that the polled server asked for, until the next poll (R-16)."""
     booted: str | None = None
     """The boot of the machine that a job at boot has run for, or was made in."""
+    made: Made | None = None
+    """Who made it with the tools; None: a file or Python code declares it."""
+    provisional_at: datetime | None = None
+    """Since when it waits for a person's approval (R-29)."""
+    approved: str | None = None
+    """The digest of the definition that a person approved."""
 
     @property
     def interval(self) -> timedelta | None:
@@ -59,8 +67,12 @@ class Job:
 
     @property
     def schedules(self) -> bool:
-        """Whether the job has due instants: enabled, not retired, not used up (R-07, R-14)."""
-        return self.enabled and self.retired_at is None and self.used_up_at is None
+        """Whether the job has due instants: enabled, not retired, not used up, not provisional (R-07, R-14, R-29)."""
+        return self.enabled and self.retired_at is None and self.used_up_at is None and self.provisional_at is None
+
+    def expired(self, now: datetime) -> bool:
+        """Tell whether the time that it was made for is over."""
+        return self.made is not None and self.made.expires_at is not None and self.made.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,10 @@ class Run:
     result_summary: str | None
     predecessor_id: str | None = None
     decisions: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """What its execution said it used, as `usage_json` writes it."""
+    denied_tools: tuple[str, ...] = ()
+    session_id: str | None = None
 
     @property
     def handle(self) -> str:
@@ -187,8 +203,16 @@ class Outcome:
     """When it ended, where somebody saw that; None: when it is recorded."""
     session_id: str | None = None
     """The session of an agent, to go on with."""
+    session: Session | None = None
+    """The same with its totals, where the next run of the job goes on with it."""
+    session_lost: str | None = None
+    """The session that could not be gone on with: the next run begins a new one."""
     denied_tools: tuple[str, ...] = ()
     """Tools that an agent asked for and was refused."""
+    provider: str | None = None
+    """Who was asked by an agent, and is held when it refused (section 8)."""
+    resets_at: datetime | None = None
+    """When a provider that refused takes work again, where it said so."""
     poll: Mapping[str, Any] | None = None
     """What a poll brought (R-16)."""
     suggested: float | None = None

@@ -1,5 +1,6 @@
 """What a job is: its frozen definition, with every default filled in, as it is stored with each version."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -8,6 +9,7 @@ from typing import Any
 
 from rota.model.agents import Access
 from rota.model.budget import Unit
+from rota.model.notify import Target
 
 
 class Anchor(StrEnum):
@@ -76,6 +78,44 @@ class Kind(StrEnum):
     AGENT = "agent"
 
 
+class SessionMode(StrEnum):
+    """Whether a run of an agent begins a session of its own, or goes on with the newest of its job."""
+
+    FRESH = "fresh"
+    RESUME = "resume"
+
+
+class Carry(StrEnum):
+    """What a run of an agent is told of the runs before it."""
+
+    LAST_SUMMARY = "last_summary"
+    STATE = "state"
+
+
+class Workspace(StrEnum):
+    """Where an agent works: in the project itself, in a git worktree of its own, or in an empty folder."""
+
+    PROJECT = "project"
+    WORKTREE = "worktree"
+    SCRATCH = "scratch"
+
+
+class StepFolder(StrEnum):
+    """Where the step after an agent runs."""
+
+    WORKSPACE = "workspace"
+    PROJECT = "project"
+
+
+class SourceKind(StrEnum):
+    """What kind of work source gives a run its item."""
+
+    GITHUB = "github"
+    DIRECTORY = "directory"
+    HTTP = "http"
+    RUN = "run"
+
+
 class GroupMode(StrEnum):
     """Whether the members of a group run one after another or side by side (R-15)."""
 
@@ -130,8 +170,9 @@ class ByMode:
 
     def of(self, mode: Mode) -> timedelta | None:
         """Return the interval of a mode."""
-        intervals = {Mode.ACTIVE: self.active, Mode.IDLE: self.idle, Mode.DORMANT: self.dormant}
-        return intervals[mode]
+        if mode is Mode.ACTIVE:
+            return self.active
+        return self.idle if mode is Mode.IDLE else self.dormant
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +219,12 @@ class Schedule:
     @property
     def follows_runs(self) -> bool:
         """Whether the next instant depends on the last run (completion and start anchors)."""
-        return self.repeats and self.anchor is not Anchor.FIXED
+        return (self.interval is not None or self.by_mode is not None) and self.anchor is not Anchor.FIXED
+
+    @property
+    def fires_on_time(self) -> bool:
+        """Whether each instant fires at its very moment: neither jitter nor quiet hours may move it."""
+        return self.jitter is None and self.quiet is None
 
     def every(self, mode: Mode) -> timedelta | None:
         """Return the interval in a mode; None: there is none, or never in that mode."""
@@ -222,6 +268,41 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class AfterStep:
+    """A command, or a text for the shell, that runs once the agent has succeeded."""
+
+    command: tuple[str, ...] = ()
+    shell: str = ""
+    cwd: StepFolder = StepFolder.WORKSPACE
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSource:
+    """Where a run fetches the item that it works on (003): a repository, a folder, an address, or a Python class."""
+
+    kind: SourceKind
+    place: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the kind is told: labels, a pattern; of a class its arguments."""
+    values: tuple[EnvValue, ...] = ()
+    """A token, headers, and those arguments of a class that are secrets: read at each start, never stored."""
+    timeout: timedelta = timedelta(seconds=30)
+    attempts: int = 3
+    """How many runs may fail on one item before it is reported as failed instead of given back."""
+
+    @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"{self.kind} {self.place}"
+
+    @property
+    def key(self) -> str:
+        """What tells sources apart: an item of one is held by one run, whichever job asked (labels do not count)."""
+        own = self.options if self.kind is SourceKind.RUN else {"api_url": self.options.get("api_url")}
+        return f"{self.title} {json.dumps(dict(own), sort_keys=True, default=str)}"
+
+
+@dataclass(frozen=True, slots=True)
 class AgentWork:
     """What an agent is asked to do, by which adapter and within which limits (section 8, R-30)."""
 
@@ -237,6 +318,17 @@ class AgentWork:
     allowed_tools: tuple[str, ...] = ()
     max_concurrent: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
+    session: SessionMode = SessionMode.FRESH
+    carry: tuple[Carry, ...] = ()
+    workspace: Workspace = Workspace.PROJECT
+    after: AfterStep | None = None
+    source: WorkSource | None = None
+    rota_tools: bool = False
+    """Whether its runs get rota's own tools over MCP."""
+    function: str = ""
+    """The Python function that is the agent, by its registered name or as module:function; empty: none is."""
+    called: bool = False
+    """Whether it is called inside the scheduler's process instead of being started as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +365,7 @@ class Work:
     @property
     def in_process(self) -> bool:
         """Whether the work runs inside the scheduler's own process."""
-        if self.kind is Kind.POLL:
+        if self.kind is Kind.POLL or (self.agent is not None and self.agent.called):
             return True
         return self.kind is Kind.FUNCTION and self.isolate is Isolate.THREAD and self.python is None
 
@@ -376,3 +468,14 @@ class JobSpec:
     priority: int = 0
     enabled: bool = True
     description: str = ""
+    notify: tuple[str, ...] = ()
+    """The targets that are told of the job's runs, by name (DEC-009)."""
+    notify_own: tuple[Target, ...] = ()
+    """Targets that are written in the job itself."""
+    finish_by: str = ""
+    """The time of the day, as 06:00, by which a scheduled run must have finished; empty: any."""
+
+    @property
+    def notifies(self) -> bool:
+        """Whether somebody is told of the job's runs."""
+        return bool(self.notify or self.notify_own)

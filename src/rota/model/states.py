@@ -88,6 +88,8 @@ class Reason(StrEnum):
     MISSED = "missed"
     CONDITION = "condition"
     CONDITION_ERROR = "condition_error"
+    NO_WORK = "no_work"
+    SOURCE_ERROR = "source_error"
     POLL_FAILED = "poll_failed"
     QUIET_HOURS = "quiet_hours"
     BUDGET = "budget"
@@ -125,6 +127,8 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.MISSED,
         Reason.CONDITION,
         Reason.CONDITION_ERROR,
+        Reason.NO_WORK,
+        Reason.SOURCE_ERROR,
         Reason.POLL_FAILED,
         Reason.QUIET_HOURS,
         Reason.BUDGET,
@@ -176,6 +180,7 @@ class Held(StrEnum):
 
     SLOT = "slot"
     POOL = "pool"
+    PROVIDER_HOLD = "provider_hold"
     NO_WORKER = "no_worker"
     PAUSED = "paused"
 

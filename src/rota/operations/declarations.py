@@ -13,13 +13,14 @@ from rota.declare.registry import RegisteredFinder, Registry, refuse_second
 from rota.declare.validate import Declared, read_given
 from rota.engine.functions import FunctionTable
 from rota.model.errors import JobProblems, Problem, UnknownJob
+from rota.model.making import Maker
 from rota.model.spec import Isolate, JobSpec
-from rota.operations.loading import interpreter_finder
+from rota.operations.loading import interpreter_finder, source_classes
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
-YET_TO_COME = frozenset({"condition_missing", "function_missing"})
+YET_TO_COME = frozenset({"condition_missing", "function_missing", "unknown_agent"})
 """Problems that the rest of the code may still solve, until the scheduler starts."""
 SPELLINGS = {"except_": "except"}
 """Keys that Python cannot write as they are."""
@@ -66,8 +67,11 @@ class Declarations:
 
     @property
     def table(self) -> FunctionTable:
-        """The functions and conditions that are called in this process, as they are registered at any time."""
-        return FunctionTable(self.registry.functions, self.registry.conditions)
+        """What is called in this process, as it is registered at any time."""
+        registry = self.registry
+        return FunctionTable(
+            registry.functions, registry.conditions, sources=registry.sources, agents=registry.agent_functions
+        )
 
     def everything(self) -> Declared:
         """Return all that is declared, complete and checked; raise JobProblems with every problem."""
@@ -102,6 +106,27 @@ class Declarations:
                 functions.update({} if before is None else {name: before})
                 raise
 
+    def add_agent(self, function: Function, name: str, *, keys: Mapping[str, Any]) -> None:
+        """Make a function an agent; where what is said of it is refused, it is none."""
+        with self.changing:
+            registry = self.registry
+            refuse_second(registry.agent_functions, name, function=function, kind="agent")
+            agents, functions = dict(registry.agents), dict(registry.agent_functions)
+            registry.agent(name, **keys)(function)
+            try:
+                self._put_schedules(name, self._check({}))
+            except BaseException:
+                _put_back(registry.agents, agents)
+                _put_back(registry.agent_functions, functions)
+                raise
+
+    def _put_schedules(self, agent: str, declared: Declared | None) -> None:
+        """Store the jobs of an agent's own schedules where the scheduler is at work; before, the start does."""
+        live = self.live
+        for spec in declared.jobs if declared is not None else ():
+            if live is not None and spec.name.startswith(f"{agent}/"):
+                live.put(spec, keep=False)
+
     def remove(self, name: str) -> None:
         """Take a job away, and retire it where the scheduler is at work."""
         with self.changing:
@@ -128,10 +153,18 @@ class Declarations:
         with self.changing, other.changing:
             mine.functions |= theirs.functions
             mine.conditions |= theirs.conditions
+            mine.sources |= theirs.sources
             mine.needing_poll |= theirs.needing_poll
             mine.agents |= theirs.agents
+            mine.agent_functions |= theirs.agent_functions
             self.entries |= other.entries
             self.sections = {**other.sections, **self.sections}
+
+    def declare_made(self, name: str, keys: Mapping[str, Any], _maker: Maker) -> JobSpec:
+        """Return a job that is made with the tools, by the same sections as those of the code."""
+        with self.changing:
+            declared = self._read({name: plain(keys)})
+        return next(spec for spec in declared.jobs if spec.name == name)
 
     def _checked(self, name: str, body: Mapping[str, Any]) -> JobSpec | None:
         """Return the job; None where it names what the code has yet to register."""
@@ -149,7 +182,6 @@ class Declarations:
             return None
 
     def _read(self, bodies: Mapping[str, Any], *, groups: Mapping[str, Any] | None = None) -> Declared:
-        self._refuse_function_agents(bodies)
         sections = {key: value for key, value in self.sections.items() if key != "groups"}
         declared = read_given(
             {**sections, **({"groups": groups} if groups else {}), "jobs": bodies},
@@ -159,7 +191,7 @@ class Declarations:
             interpreter=interpreter_finder,
             state=self._state,
         )
-        problems = [problem for spec in declared.jobs if (problem := _elsewhere(spec))]
+        problems = [problem for spec in declared.jobs if (problem := _elsewhere(spec) or _served(spec))]
         if problems:
             raise JobProblems(problems)
         self.registry.functions |= {
@@ -167,18 +199,13 @@ class Declarations:
             for spec in declared.jobs
             if spec.work.in_process and ":" in spec.work.function
         }
+        self.registry.sources |= {name: self.registry.resolve_source(name) for name in source_classes(declared.jobs)}
+        self.registry.agent_functions |= {
+            spec.work.agent.function: self.registry.resolve_agent(spec.work.agent.function)
+            for spec in declared.jobs
+            if spec.work.agent is not None and ":" in spec.work.agent.function
+        }
         return declared
-
-    def _refuse_function_agents(self, bodies: Mapping[str, Any]) -> None:
-        """Refuse jobs of agents that are Python functions: nothing runs them yet (003)."""
-        message = "is an agent that is a Python function, and these do not run in this version"
-        problems = [
-            Problem(f'"{body["agent"]}" {message}', "not_in_this_version", path=write_path(("jobs", name, "agent")))
-            for name, body in bodies.items()
-            if body.get("agent") in self.registry.agents
-        ]
-        if problems:
-            raise JobProblems(problems)
 
 
 class Declaring:
@@ -210,9 +237,30 @@ class Declaring:
         """Make a function known to `conditions`; with `needs_poll` it looks at what the shared poll brought (R-16)."""
         return self.declarations.registry.condition(name, needs_poll=needs_poll)
 
-    def agent(self, name: str, /, **keys: Any) -> Callable[[F], F]:
-        """Make a function an agent: `async (AgentTask) -> AgentResult`; `keys` are those of `agents`."""
-        return self.declarations.registry.agent(name, **keys)
+    @overload
+    def agent(self, name: F, /) -> F: ...
+    @overload
+    def agent(self, name: str | None = None, /, **keys: Any) -> Callable[[F], F]: ...
+    def agent(self, name: Any = None, /, **keys: Any) -> Any:
+        """Make a function an agent: `async (AgentTask) -> AgentResult`; `keys` are those of `agents`.
+
+        A limit that it names is one that the function keeps: `max_turns=True`, or with a value `max_turns=20`.
+        """
+
+        def declare(function: F) -> F:
+            title = function.__name__ if name is None or callable(name) else name
+            self.declarations.add_agent(function, title, keys=keys)
+            return function
+
+        return declare(name) if callable(name) else declare
+
+    @overload
+    def source(self, name: F, /) -> F: ...
+    @overload
+    def source(self, name: str | None = None, /) -> Callable[[F], F]: ...
+    def source(self, name: Any = None, /) -> Any:
+        """Make a class known to `work_source: {run: name}`, under its own name or the one given."""
+        return self.declarations.registry.source(name)
 
     def add_job(self, name: str, /, *, keep: bool | None = None, **keys: Any) -> None:
         """Add a job, or change the one of this name; `keys` are those of a file, and `run` may be a function.
@@ -228,6 +276,21 @@ class Declaring:
     def remove_job(self, name: str) -> None:
         """Take a job away: no more fires, its runs go on, and its history stays; adding it again revives it."""
         self.declarations.remove(name)
+
+
+def _put_back(names: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Make a table of names what it was; others look at this very one."""
+    names.clear()
+    names.update(before)
+
+
+def _served(spec: JobSpec) -> Problem | None:
+    """Return what is wrong with an agent that is to get tools from a project which is not on disk."""
+    if spec.work.agent is None or not spec.work.agent.rota_tools:
+        return None
+    hint = "hand your agents `rota.tools(scheduler, made_by=…)` in your own code"
+    message = "rota serves its tools to agents of a project with a rota.yaml"
+    return Problem(message, "conflict", path=write_path(("jobs", spec.name, "rota_tools")), hint=hint)
 
 
 def _elsewhere(spec: JobSpec) -> Problem | None:

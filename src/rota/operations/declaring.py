@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from rota.declare.agents import pool_of
+from rota.declare.agents import own_pools
 from rota.declare.plan import Change, ChangeKind, Plan, plan
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
@@ -48,17 +48,17 @@ def put_job(db: Database, spec: JobSpec, *, source: str, now: datetime) -> Chang
     (change,) = plan((spec,), stored, source=source, adopt=adopt).changes
     if change.kind is not ChangeKind.UNCHANGED:
         cadence.touch(db, what="add_job", now=now)
-        _give_pool(db, spec)
+        give_pool(db, spec)
         carry_out(db, change, source=source, tzdata=tzdata_version(), now=now)
     return change
 
 
-def _give_pool(db: Database, spec: JobSpec) -> None:
-    """Declare the pool of a job's agent: nobody may have drawn on it when the settings were stored (R-04)."""
+def give_pool(db: Database, spec: JobSpec) -> None:
+    """Declare the pools of a job's agent: nobody may have drawn on them when the settings were stored (R-04)."""
     agent = spec.work.agent
     if agent is not None:
         pools = {pool.name: pool.capacity for pool in queue.pools(db) if pool.declared}
-        queue.declare_pools(db, {**pools, pool_of(agent.agent): agent.max_concurrent})
+        queue.declare_pools(db, {**pools, **own_pools(agent)})
 
 
 def _of_that_name(db: Database, name: str) -> list[Job]:
@@ -68,12 +68,17 @@ def _of_that_name(db: Database, name: str) -> list[Job]:
     return [] if found is None else [found]
 
 
+def refuse_file(job: Job) -> None:
+    """Refuse to remove a job that a file declares: the next apply would bring it back."""
+    if job.source.startswith(FILE):
+        hint = "take it out of that file and apply it"
+        raise InvalidValue(f"job {job.name!r} came from {job.source.removeprefix(FILE)}", hint=hint)
+
+
 def remove_job(db: Database, *, name: str, now: datetime) -> None:
     """Retire a job: no more fires, its runs go on, its history stays; the same name revives it."""
     job = find_job(db, name)
-    if job.source.startswith(FILE):
-        hint = "take it out of that file and apply it"
-        raise InvalidValue(f"job {name!r} came from {job.source.removeprefix(FILE)}", hint=hint)
+    refuse_file(job)
     if job.retired_at is None:
         cadence.touch(db, what="remove_job", now=now)
         change = Change(ChangeKind.RETIRE, job.name, job=job)

@@ -5,7 +5,7 @@ import resource
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,12 @@ from rota.engine.ticks import in_tick_mode, read_ticks
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
+from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place, open_state
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
+from rota.rules.agent_words import remedy_of
 from rota.rules.guard import REASON
 from rota.rules.machine import (
     Finding,
@@ -43,6 +45,7 @@ from rota.runners.secrets import FILE_NAME as SECRETS
 from rota.settings import Scheduler
 from rota.store.copying import quick_check
 from rota.store.driver import Database
+from rota.store.worktrees import kept_worktrees
 
 DATABASE = "rota.db"
 NAMES_SHOWN = 3
@@ -51,9 +54,9 @@ NAMES_SHOWN = 3
 def examine(place: Place | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
     """Return what was found, by topic; without a project only the machine is looked at."""
     with ThreadPoolExecutor(1) as aside:
-        agents = aside.submit(found_agents, environ)
+        agents = aside.submit(_agents, place, environ, clock=clock)
         found = [*_machine(), *(_project(place, environ, clock=clock) if place else _no_project(clock))]
-        found += _agents(agents.result())
+        found += agents.result()
     return found
 
 
@@ -133,7 +136,8 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
     """Look each command up on the PATH that its runs get: the scheduler's, where one runs."""
     own, served = environ.get("PATH", os.defpath), _path_of(beat.pid)
     path = own if served is None else served
-    missing = [f"{spec.name}: {spec.work.command[0]}" for spec in specs if not _found(spec, path)]
+    programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
+    missing = [f"{spec.name}: {program}" for spec, program in programs if not _found(spec, program, path)]
     if missing:
         shown = ", ".join(missing[:NAMES_SHOWN]) + (f" and {len(missing) - NAMES_SHOWN} more" if missing[3:] else "")
         whose = "the scheduler's" if served is not None else "this"
@@ -146,10 +150,15 @@ def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]
         yield Finding("PATH", Level.OK, "every job's command is found")
 
 
-def _found(spec: JobSpec, path: str) -> bool:
-    if not spec.work.command or not spec.enabled:
-        return True
-    program = spec.work.command[0]
+def _programs(spec: JobSpec) -> list[str]:
+    """Return the programs that a job names itself: its command's, and that of the step after its agent."""
+    after = spec.work.agent.after if spec.work.agent else None
+    # One with a path of its own may lie in the workspace of a run, or be made there.
+    step = [word for word in after.command[:1] if "/" not in word] if after else []
+    return [*spec.work.command[:1], *step]
+
+
+def _found(spec: JobSpec, program: str, path: str) -> bool:
     own = next((variable.value for variable in spec.work.env if variable.name == "PATH"), None) or path
     if "{{" in program + own + spec.work.cwd:
         return True  # filled in when it runs
@@ -225,7 +234,20 @@ def _stored(db: Database, *, clock: Clock) -> list[Finding]:
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
         found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
-    return [*found, *_ticks(db, clock.now())]
+    return [*found, *_ticks(db, clock.now()), *_worktrees(db)]
+
+
+def _worktrees(db: Database) -> Iterator[Finding]:
+    """Tell how many worktrees of agents were kept, and how they go: rota never removes what holds work."""
+    kept = [one for one in kept_worktrees(db) if os.path.isdir(one.path)]
+    if not kept:
+        return
+    shown = ", ".join(f"{one.branch} ({one.kept_why})" for one in kept[:NAMES_SHOWN])
+    more = f" and {len(kept) - NAMES_SHOWN} more" if len(kept) > NAMES_SHOWN else ""
+    text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{more}"
+    first = kept[0]
+    remedy = f"in {first.repository}: git worktree remove {first.path} && git branch -d {first.branch}"
+    yield Finding("worktrees", Level.NOTE, text, remedy)
 
 
 def _ticks(db: Database, now: datetime) -> Iterator[Finding]:
@@ -242,17 +264,39 @@ def _ticks(db: Database, now: datetime) -> Iterator[Finding]:
 # agents
 
 
-def _agents(found: Iterable[Found]) -> list[Finding]:
-    known = [_agent(agent) for agent in found]
+def _agents(place: Place | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
+    """Look at the agents of this project as their runs would find them, then at others on PATH."""
+    views = _configured(place, environ, clock=clock)
+    others = found_agents(environ, but={view.known.adapter for view in views})
+    known = [*map(_used, views), *map(_agent, others)]
     return known or [Finding("agents", Level.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
 
 
+def _configured(place: Place | None, environ: Mapping[str, str], *, clock: Clock) -> tuple[AgentView, ...]:
+    if place is None:
+        return ()
+    try:
+        return look_at_agents(place, None, environ, now=clock.now()).agents
+    except RotaError:
+        return ()  # told as a problem of the file
+
+
+def _used(view: AgentView) -> Finding:
+    """Judge an agent of this project: one that cannot work is a problem where an enabled job asks it."""
+    name, found = view.known.name, view.found
+    program = found.name if view.known.adapter == name else f"{name} ({view.known.adapter})"
+    finding = _agent(replace(found, name=program))
+    if finding.level is Level.OK:
+        return finding
+    return replace(finding, level=Level.PROBLEM if view.known.enabled else Level.NOTE, remedy=view.remedy)
+
+
 def _agent(found: Found) -> Finding:
-    text = f"{found.name} {found.version or '(version unknown)'}"
+    text = f"{found.name} {found.version}".rstrip()
     if found.problem is None:
-        return Finding("agents", Level.OK, text)
-    remedy = "log in with it once, as the user that rota runs as" if found.logged_in is False else "try that command"
-    return Finding("agents", Level.NOTE, f"{text}: {found.problem}", remedy)
+        words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
+        return Finding("agents", Level.OK, ", ".join(word for word in (text, *words) if word))
+    return Finding("agents", Level.NOTE, f"{text}: {found.problem}", remedy_of(found))
 
 
 def findings_json(found: Iterable[Finding]) -> list[dict[str, Any]]:

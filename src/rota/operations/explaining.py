@@ -91,6 +91,9 @@ def _told(
         held_why=why.text,
         group=_belonging(db, run),
         chain=whole.chain,
+        work=whole.work,
+        worktree=whole.worktree,
+        hold=whole.hold,
     )
     return Explanation(
         run.job if job_lines else run.handle,
@@ -126,6 +129,8 @@ def _held(db: Database, run: Run, *, held: Held | None, now: datetime) -> Holdin
     if pause is not None:
         return Holding(Held.PAUSED, pause.until, pause.reason)
     wait = None if held is Held.NO_WORKER else pool_wait(db, run)
+    if wait is not None and wait.shortage.pool.held_until is not None:
+        return Holding(Held.PROVIDER_HOLD, wait.shortage.pool.held_until, wait.shortage.pool.name)
     if wait is not None:
         return Holding(Held.POOL, text=say_shortage(wait.shortage, holders=wait.holders, behind=wait.behind))
     return Holding(held)

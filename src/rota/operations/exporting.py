@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rota.declare.agents import pool_of
+from rota.declare.agents import own_pools, pool_of
 from rota.declare.exporting import Top, export_text
 from rota.declare.files import load
 from rota.declare.jobs import place_of
@@ -14,7 +14,7 @@ from rota.model.spec import JobSpec, Kind
 from rota.operations.jobs import find_job, project_timezone
 from rota.operations.project import Place
 from rota.settings import BUILT_IN_POOLS, FILE_NAME
-from rota.store import budgets, jobs, queue
+from rota.store import budgets, deliveries, jobs, making, queue
 from rota.store.driver import Database, Store
 
 
@@ -32,7 +32,7 @@ def export_jobs(store: Store, names: Sequence[str], *, place: Place, home: str) 
     found = store.read(partial(_specs, names=names))
     specs, renamed = plain_names(found)
     top = _top(store, specs, place=place, home=home)
-    notes = (*renamed, *(note for spec in specs if (note := _unsaid(spec, top))))
+    notes = (*renamed, *_unapproved(store, specs), *(note for spec in specs if (note := _unsaid(spec, top))))
     return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)
 
 
@@ -52,6 +52,14 @@ def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
         pools = tuple(replace(draw, pool=pool_of(agent.agent)) if draw.pool == own else draw for draw in pools)
     work = replace(spec.work, members=members, agent=agent)
     return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)
+
+
+def _unapproved(store: Store, specs: Sequence[JobSpec]) -> list[str]:
+    """Return a note for each job that nobody has approved: in a file it would begin at once."""
+    waits = {job.name for job in store.read(making.provisional_jobs)}
+    return [
+        f"{spec.name}: waits for approval here; in a file it begins at once" for spec in specs if spec.name in waits
+    ]
 
 
 def stored_names(store: Store) -> list[str]:
@@ -77,11 +85,12 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> 
     written, folder = _written(place), str(place.folder)
     python = written.get("python") if isinstance(written.get("python"), str) else None
     # The pools of agents are as large as `agents:` says; a file does not declare them.
-    own = {pool_of(spec.work.agent.agent) for spec in specs if spec.work.agent is not None}
+    own = {pool for spec in specs if spec.work.agent is not None for pool in own_pools(spec.work.agent)}
     drawn = {draw.pool for spec in specs for draw in spec.pools} - own
     charged = {spend.account for spec in specs for spend in spec.budgets}
+    told = {name for spec in specs for name in spec.notify}
     capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
-    functions = any(spec.work.kind is Kind.FUNCTION or _named_conditions(spec) for spec in specs)
+    functions = any(spec.work.kind is Kind.FUNCTION or _named_functions(spec) for spec in specs)
     imports = written.get("imports") if functions else None
     return Top(
         folder=folder,
@@ -92,6 +101,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> 
         pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
         budgets=store.read(partial(budgets.named_accounts, names=charged)),
         prices=store.read(budgets.prices) if charged else {},
+        notify={name: one for name, one in store.read(deliveries.targets).items() if name in told},
     )
 
 
@@ -103,8 +113,10 @@ def _written(place: Place) -> dict[str, Any]:
         return {}
 
 
-def _named_conditions(spec: JobSpec) -> bool:
-    return any(condition.name for condition in spec.gates.conditions)
+def _named_functions(spec: JobSpec) -> bool:
+    """Tell whether a job names conditions, or an agent that is a function, which modules register."""
+    agent = spec.work.agent
+    return any(condition.name for condition in spec.gates.conditions) or bool(agent and agent.function)
 
 
 def _unsaid(spec: JobSpec, top: Top) -> str:

@@ -32,6 +32,7 @@ from rota.operations.dry import tried
 from rota.operations.jobs import find_job
 from rota.operations.runs import merged_params, refuse_disabled
 from rota.operations.views import iso_or_none, run_json
+from rota.rules.instants import explain_schedule
 from rota.rules.lanes import GROUP_LANE
 from rota.rules.overlap import Go, Refuse, judge
 from rota.store import groups, jobs, runs
@@ -295,6 +296,17 @@ def group_json(view: GroupView) -> dict[str, Any]:
         "finished_at": iso_or_none(group.finished_at),
         "counts": counts(view),
         "members": [_seat_json(seat) for seat in view.seats],
+    }
+
+
+def line_json(line: GroupLine) -> dict[str, Any]:
+    """Return a group with its newest instance as JSON."""
+    return {
+        "name": line.name,
+        "declared": line.job is not None,
+        "schedule": explain_schedule(line.job.spec.schedule) if line.job else None,
+        "next_at": iso_or_none(line.job.next_at) if line.job else None,
+        "newest": group_json(line.newest) if line.newest else None,
     }
 
 

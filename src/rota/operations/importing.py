@@ -67,7 +67,7 @@ def _told_at(problem: Problem, *, file: str, lines: Mapping[str, int]) -> Proble
 class _AnyName:
     """Knows every function and condition: their modules are there where the file will be, not here."""
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:  # noqa: ARG002
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:  # noqa: ARG002
         """Return no name that is unknown."""
         return Names()
 

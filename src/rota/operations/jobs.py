@@ -1,31 +1,32 @@
 """Jobs: apply a file, list, show, preview."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from typing import Any
 
 from rota import faults
+from rota.declare.agents import own_pools
 from rota.declare.plan import Change, ChangeKind, Plan, StoredSettings, plan, settings_differences
 from rota.declare.validate import Declared
 from rota.engine import budget
 from rota.engine.cadence import mode_of
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
-from rota.engine.fire import settle
-from rota.engine.pause import end_pause_if_over, pause_newborn, settle_pause
-from rota.engine.poll import give_up
-from rota.engine.record import finish_all
+from rota.engine.pause import pause_newborn
+from rota.engine.retire import account_for, retire
 from rota.model.errors import EmptyApply, UnknownJob
 from rota.model.ids import new_id
+from rota.model.making import MADE
 from rota.model.records import Job, Run
 from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.runners.boot import machine_boot
 from rota.settings import Settings
-from rota.store import budgets, cadence, chains, jobs, polls, queue, runs
+from rota.store import budgets, cadence, chains, deliveries, jobs, making, queue, runs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
@@ -43,9 +44,11 @@ class JobView:
 
     @property
     def state(self) -> str:
-        """Derived, never stored: retired, disabled, used up, paused, running, idle."""
+        """Derived, never stored: retired, provisional, disabled, used up, paused, running, idle."""
         if self.job.retired_at is not None:
             return "retired"
+        if self.job.provisional_at is not None:
+            return "provisional"
         if not self.job.enabled:
             return "disabled"
         if self.job.used_up_at is not None:
@@ -106,15 +109,17 @@ def apply_in(
     tzdata = tzdata_version()
     if found.changing or found.settings:
         cadence.touch(db, what="apply", now=now)
-    settings = _wanted(db, declared)
+    settings = _wanted(db, declared, source)
+    making.set_policy(db, settings.agent_policy)
     queue.declare_pools(db, settings.pools)
     queue.set_aging(db, settings.scheduler.aging)
     budget.declare(db, settings.budgets, settings.prices)
+    deliveries.declare_targets(db, settings.notify)
     for change in found.changing:
         carry_out(db, change, source=source, tzdata=tzdata, now=now)
         faults.point("apply.changed")
         if cancel_queued and change.job is not None:
-            _cancel_queued(db, change.job.id, now)
+            cancel_waiting(db, change.job.id, now)
     if db.row("meta_get", key=TIMEZONE_KEY) != (declared.settings.timezone,):
         db.execute("meta_set", key=TIMEZONE_KEY, value=declared.settings.timezone)
     faults.point("apply.written")
@@ -130,17 +135,23 @@ def _planned(db: Database, *, declared: Declared, adopt: Collection[str], allow_
             f"{declared.settings.file} has no jobs, and {len(found.changes)} stored ones came from it",
             hint="to retire them all pass --allow-empty",
         )
-    return replace(found, settings=settings_differences(_wanted(db, declared), _stored_settings(db)))
+    return replace(found, settings=settings_differences(_wanted(db, declared, source), _stored_settings(db)))
 
 
-def _wanted(db: Database, declared: Declared) -> Settings:
-    """Return the settings as they are to be; while a project is left out, what it may have declared stays."""
-    settings = declared.settings
+def _wanted(db: Database, declared: Declared, source: str) -> Settings:
+    """Return the settings as they are to be; while a project is left out, what it may have declared stays.
+
+    Jobs of other sources keep the pools of their agents.
+    """
+    others = [job for job in jobs.all_jobs(db) if job.source != source and job.retired_at is None]
+    drawn = [own_pools(job.spec.work.agent) for job in others if job.spec.work.agent is not None]
+    kept = {name: capacity for pools in drawn for name, capacity in pools.items()}
+    settings = replace(declared.settings, pools={**kept, **declared.settings.pools}) if kept else declared.settings
     if not declared.left_out:
         return settings
     stored = _stored_settings(db)
     pools, accounts = {**stored.pools, **settings.pools}, {**stored.budgets, **settings.budgets}
-    return replace(settings, pools=pools, budgets=accounts)
+    return replace(settings, pools=pools, budgets=accounts, notify={**stored.notify, **settings.notify})
 
 
 def _stored_settings(db: Database) -> StoredSettings:
@@ -149,6 +160,8 @@ def _stored_settings(db: Database) -> StoredSettings:
         aging=queue.aging(db),
         budgets={one.account.name: one.account for one in budgets.accounts(db) if one.declared},
         prices=budgets.prices(db),
+        agent_policy=making.policy(db),
+        notify=deliveries.targets(db),
     )
 
 
@@ -159,44 +172,18 @@ def carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: da
         create(db, change.spec, source=source, tzdata=tzdata, now=now)
         return
     assert change.job is not None
-    same = change.spec is not None and change.spec.enabled and change.spec.schedule == change.job.spec.schedule
-    job = _settle(db, change.job.id, now=now, closing=not same)
     if change.kind is ChangeKind.RETIRE:
-        jobs.change_job(
-            db,
-            job,
-            job.spec,
-            source=job.source,
-            retired_at=now,
-            used_up_at=job.used_up_at,
-            next_for=None,
-            next_at=None,
-            tzdata=tzdata,
-            now=now,
-        )
-        if job.name == polls.POLL:
-            finish_all(db, give_up(db, "the file no longer has a `poll:`", now=now), epoch=None, now=now)
+        retire(db, change.job.id, now=now)
         return
     assert change.spec is not None
-    _change(db, job, change.spec, source=source, tzdata=tzdata, now=now)
+    change_to(db, change.job, change.spec, source=source, tzdata=tzdata, now=now)
 
 
-def _settle(db: Database, job_id: str, *, now: datetime, closing: bool) -> Job:
-    """Account for what was due under the old definition, under it; return the job as it is then.
-
-    `closing`: its schedule ends with it, so that nothing goes on waiting for quiet hours to end (R-17).
-    """
-    end_pause_if_over(db, job_id, now=now)
-    settle(db, job_id, now=now, closing=closing)
-    job = jobs.job_by_id(db, job_id)
-    return job if job.paused_at is None else settle_pause(db, job, now=now, closing=closing)
-
-
-def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> str:
-    """Store a new job and return its identifier."""
+def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime, provisional: bool = False) -> str:
+    """Store a new job and return its identifier; a provisional one has no due instants (R-29)."""
     job_id = new_id(now)
     mode = mode_of(db, spec, now=now)
-    cursor = first_cursor(spec, created_at=now, mode=mode)
+    cursor = NOWHERE if provisional else first_cursor(spec, created_at=now, mode=mode)
     jobs.insert_job(
         db,
         spec,
@@ -206,6 +193,7 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
         next_at=cursor.next_at,
         tzdata=tzdata,
         now=now,
+        provisional=provisional,
     )
     cadence.set_mode(db, job_id, spec, mode=mode)
     if spec.schedule.reboot:
@@ -214,15 +202,31 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
     return job_id
 
 
-def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, now: datetime) -> None:
+def change_to(
+    db: Database,
+    job: Job,
+    spec: JobSpec,
+    *,
+    source: str,
+    tzdata: str,
+    now: datetime,
+    provisional_at: datetime | None = None,
+) -> None:
+    """Give a stored job another definition or source; provisional from then on where `provisional_at` says so."""
+    provisional = provisional_at is not None
+    same = spec.enabled and spec.schedule == job.spec.schedule and not provisional
+    job = account_for(db, job.id, now=now, closing=not same)
     same_schedule = job.spec.schedule == spec.schedule
     used_up_at = job.used_up_at if same_schedule else None
     planned = replace(job, next_for=job.next_for or job.held_for, next_at=job.next_at or job.held_for)
     mode = mode_of(db, spec, now=now)
-    cursor = NOWHERE if used_up_at else _cursor_after_edit(db, planned, spec, mode=mode, now=now)
+    nowhere = provisional or used_up_at is not None
+    cursor = NOWHERE if nowhere else _cursor_after_edit(db, planned, spec, mode=mode, now=now)
+    if job.provisional_at is not None and not provisional:
+        making.set_provisional(db, job.id, None)
     jobs.change_job(
         db,
-        job,
+        replace(job, provisional_at=provisional_at),
         spec,
         source=source,
         retired_at=None,
@@ -232,6 +236,11 @@ def _change(db: Database, job: Job, spec: JobSpec, *, source: str, tzdata: str, 
         tzdata=tzdata,
         now=now,
     )
+    if provisional:
+        making.set_provisional(db, job.id, provisional_at)
+    if job.made is not None and source != MADE:  # the file has taken it over
+        making.set_made(db, job.id, None)
+        making.set_approved(db, job.id, None, now=now)
     cadence.set_mode(db, job.id, spec, mode=mode)
     _note_boot(db, job, spec)
 
@@ -251,7 +260,8 @@ def _cursor_after_edit(db: Database, job: Job, spec: JobSpec, *, mode: Mode, now
     return cursor_after_edit(job, spec, now=now, active=active, accounted_to=accounted_to, mode=mode)
 
 
-def _cancel_queued(db: Database, job_id: str, now: datetime) -> None:
+def cancel_waiting(db: Database, job_id: str, now: datetime) -> None:
+    """Cancel the runs of a job that have not started."""
     for run in active_runs(db, job_id):
         if run.status is Status.QUEUED:
             cancel(db, run.id, reason=Reason.RETIRED, now=now)
@@ -289,6 +299,11 @@ def job_view(db: Database, job: Job) -> JobView:
 def show_job(store: Store, name: str) -> JobView:
     """Return one job by name."""
     return store.read(lambda db: job_view(db, find_job(db, name)))
+
+
+def job_data(store: Store, job_id: str) -> Mapping[str, Any]:
+    """Return what the functions of a job have stored for its next run."""
+    return store.read(lambda db: jobs.job_state(db, job_id))
 
 
 def project_timezone(store: Store) -> str:

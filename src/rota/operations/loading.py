@@ -1,15 +1,18 @@
 """Loading a project's file with its functions: what `check`, `apply` and `serve` share."""
 
-from collections.abc import Mapping, MutableMapping
+import contextlib
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rota.declare.agents import Agent
 from rota.declare.files import Stamp
-from rota.declare.registry import BUILTIN_CONDITIONS, Registry, default
+from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
 from rota.declare.validate import Declared, read_project
 from rota.engine.functions import FunctionTable
-from rota.model.spec import JobSpec
+from rota.model.errors import FunctionMissing
+from rota.model.spec import JobSpec, SourceKind
 from rota.runners.interpreter import InterpreterFinder
 from rota.settings import Settings
 
@@ -48,7 +51,7 @@ def load_project(
         lenient=lenient,
         calendars=calendars,
     )
-    return Loaded(declared, function_table(declared.jobs, default))
+    return Loaded(declared, function_table(declared.jobs, default, declared.agents))
 
 
 def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:
@@ -56,7 +59,7 @@ def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:
     return InterpreterFinder(python, settings.folder, settings.imports)
 
 
-def function_table(jobs: tuple[JobSpec, ...], registry: Registry) -> FunctionTable:
+def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequence[Agent] = ()) -> FunctionTable:
     """Return the functions and conditions that these jobs run inside the scheduler's process."""
     functions = {job.work.function for job in jobs if job.work.in_process and job.work.function}
     conditions = {
@@ -68,7 +71,25 @@ def function_table(jobs: tuple[JobSpec, ...], registry: Registry) -> FunctionTab
     return FunctionTable(
         {name: registry.resolve(name) for name in functions},
         {name: registry.resolve_condition(name) for name in conditions},
+        sources={name: registry.resolve_source(name) for name in source_classes(jobs)},
+        agents=_agent_functions(jobs, agents, registry),
     )
+
+
+def _agent_functions(jobs: Sequence[JobSpec], agents: Sequence[Agent], registry: Registry) -> dict[str, Function]:
+    """Return the functions that are agents; one that no job of the file uses may be broken."""
+    used = {job.work.agent.function for job in jobs if job.work.agent is not None and job.work.agent.function}
+    found = {name: registry.resolve_agent(name) for name in used}
+    for name in {agent.function for agent in agents if agent.function} - used:
+        with contextlib.suppress(FunctionMissing):
+            found[name] = registry.resolve_agent(name)
+    return found
+
+
+def source_classes(jobs: Sequence[JobSpec]) -> set[str]:
+    """Return the Python classes that these jobs get their items from."""
+    sources = [job.work.agent.source for job in jobs if job.work.agent is not None]
+    return {source.place for source in sources if source is not None and source.kind is SourceKind.RUN}
 
 
 def _built_in(registry: Registry) -> set[str]:

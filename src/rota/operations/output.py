@@ -1,15 +1,21 @@
 """The output of a run: read, followed, or why there is none (R-21)."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
+from rota.agents.registry import adapter, names
+from rota.agents.telling import told
 from rota.model.durations import say_duration
-from rota.model.spec import OutputPolicy
+from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct import DirectView
 from rota.operations.runs import RunView
 from rota.runners.output import clean_for_terminal, folder_of, gap_mark, read_from, read_output, size, tail
+
+Tell = Callable[[str], list[str]]
+"""Makes lines for people of a line of output."""
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
@@ -59,8 +65,9 @@ def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
 class Follower:
     """Reads a run's output as it grows, in whole lines."""
 
-    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0) -> None:
+    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Tell | None = None) -> None:
         self.folder = folder
+        self.tell = tell
         self.raw = raw
         self.offset = offset
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -73,18 +80,47 @@ class Follower:
             self._rest += self._decoder.decode(gap + piece.data)
             self.offset = piece.end
         *whole, self._rest = self._rest.split("\n")
-        return [self._shown(line) for line in whole]
+        return [shown for line in whole for shown in self._shown(line)]
 
     def rest(self) -> list[str]:
         """Return what is left at the end, finished or not."""
         found = self.lines()
         last, self._rest = self._rest, ""
-        return [*found, self._shown(last)] if last else found
+        return [*found, *self._shown(last)] if last else found
 
-    def _shown(self, line: str) -> str:
-        return line if self.raw else clean_for_terminal(line.removesuffix("\r"))
+    def _shown(self, line: str) -> list[str]:
+        if self.raw:
+            return [line]
+        line = line.removesuffix("\r")
+        return [clean_for_terminal(text) for text in (self.tell(line) if self.tell is not None else [line])]
 
 
-def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0) -> Follower:
-    """Return a reader of a run's growing output."""
-    return Follower(folder_of(state, run_id), raw=raw, offset=offset)
+def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec: JobSpec | None = None) -> Follower:
+    """Return a reader of a run's growing output; with the definition of an agent job for people, not as events."""
+    return Follower(folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
+
+
+def teller_of(spec: JobSpec | None) -> Tell | None:
+    """Return what makes lines for people of an agent's output, None where it is text already."""
+    work = spec.work.agent if spec is not None else None
+    kind = adapter(work.adapter, work.options) if work is not None and work.adapter in names() else None
+    return partial(told, kind) if kind is not None and kind.tell is not None else None
+
+
+class GrowingBytes:
+    """Reads a run's output as it grows, as bytes; what was left out is marked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offset = 0
+
+    def more(self) -> bytes:
+        """Return what came since the last call, some of it at a time."""
+        piece = read_from(self._folder, self._offset)
+        self._offset = piece.end
+        return (gap_mark(piece.skipped) if piece.skipped and piece.data else b"") + piece.data
+
+
+def follow_bytes(state: Path, run_id: str) -> GrowingBytes:
+    """Return a reader of a run's growing output as bytes."""
+    return GrowingBytes(folder_of(state, run_id))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.model.clock import to_ms
+from rota.model.holds import provider_of
 from rota.model.records import Run
 from rota.model.states import Status
 from rota.rules.lanes import Head, Pool, Shortage, shortage
@@ -38,6 +39,8 @@ def pool_views(db: Database) -> list[PoolView]:
 
 
 def _matters(pool: Pool, drawn: set[str]) -> bool:
+    if provider_of(pool.name) is not None:
+        return False  # it bounds nothing; where it is held the hold is told
     if pool.used:
         return True
     return pool.declared and (pool.name in drawn or pool.name not in BUILT_IN_POOLS)

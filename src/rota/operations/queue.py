@@ -15,6 +15,7 @@ from rota.operations.direct import DirectView, direct_calls, direct_json
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import iso_or_none, pause_json, run_json
 from rota.rules.held import Hold, holds
+from rota.rules.hold_words import say_hold
 from rota.rules.lanes import Pool
 from rota.store import direct, order, queue
 from rota.store.driver import Database, Store
@@ -33,6 +34,8 @@ class PoolUse:
     capacity: int
     used: int
     holders: tuple[str, ...]
+    held_until: datetime | None = None
+    """Until when its provider takes no more work (section 8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bo
 
 def _pool_use(db: Database, pool: Pool) -> PoolUse:
     holders = tuple(queue.holders(db, pool.name, limit=HOLDERS))
-    return PoolUse(pool.name, pool.capacity, pool.used, holders)
+    return PoolUse(pool.name, pool.capacity, pool.used, holders, pool.held_until)
 
 
 def _predecessors(db: Database, waiting: Sequence[Run]) -> dict[str, str]:
@@ -123,16 +126,18 @@ def queue_json(view: QueueView) -> dict[str, Any]:
         "ready_count": view.ready_count,
         "waiting_count": view.waiting_count,
         "direct": [direct_json(call) for call in view.direct],
-        "ready": [_standing_json(one) for one in view.ready],
+        "ready": [_standing_json(one, view) for one in view.ready],
         "waiting": [_waiting_json(run, view) for run in view.waiting],
         "pools": [
             {"name": pool.name, "capacity": pool.capacity, "used": pool.used, "holders": list(pool.holders)}
             for pool in view.pools.values()
+            if pool.held_until is None
         ],
     }
 
 
-def _standing_json(one: Standing) -> dict[str, Any]:
+def _standing_json(one: Standing, view: QueueView) -> dict[str, Any]:
+    pool = view.pools.get(one.hold.pool or "")
     return {
         **run_json(one.run),
         "place": one.place,
@@ -140,6 +145,7 @@ def _standing_json(one: Standing) -> dict[str, Any]:
         "pools": {draw.pool: draw.cost for draw in one.draws},
         "held": one.hold.held,
         "pool": one.hold.pool,
+        "held_until": iso_or_none(pool.held_until if pool else None),
     }
 
 
@@ -153,7 +159,7 @@ def _waiting_json(run: Run, view: QueueView) -> dict[str, Any]:
     }
 
 
-def hold_words(one: Standing, view: QueueView) -> str:
+def hold_words(one: Standing, view: QueueView, *, zone: str, now: datetime) -> str:
     """Return why a run that may be claimed is not running, in a few words."""
     hold = one.hold
     if hold.held is Held.PAUSED:
@@ -165,6 +171,9 @@ def hold_words(one: Standing, view: QueueView) -> str:
         return f"no slot is free: {taken} of {slots} taken"
     if hold.pool is None:
         return "starts next"
+    if hold.held is Held.PROVIDER_HOLD:
+        pool = view.pools.get(hold.pool)
+        return say_hold(hold.pool, pool.held_until if pool else None, zone=zone, now=now)
     return _pool_words(one, view.pools.get(hold.pool))
 
 

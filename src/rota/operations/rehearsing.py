@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.declare.registry import asked_elsewhere
-from rota.engine.agents import prepare_agent
+from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.claim import Claimed
 from rota.engine.conditions import Fact, facts_of
 from rota.engine.enqueue import active_for
@@ -27,15 +27,18 @@ from rota.model.states import Trigger
 from rota.operations.budgets import charges_of
 from rota.operations.jobs import find_job
 from rota.operations.loading import load_project
+from rota.operations.peeking import Peeked, peek
 from rota.operations.project import Place
+from rota.operations.rehearsing_agents import Asked, ask, with_memory
 from rota.operations.runs import merged_params, refuse_disabled
 from rota.rules.admission import Admission, ConditionResult, decide
 from rota.rules.budget import Charge
+from rota.rules.lanes import Pool
 from rota.rules.overlap import After, Go, Refuse, Replace, Verdict, judge
 from rota.runners.command import CommandRunner, Surroundings, describe, prepare, prepare_check
 from rota.runners.spawning import Spawner
 from rota.settings import Settings
-from rota.store import jobs, polls, runs
+from rota.store import jobs, polls, queue, runs
 from rota.store.driver import Database, Store
 
 
@@ -55,6 +58,11 @@ class Rehearsal:
     overlap: Verdict
     refused: str | None
     problem: str | None
+    work: Peeked | None = None
+    asked: Asked | None = None
+    """What the agent of the job would be asked."""
+    pools: tuple[Pool, ...] = ()
+    """The pools that the run would draw on, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +92,13 @@ def rehearse(
     if store is not None and subject.spec.gates.needs_poll:
         polled = store.read(polls.last_poll)
         claimed = replace(claimed, poll_data=polled.data if polled else None)
+    work = peek(subject.spec, store=store, settings=settings, table=table, environ=environ, now=clock.now())
+    if work is not None:
+        claimed = replace(claimed, brief=replace(claimed.brief, item=work.item))
     with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
         facts = facts_of(store, clock) if store is not None else {}
         stage = _Stage(
-            claimed,
+            with_memory(claimed, store),
             settings,
             table,
             clock=clock,
@@ -97,7 +108,9 @@ def rehearse(
             shared=subject.shared,
         )
         results = () if force else asyncio.run(stage.ask_conditions())
+        stage.take_answers(results)
         argv, cwd, environment, problem = stage.describe()
+        asked = stage.ask_agent()
     admission = decide(subject.spec.gates, expires_at=None, forced=force, conditions=results, now=clock.now())
     return Rehearsal(
         spec=subject.spec,
@@ -111,8 +124,19 @@ def rehearse(
         admission=admission,
         overlap=subject.overlap,
         refused=_refused(subject.job),
-        problem=problem,
+        problem=problem or (asked.problem if asked else None),
+        work=work,
+        asked=asked,
+        pools=_pools(store, subject.spec, settings),
     )
+
+
+def _pools(store: Store | None, spec: JobSpec, settings: Settings) -> tuple[Pool, ...]:
+    """Return the pools of a job: as they are stored, or as the file declares them."""
+    drawn = {draw.pool for draw in spec.pools}
+    declared = {name: Pool(name, capacity, 0) for name, capacity in settings.pools.items()}
+    stored = {} if store is None else {pool.name: pool for pool in store.read(queue.pools)}
+    return tuple(pool for name, pool in {**declared, **stored}.items() if name in drawn)
 
 
 def _load(
@@ -198,6 +222,7 @@ class _Stage:
         self._clock = clock
         self._environ = environ
         self._folder = folder
+        self._env: Mapping[str, str] = environ
 
     def describe(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
         """Return argv, folder, names of the environment, and what would keep the work from starting."""
@@ -205,15 +230,40 @@ class _Stage:
         if work.kind is Kind.GROUP:
             return ("group:", *(member.job for member in work.members)), str(self._settings.folder), (), None
         if work.in_process:
-            return ("GET", work.url) if work.url else ("python:", work.function), str(self._settings.folder), (), None
+            return self._called()
         try:
             facts, around = run_facts(self._claimed), self._surroundings(self._folder)
-            launch = prepare(work, facts, around) if work.agent is None else prepare_agent(self._claimed, facts, around)
+            launch = prepare(work, facts, around) if work.agent is None else agent_launch(self._claimed, facts, around)
+            if work.agent is not None:
+                prepare_agent(self._claimed, facts, around)  # also what comes after it
             found = describe(launch)
+            self._env = launch.env
         except RotaError as error:
             written = work.command if work.kind is Kind.COMMAND else (work.shell or work.function,)
             return written, work.cwd, (), str(error)
         return found.argv, found.cwd, found.environment, None
+
+    def take_answers(self, results: Sequence[ConditionResult]) -> None:
+        """Give a prompt what the conditions wrote."""
+        outputs = tuple(result.output for result in results)
+        self._claimed = replace(self._claimed, brief=replace(self._claimed.brief, condition_outputs=outputs))
+
+    def ask_agent(self) -> Asked | None:
+        """Return what the agent would be asked, None for other jobs."""
+        return ask(self._claimed, run_facts(self._claimed), self._surroundings(self._folder), env=self._env)
+
+    def _called(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
+        """Return what is called inside the scheduler; of an agent also what would keep its task from being made."""
+        work = self._claimed.spec.work
+        if work.agent is None:
+            fetched = ("GET", work.url) if work.url else ("python:", work.function)
+            return fetched, str(self._settings.folder), (), None
+        called = ("python:", work.agent.function) if work.agent.function else (work.agent.adapter,)
+        try:
+            task = agent_task(self._claimed, run_facts(self._claimed), self._surroundings(self._folder))
+        except RotaError as error:
+            return called, work.cwd, (), str(error)
+        return called, task.cwd, (), None
 
     async def ask_conditions(self) -> list[ConditionResult]:
         """Ask one after the other, up to the first that does not pass, as a start does (R-09)."""

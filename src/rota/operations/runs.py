@@ -11,18 +11,24 @@ from rota import faults
 from rota.engine.birth import Born
 from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, cancel, enqueue
-from rota.model.errors import InvalidValue, JobDisabled, OverlapRefused, RunIsFinal, UnknownRun
+from rota.model.claims import Claim
+from rota.model.errors import InvalidValue, JobDisabled, JobProvisional, OverlapRefused, RunIsFinal, UnknownRun
+from rota.model.holds import ProviderHold
 from rota.model.ids import is_id
+from rota.model.making import Maker
 from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
+from rota.model.workspaces import Worktree
 from rota.operations.jobs import find_job, has_labels
-from rota.rules.budget_words import say_usage
+from rota.operations.making import count_start
+from rota.rules.brief_words import workspace_of
 from rota.rules.overlap import Go, Refuse, judge
 from rota.runners.processes import send_signal
-from rota.store import chains, groups, jobs, runs
+from rota.store import chains, groups, holds, jobs, runs, work
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
+from rota.store.worktrees import worktree_of_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,12 @@ class RunView:
     execution: Execution | None
     chain: tuple[Run, ...] = ()
     """The run and its automatic retries, or those before it, the first one first (DEC-001)."""
+    work: Claim | None = None
+    """What it asked of its work source (003)."""
+    worktree: Worktree | None = None
+    """The git worktree of its own, while there is one."""
+    hold: ProviderHold | None = None
+    """That of its provider, which keeps it from starting, or which it caused itself (section 8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +71,37 @@ def trigger(
     now: datetime,
     params: Mapping[str, Any] | None = None,
     force: bool = False,
+    by: Maker | None = None,
 ) -> Born:
-    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29)."""
-    born = store.write(
-        touching(partial(_trigger, name=name, params=params, force=force, now=now), what="trigger", now=now)
-    )
+    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29).
+
+    `by` is who starts it, where that is a run or comes through the tools: it is recorded, and agents have a limit.
+    """
+    operation = partial(_trigger, name=name, params=params, force=force, by=by, now=now)
+    born = store.write(touching(operation, what="trigger", now=now))
     faults.point("trigger.committed")
     return born
 
 
-def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, now: datetime) -> Born:
+def _trigger(
+    db: Database,
+    *,
+    name: str,
+    params: Mapping[str, Any] | None,
+    force: bool,
+    now: datetime,
+    by: Maker | None = None,
+) -> Born:
     job = find_job(db, name)
     refuse_disabled(job)
+    if job.expired(now):
+        raise JobDisabled(job.name, "over: it was made for a time that has passed")
     verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
     if isinstance(verdict, Refuse):
         raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
     decisions = {"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}}
+    if by is not None:
+        decisions["by"] = count_start(db, by, now=now)
     return enqueue(
         db,
         job,
@@ -90,7 +117,10 @@ def _trigger(db: Database, *, name: str, params: Mapping[str, Any] | None, force
 def refuse_disabled(job: Job) -> None:
     """Refuse a start by hand of a job that is disabled or retired (R-29)."""
     if job.retired_at is not None:
-        raise JobDisabled(job.name, "retired: the file no longer has it")
+        gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
+        raise JobDisabled(job.name, f"retired: {gone}")
+    if job.provisional_at is not None:
+        raise JobProvisional(job.name)
     if not job.enabled:
         raise JobDisabled(job.name, "disabled")
 
@@ -158,13 +188,31 @@ def show_run(store: Store, handle: str) -> RunView:
 
 def run_view(db: Database, run: Run) -> RunView:
     """Return a run with everything stored about it."""
+    spec = jobs.version_spec(db, run.job_id, run.version)
     return RunView(
         run=run,
         job=jobs.job_by_id(db, run.job_id),
-        spec=jobs.version_spec(db, run.job_id, run.version),
+        spec=spec,
         execution=runs.execution_of_run(db, run.id),
         chain=tuple(chains.chain_runs(db, run.chain_id or run.id)),
+        work=_claim(db, run, spec),
+        worktree=worktree_of_run(db, run.id) if workspace_of(run) else None,
+        hold=_hold(db, run, spec),
     )
+
+
+def _claim(db: Database, run: Run, spec: JobSpec) -> Claim | None:
+    sourced = spec.work.agent is not None and spec.work.agent.source is not None
+    return work.of_run(db, run.id) if sourced else None
+
+
+def _hold(db: Database, run: Run, spec: JobSpec) -> ProviderHold | None:
+    """Return the hold that a run waits for, or that began with it; None where it has to do with none."""
+    hold = holds.hold_of(db, spec.work.agent.provider) if spec.work.agent is not None else None
+    if hold is None or hold.until is None:
+        return None
+    waits = run.status is Status.QUEUED and run.waiting_for is None
+    return hold if waits or hold.run_id == run.id else None
 
 
 def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> Cancelled:
@@ -216,9 +264,11 @@ def history(
     labels: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
+    before_id: str = "",
+    before_number: int | None = None,
     limit: int = 50,
 ) -> list[Run]:
-    """Return past and present runs, newest first."""
+    """Return past and present runs, newest first; a page goes on before a number of the job, else before a run."""
     wanted = [word for status in statuses for word in _stored_statuses(status)] or None
     checked = [_reason(reason) for reason in reasons] or None
 
@@ -235,6 +285,8 @@ def history(
             reasons=checked,
             since=since,
             until=until,
+            before_id=before_id,
+            before_number=before_number,
             limit=limit,
         )
 
@@ -254,9 +306,3 @@ def _reason(word: str) -> str:
         return Reason(word.lower()).value
     except ValueError:
         raise InvalidValue(f"no reason is named {word!r}", hint=f"use one of {', '.join(Reason)}") from None
-
-
-def usage_words(store: Store, run: Run) -> str:
-    """Return what a run said it used; empty where it said nothing."""
-    execution = store.read(partial(runs.execution_of_run, run_id=run.id))
-    return say_usage(execution.artifacts.get("usage", {})) if execution is not None else ""

@@ -108,6 +108,8 @@ class ServedFile:
         loaded = await asyncio.to_thread(self._load_leniently)
         self._table.functions = loaded.table.functions
         self._table.conditions = loaded.table.conditions
+        self._table.sources = loaded.table.sources
+        self._table.agents = loaded.table.agents
         return loaded
 
     def _load_leniently(self) -> Loaded:
@@ -148,4 +150,5 @@ def _starts_alike(one: Settings, other: Settings) -> bool:
 
 
 def _started_with(settings: Settings) -> Settings:
-    return replace(settings, pools={}, budgets={}, prices={}, scheduler=replace(settings.scheduler, aging=None))
+    scheduler = replace(settings.scheduler, aging=None)
+    return replace(settings, pools={}, budgets={}, prices={}, notify={}, scheduler=scheduler)

@@ -33,6 +33,7 @@ class ServiceFacts:
     system: bool = False
     user: str | None = None
     every: timedelta | None = None
+    agent_shutdown_grace: timedelta = timedelta()
 
     @property
     def name(self) -> str:
@@ -49,8 +50,8 @@ class ServiceFacts:
 
     @property
     def stop_timeout(self) -> int:
-        """Seconds within which a stop must be over: functions may use the whole grace (R-23)."""
-        return int((self.shutdown_grace + MARGIN).total_seconds())
+        """Seconds within which a stop must be over: functions and agents may use the whole of their graces (R-23)."""
+        return int((max(self.shutdown_grace, self.agent_shutdown_grace) + MARGIN).total_seconds())
 
 
 def systemd_unit(facts: ServiceFacts) -> str:

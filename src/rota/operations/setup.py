@@ -1,6 +1,6 @@
 """A first project: what this machine has, and the commented file that fits it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +38,10 @@ def inspect_machine(environ: Mapping[str, str]) -> Machine:
     return Machine(timezone, detected, _has_battery(), found_agents(environ))
 
 
-def found_agents(environ: Mapping[str, str]) -> tuple[Found, ...]:
-    """Return the agents on PATH, all asked for version and login at the same time."""
-    return tuple(found for found in probe_all(map(adapter, AGENTS), environ) if found.path)
+def found_agents(environ: Mapping[str, str], but: Collection[str] = ()) -> tuple[Found, ...]:
+    """Return the agents on PATH `but` some, all asked for version and login at the same time."""
+    asked = [adapter(name) for name in AGENTS if name not in but]
+    return tuple(found for found in probe_all(asked, environ) if found.path)
 
 
 def _has_battery() -> bool:

@@ -1,5 +1,6 @@
 """The summary of document 001, option C: all that somebody who polls needs to know, in one cheap read."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -8,13 +9,15 @@ from typing import Any
 
 from rota.engine.claim import anything_goes
 from rota.engine.lock import process_lock_held
+from rota.model.records import Job
 from rota.model.spec import Mode
 from rota.model.states import SHOWN, Status
 from rota.operations.cadence import current_mode_in
+from rota.operations.remote import remote_workers
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import iso_or_none
 from rota.rules.pace import suggested_poll
-from rota.store import counters, jobs, polls, processes
+from rota.store import counters, jobs, making, polls, processes
 from rota.store.driver import Database, Store
 
 WORDS = {
@@ -52,6 +55,8 @@ class Summary:
     mode: Mode
     next_due_at: datetime | None
     suggested_poll_seconds: int
+    provisional: tuple[Job, ...] = ()
+    """The jobs that wait for approval."""
 
 
 def summarise(store: Store, state: Path, *, now: datetime, worker: str | None = None) -> Summary:
@@ -69,12 +74,19 @@ def summarise_in(db: Database, *, state: Path, beat: Heartbeat, now: datetime, w
         heartbeat=beat,
         counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},
         claimable=_has_slot(beat) and anything_goes(db, now=now),
-        registered=None if worker is None else any(one.registered for one in workers if worker in (one.id, one.name)),
+        registered=None if worker is None else _registered(db, worker, workers, now=now),
         workers=workers,
         mode=mode,
         next_due_at=due,
         suggested_poll_seconds=suggested_poll(mode, next_due_at=due, now=now),
+        provisional=tuple(making.provisional_jobs(db)),
     )
+
+
+def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, now: datetime) -> bool:
+    """Tell whether a worker is there: one that claims runs here, or a scheduler elsewhere that said so."""
+    here = any(one.registered for one in workers if worker in (one.id, one.name))
+    return here or any(one.registered(now) for one in remote_workers(db) if worker in (one.id, one.name))
 
 
 def _has_slot(beat: Heartbeat) -> bool:
@@ -96,8 +108,7 @@ def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, t
 
 def summary_json(found: Summary) -> dict[str, Any]:
     """Return the summary as JSON, in the words of document 001."""
-    # Only what agents make can await approval, and agents make nothing yet: none is provisional.
-    provisional: list[dict[str, Any]] = []
+    provisional = [_provisional_json(job) for job in found.provisional]
     return {
         "queue_counts": {**_counts_json(found.counts), "provisional": len(provisional)},
         "claimable": found.claimable,
@@ -111,6 +122,18 @@ def summary_json(found: Summary) -> dict[str, Any]:
         "mode": found.mode.value,
         "next_due_at": iso_or_none(found.next_due_at),
         "suggested_poll_seconds": found.suggested_poll_seconds,
+    }
+
+
+def _provisional_json(job: Job) -> dict[str, Any]:
+    work = job.spec.work.agent
+    return {
+        "id": job.id,
+        "job": job.name,
+        "prompt_digest": hashlib.sha256(work.prompt.encode()).hexdigest() if work else None,
+        "digest": making.digest_of(job.spec),
+        "made_by": job.made.by if job.made else None,
+        "waiting_since": iso_or_none(job.provisional_at),
     }
 
 

@@ -14,22 +14,25 @@ from rota.engine.wake import ask
 from rota.model.clock import iso
 from rota.model.durations import say_duration
 from rota.model.errors import NoScheduler, StateError
+from rota.model.holds import ProviderHold, provider_pool
 from rota.model.records import Run
 from rota.model.spec import JobSpec
-from rota.model.states import Reason, Status
+from rota.model.states import Held, Reason, Status
 from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
+from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
 from rota.operations.jobs import JobView, list_jobs
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
-from rota.operations.views import is_failing, pause_json, run_json
+from rota.operations.views import is_failing, iso_or_none, pause_json, run_json
 from rota.rules.coming import coming_fires
+from rota.rules.hold_words import say_hold
 from rota.rules.retry_words import say_attempt, say_retrying
 from rota.rules.ticks import Ticks
 from rota.rules.times import day_time
-from rota.store import jobs, order, processes, runs
+from rota.store import deliveries, jobs, order, processes, runs
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
@@ -70,6 +73,10 @@ class Heartbeat:
         return max(rounds, default=None)
 
 
+UNHEARD = timedelta(days=1)
+"""How long notifications that failed are pointed out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """One thing that needs somebody: the job or file, what is wrong, and the command that tells more."""
@@ -102,6 +109,9 @@ class SystemView:
     pools: tuple[PoolView, ...] = ()
     cadence: CadenceView | None = None
     budgets: tuple[AccountView, ...] = ()
+    holds: tuple[HoldView, ...] = ()
+    held: Mapping[str, ProviderHold] = field(default_factory=dict)
+    """Which of the queued runs wait since their provider is held, by identifier."""
 
 
 def heartbeat(state: Path) -> Heartbeat:
@@ -150,19 +160,30 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     running = tuple(run for run in store.read(runs.running_runs) if in_scope(run.job, scope))
     paused = pauses(store)
     specs = store.read(partial(_specs, found=running))
-    needing = (note for view in views if (note := _needs(view, now)))
+    held = tuple(store.read(hold_views))
+    needing = (note for view in views if (note := _needs(view, now, held)))
+    queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
+    kept = store.read(partial(held_runs, queued=queued))
     return SystemView(
         heartbeat=beat,
-        attention=(*_broken_file(beat), *_failing_parts(beat), *_stuck(running, specs, now), *needing),
+        attention=(
+            *_broken_file(beat),
+            *_failing_parts(beat),
+            *_stuck(running, specs, now),
+            *needing,
+            *store.read(partial(_unheard, now=now, scope=scope)),
+        ),
         running=running,
-        queued=tuple(run for run in store.read(_queued) if in_scope(run.job, scope)),
-        next=_next_fires(views),
+        queued=queued,
+        next=_next_fires(views, [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]),
         jobs=len(views),
         pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
         direct=store.read(direct_calls),
         pools=tuple(store.read(pool_views)),
         cadence=store.read(partial(look_at_cadence, now=now)),
         budgets=tuple(store.read(partial(account_views, now=now))),
+        holds=held,
+        held=kept,
     )
 
 
@@ -197,6 +218,16 @@ def _failing_parts(beat: Heartbeat) -> tuple[Attention, ...]:
     return tuple(Attention(f"{loop['name']} loop", str(loop["error"]), "rota status --loops") for loop in failing)
 
 
+def _unheard(db: Database, *, now: datetime, scope: str) -> list[Attention]:
+    """Return the targets that were not told of something since yesterday."""
+    prefix = f"{scope}/" if scope else ""
+    found = deliveries.failed_since(db, now - UNHEARD, prefix=prefix)
+    return [
+        Attention(target, f"{count} notification{'s' if count > 1 else ''} failed: {error}", "rota deliveries --failed")
+        for target, count, error in found
+    ]
+
+
 def _stuck(running: Sequence[Run], specs: Mapping[str, JobSpec], now: datetime) -> list[Attention]:
     return [note for run in running if (note := _late_end(run, specs[run.id], now))]
 
@@ -209,15 +240,18 @@ def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
     return Attention(run.job, what, f"rota explain {run.handle}")
 
 
-def _needs(view: JobView, now: datetime) -> Attention | None:
-    newest = next((run for run in view.last if run.status.final), None)
+def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:
+    newest, name = next((run for run in view.last if run.status.final), None), view.job.name
+    if view.state == "provisional":
+        whose = f", made by {view.job.made.by}" if view.job.made else ""
+        return Attention(name, f"waits for approval{whose}", f"rota approve {name}")
     if newest is None:
         return None
-    name = view.job.name
     if is_failing(view):
         failed = next(run for run in view.last if run.status is Status.FAILED)
         why = f": {failed.error}" if failed.error else ""
-        told = ", ".join(part for part in (f"FAILED {failed.reason}", *_tried(view, failed, now)) if part)
+        parts = (f"FAILED {failed.reason}", *_tried(view, failed, now), _refused(view, holds, now))
+        told = ", ".join(part for part in parts if part)
         return Attention(name, f"{told}{why}", f"rota explain {failed.handle}")
     if newest.reason is Reason.MISSED:
         count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
@@ -226,6 +260,13 @@ def _needs(view: JobView, now: datetime) -> Attention | None:
         why = f": {newest.error}" if newest.error else ""
         return Attention(name, f"SKIPPED {newest.reason}{why}", f"rota explain {name}")
     return None
+
+
+def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
+    """Return how the provider of a job is held, nothing where it is not."""
+    agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
+    held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
+    return "" if held is None else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now)
 
 
 def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
@@ -239,9 +280,10 @@ def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
     return tried, f"held back until {day_time(until, zone, now=now)}" if until is not None and held else ""
 
 
-def _next_fires(views: Sequence[JobView]) -> tuple[NextFire, ...]:
+def _next_fires(views: Sequence[JobView], held: Sequence[NextFire] = ()) -> tuple[NextFire, ...]:
+    """Return the next fire of each job, and when the runs start whose provider is held."""
     found = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
-    return tuple(sorted(found, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
+    return tuple(sorted({*found, *held}, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
 
 
 def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
@@ -259,6 +301,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "file_problem": answer.get("file_problem"),
         "storage_problem": answer.get("storage_problem"),
         "damage": answer.get("damage"),
+        "http": answer.get("http"),
         "paused": _everything_json(view.pauses),
         "paused_jobs": [
             {"job": one.job, **(pause_json(one.since, one.until, reason=one.reason) or {})} for one in view.pauses.jobs
@@ -267,13 +310,20 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "jobs": view.jobs,
         "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
         "running": [run_json(run) for run in view.running],
-        "queued": [run_json(run) for run in view.queued],
+        "queued": [{**run_json(run), **_held_json(view.held.get(run.id))} for run in view.queued],
+        "holds": [hold_json(one) for one in view.holds],
         "direct": calls_json(view.direct),
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
         "pools": [pool_json(one) for one in view.pools],
         "budgets": [account_json(one) for one in view.budgets],
         **({} if view.cadence is None else cadence_json(view.cadence, now=now)),
     }
+
+
+def _held_json(hold: ProviderHold | None) -> dict[str, Any]:
+    if hold is None:
+        return {"held": None, "held_until": None}
+    return {"held": Held.PROVIDER_HOLD.value, "held_until": iso_or_none(hold.until)}
 
 
 def _ticks_json(ticks: Ticks | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What runs and direct calls used: time, tokens, requests and money, by job, model or day."""
+"""What runs and direct calls used: time, tokens, requests and money, by job, agent, model or day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,20 +14,21 @@ from rota.operations.project import in_scope
 from rota.rules.timezone import zone
 from rota.store import jobs
 from rota.store.driver import Database, Store
-from rota.store.usage import AMOUNTS, Amount, Began, Used, used_by_job, used_by_model, used_by_quarter
+from rota.store.usage import AMOUNTS, Amount, Began, Used, used_by_agent, used_by_job, used_by_model, used_by_quarter
 
 
 class By(StrEnum):
     """What usage is told by."""
 
     JOB = "job"
+    AGENT = "agent"
     MODEL = "model"
     DAY = "day"
 
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """What was used since a moment: by job or model the one that took longest first, by day in order."""
+    """What was used since a moment: by day in order, else the one that took longest first."""
 
     by: By
     since: datetime
@@ -48,9 +49,12 @@ def _look(db: Database, *, by: By, since: datetime, tz: str, now: datetime, job:
     if by is By.DAY:
         rows = _by_day(used_by_quarter(db, began, now=now), tz)
     else:
-        found = (used_by_job if by is By.JOB else used_by_model)(db, began, now=now)
+        found = _READERS[by](db, began, now=now)
         rows = sorted(found, key=lambda used: (-used.took, used.name or ""))
     return UsageView(by, since, now, tuple(rows), _total(rows))
+
+
+_READERS = {By.JOB: used_by_job, By.AGENT: used_by_agent, By.MODEL: used_by_model}
 
 
 def _chosen(db: Database, job: str | None, scope: str) -> list[str] | None:

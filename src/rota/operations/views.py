@@ -1,45 +1,23 @@
 """The JSON shapes of jobs and runs, the same in every face."""
 
+import os
 from datetime import datetime
 from typing import Any
 
+from rota.model.claims import Claim
 from rota.model.clock import iso
-from rota.model.records import Run
-from rota.model.spec import QuietHours
-from rota.model.states import Status
+from rota.model.codec import encode
+from rota.model.records import Job
+from rota.model.shapes import iso_or_none as iso_or_none
+from rota.model.shapes import run_json as run_json
+from rota.model.spec import JobSpec, QuietHours
+from rota.model.states import Held, Status
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
+from rota.rules.brief_words import workspace_of
 from rota.rules.coming import coming_fires
 from rota.rules.instants import explain_schedule
-
-
-def run_json(run: Run) -> dict[str, Any]:
-    """Return a run in the fixed shape that others build on."""
-    return {
-        "id": run.id,
-        "run": run.handle,
-        "job": run.job,
-        "status": run.status.shown.value,
-        "reason": run.reason,
-        "waiting_for": run.waiting_for,
-        "trigger": run.trigger.value,
-        "scheduled_for": iso_or_none(run.scheduled_for),
-        "covers_to": iso_or_none(run.covers_to),
-        "count": run.count,
-        "created_at": iso(run.created_at),
-        "started_at": iso_or_none(run.started_at),
-        "finished_at": iso_or_none(run.finished_at),
-        "attempt": run.attempt,
-        "retry_of": run.retry_of,
-        "exit_code": run.exit_code,
-        "error": run.error,
-        "result_summary": run.result_summary,
-    }
-
-
-def iso_or_none(at: datetime | None) -> str | None:
-    """Return an instant as ISO 8601, None for none."""
-    return None if at is None else iso(at)
+from rota.store.making import digest_of
 
 
 def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
@@ -51,6 +29,8 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "enabled": job.enabled,
         "paused": pause_json(job.paused_at, job.paused_until, reason=job.pause_reason),
         "source": job.source,
+        "made": made_json(job),
+        "provisional_since": iso_or_none(job.provisional_at),
         "version": job.version,
         "kind": job.spec.work.kind.value,
         "description": job.spec.description,
@@ -68,6 +48,27 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "last": [run_json(run) for run in view.last],
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
+    }
+
+
+def spec_json(spec: JobSpec) -> dict[str, Any]:
+    """Return the definition of a job; the values of `env` are left out, they may be private."""
+    told: dict[str, Any] = encode(spec)
+    told["work"]["env"] = [variable["name"] for variable in told["work"]["env"]]
+    return told
+
+
+def made_json(job: Job) -> dict[str, Any] | None:
+    """Return who made a job with the tools, None for others."""
+    made = job.made
+    if made is None:
+        return None
+    return {
+        "by": made.by,
+        "run_id": made.run_id,
+        "depth": made.depth,
+        "at": iso(made.at),
+        "expires_at": iso_or_none(made.expires_at),
     }
 
 
@@ -89,6 +90,11 @@ def is_failing(view: JobView) -> bool:
     return bool(finished) and finished[0].status is Status.FAILED
 
 
+def _held(view: RunView) -> Held | None:
+    """Return whether the hold of its provider keeps a queued run, as far as stored data tells (R-02)."""
+    return Held.PROVIDER_HOLD if view.hold is not None and view.run.status is Status.QUEUED else None
+
+
 def whole_run_json(view: RunView) -> dict[str, Any]:
     """Return what is stored about a run beyond its fixed shape."""
     run, execution = view.run, view.execution
@@ -100,8 +106,12 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
         "max_attempts": view.spec.retry.max_attempts,
         "chain": [one.handle for one in view.chain],
         "not_before": iso_or_none(run.not_before),
+        "held": _held(view),
+        "held_until": iso_or_none(view.hold.until if _held(view) and view.hold else None),
         "expires_at": iso_or_none(run.expires_at),
         "cancel_requested_at": iso_or_none(run.cancel_requested_at),
+        "work": None if view.work is None else work_json(view.work),
+        "workspace": workspace_json(view),
         "decisions": dict(run.decisions),
         "execution": None
         if execution is None
@@ -114,4 +124,48 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
             "finished_at": iso_or_none(execution.finished_at),
             "artifacts": dict(execution.artifacts),
         },
+    }
+
+
+def workspace_json(view: RunView) -> dict[str, Any] | None:
+    """Return the folder of its own that an agent worked in, and whether it is still there."""
+    told, worktree = workspace_of(view.run), view.worktree
+    if told is None:
+        return None
+    return {**told, "there": os.path.isdir(told["path"]), "kept": None if worktree is None else worktree.kept_why}
+
+
+def work_json(claim: Claim) -> dict[str, Any]:
+    """Return what a run asked of its work source."""
+    item = claim.item
+    return {
+        "source": claim.source.title,
+        "claim": claim.claim,
+        "state": claim.state.value,
+        "item": None if item is None else {"id": item.id, "title": item.title, "url": item.url},
+        "asked_at": iso(claim.asked_at),
+        "claimed_at": iso_or_none(claim.claimed_at),
+        "told_at": iso_or_none(claim.told_at),
+        "tries": claim.attempts,
+        "error": claim.error,
+    }
+
+
+def provisional_json(job: Job) -> dict[str, Any]:
+    """Return a job that waits, or waited, for approval: exactly what is approved."""
+    work = job.spec.work.agent
+    return {
+        "id": job.id,
+        "job": job.name,
+        "digest": digest_of(job.spec),
+        "provisional_since": iso_or_none(job.provisional_at),
+        "made": made_json(job),
+        "prompt": work.prompt if work else "",
+        "agent": work.agent if work else None,
+        "model": work.model if work else None,
+        "access": work.access.value if work else None,
+        "allowed_tools": list(work.allowed_tools) if work else [],
+        "max_usd": work.max_usd if work else None,
+        "budgets": [spend.account for spend in job.spec.budgets],
+        "schedule": explain_schedule(job.spec.schedule),
     }

@@ -18,6 +18,8 @@ class ConditionResult:
     answer: Literal["pass", "false", "error"]
     detail: str = ""
     took_ms: int = 0
+    output: str = ""
+    """What it wrote, for prompts."""
 
 
 @dataclass(frozen=True, slots=True)

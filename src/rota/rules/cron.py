@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from cronsim import CronSim, CronSimError
 
@@ -35,12 +36,12 @@ class _Fields:
     fixed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """Two moments with no instant between them: `found` is the first one after `after`."""
+class _Gap(NamedTuple):
+    """Two moments with no instant between them: `found` is the first one after `after`, `day` the even day it is on."""
 
     after: datetime
     found: datetime
+    day: "_EvenDay | None"
 
 
 _latest: dict[tuple[tuple[str, ...], str], _Gap] = {}
@@ -85,21 +86,30 @@ def cron_next(expressions: tuple[str, ...], tz: str, after: datetime) -> datetim
     >>> cron_next(("30 2 * * *",), "Europe/Paris", datetime(2026, 3, 28, 12, tzinfo=UTC)).isoformat()
     '2026-03-29T01:00:00+00:00'
     """
-    after = after.astimezone(UTC)
+    if after.tzinfo is not UTC:
+        after = after.astimezone(UTC)
     known = _latest.get((expressions, tz))
-    if known is not None and known.after <= after < known.found:
+    if known is None:
+        return _look_further(expressions, tz, after)
+    if known.after <= after < known.found:
         return known.found  # many jobs share an expression, and there is nothing between the two
+    day = known.day
+    if day is None or after < day.midnight or (later_that_day := day.first_after(after)) is None:
+        return _look_further(expressions, tz, after)
+    _latest[expressions, tz] = _Gap(after, later_that_day, day)
+    return later_that_day
+
+
+def _look_further(expressions: tuple[str, ...], tz: str, after: datetime) -> datetime | None:
+    """Find the first instant after `after`, and remember it together with its day."""
     every = [_next(_read(expression), tz, after) for expression in expressions]
     found = every[0] if len(every) == 1 else min((at for at in every if at is not None), default=None)
     if found is not None:
-        _remember(expressions, tz, _Gap(after, found))
+        day = _even_day(_read(expressions[0]), tz, _wall_date(found, tz)) if len(every) == 1 else None
+        if len(_latest) >= REMEMBERED:
+            _latest.clear()
+        _latest[expressions, tz] = _Gap(after, found, day)
     return found
-
-
-def _remember(expressions: tuple[str, ...], tz: str, gap: _Gap) -> None:
-    if len(_latest) >= REMEMBERED:
-        _latest.clear()
-    _latest[expressions, tz] = gap
 
 
 def cron_previous(expressions: tuple[str, ...], tz: str, before: datetime) -> datetime | None:
@@ -146,10 +156,14 @@ def _next(fields: _Fields, tz: str, after: datetime) -> datetime | None:
 
 def _later_today(fields: _Fields, tz: str, today: date, *, after: datetime) -> datetime | None:
     """Return what is left of a day without a change of clocks: nothing can come before it. None: look further."""
-    midnight = _even_midnight(tz, today)
-    if midnight is None or not _matches_on(fields, today):
-        return None
-    return _EvenDay(midnight, fields.minutes).first_after(after)
+    day = _even_day(fields, tz, today)
+    return None if day is None else day.first_after(after)
+
+
+def _even_day(fields: _Fields, tz: str, day: date) -> "_EvenDay | None":
+    """Return a matching day without a change of clocks, None where it is not one."""
+    midnight = _even_midnight(tz, day)
+    return None if midnight is None or not _matches_on(fields, day) else _EvenDay(midnight, fields.minutes)
 
 
 @lru_cache(maxsize=4096)

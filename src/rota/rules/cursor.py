@@ -1,15 +1,14 @@
 """Where a job's cursor stands: the next nominal instant, and when it fires."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from rota.model.records import Job
 from rota.model.spec import Anchor, FirstRun, JobSpec, Mode, Schedule
 from rota.rules.instants import fires_at, first_instant, next_instant, within_bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """The nominal next instant and the moment it fires, jitter included; both None when nothing is planned."""
 
     next_for: datetime | None
@@ -104,6 +103,8 @@ def cursor_in_mode(job: Job, *, now: datetime) -> Cursor:
 
 def cursor_of(job: Job, nominal: datetime | None) -> Cursor:
     """Return the cursor of a stored job that stands at `nominal`."""
+    if nominal is not None and job.spec.schedule.fires_on_time:
+        return Cursor(nominal, nominal)
     return cursor_at(job.spec.schedule, nominal, name=job.name, created_at=job.created_at, interval=job.interval)
 
 

@@ -5,19 +5,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.model.claims import Claim
 from rota.model.clock import MILLISECOND
 from rota.model.durations import say_duration
+from rota.model.holds import ProviderHold, provider_of, provider_pool
 from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
+from rota.model.workspaces import Worktree
+from rota.rules.agent_words import say_denied
+from rota.rules.brief_words import say_brief, say_place, say_session, say_workspace, workspace_of
 from rota.rules.budget_words import say_gate, say_usage
 from rota.rules.cadence_words import say_mode_of_job, say_mode_of_run, say_poll_of_run
 from rota.rules.coming import coming_fires
+from rota.rules.hold_words import say_hold
 from rota.rules.instants import explain_schedule
 from rota.rules.lull import has_lulls
 from rota.rules.lull_words import say_deferred, say_excluded, say_lull_of_run, say_quiet_of_job
+from rota.rules.making_words import say_made, say_provisional
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
+from rota.rules.work_words import say_work
 
 NOTICED = timedelta(seconds=1)
 MEMBERS_TOLD = 10
@@ -59,6 +67,10 @@ class Facts:
     held_why: str = ""
     group: Belonging | None = None
     chain: Sequence[Run] = ()
+    work: Claim | None = None
+    worktree: Worktree | None = None
+    hold: ProviderHold | None = None
+    """That of its provider, while it lasts: the run waits for it, or caused it (section 8)."""
 
     @property
     def retried_as(self) -> Run | None:
@@ -85,10 +97,10 @@ def explain_run(facts: Facts, *, now: datetime) -> list[Line]:
     lines = [_due(facts, now), *_mode(facts), *_lull(facts, now), _misfire(facts), _overlap(facts)]
     born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
     if not (born_skipped and facts.run.reason in _BY_PLAN):
-        lines += [*_poll(facts, now), _conditions(facts), *_budget(facts)]
+        lines += [*_poll(facts, now), _conditions(facts), *_budget(facts), *_work(facts)]
     if facts.run.status is Status.QUEUED:
         lines.append(_waits(facts, now))
-    lines += [_start(facts, now), *_members(facts), *_end(facts, now), *_used(facts), _then(facts, now)]
+    lines += [*_brief(facts), _start(facts, now), *_members(facts), *_end(facts, now), *_used(facts), _then(facts, now)]
     return lines
 
 
@@ -105,6 +117,27 @@ def _lull(facts: Facts, now: datetime) -> list[Line]:
 def _mode(facts: Facts) -> list[Line]:
     told = say_mode_of_run(facts.run)
     return [] if told is None else [Line("mode", told)]
+
+
+def _brief(facts: Facts) -> list[Line]:
+    """Return what the run of an agent was given beyond its task."""
+    agent = facts.spec.work.agent
+    if agent is None:
+        return []
+    given = dict(say_brief(agent))
+    told = {
+        "session": say_session(facts.run, agent),
+        "carry": given.get("carry"),
+        "workspace": say_workspace(facts.run, facts.worktree) or given.get("workspace"),
+        "after": given.get("after"),
+    }
+    return [Line(label, text) for label, text in told.items() if text is not None]
+
+
+def _work(facts: Facts) -> list[Line]:
+    agent = facts.spec.work.agent
+    told = say_work(facts.run, agent.source, facts.work, tz=facts.tz) if agent and agent.source else None
+    return [] if told is None else [Line("work", told)]
 
 
 def _poll(facts: Facts, now: datetime) -> list[Line]:
@@ -239,9 +272,10 @@ def _budget(facts: Facts) -> list[Line]:
 
 
 def _used(facts: Facts) -> list[Line]:
-    """Return what an execution said it used."""
-    usage = facts.execution.artifacts.get("usage") if facts.execution is not None else None
-    return [Line("used", say_usage(usage))] if usage else []
+    """Return what an execution said it used, and which tools it was refused."""
+    run, denied = facts.run, say_denied(facts.run.denied_tools, facts.spec.work.agent)
+    used = [Line("used", say_usage(run.usage))] if run.usage else []
+    return [*used, Line("denied", denied)] if denied else used
 
 
 def _condition(result: Mapping[str, Any]) -> str:
@@ -271,21 +305,33 @@ def _waits(facts: Facts, now: datetime) -> Line:
         return Line("waits", f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}")
     if run.waiting_for is WaitingFor.REPLACED_RUN:
         return Line("waits", f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}")
+    return Line("waits", _waits_to_be_claimed(facts, now))
+
+
+def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
+    """Return why a run that may be claimed is not running."""
     if facts.held is Held.PAUSED:
-        return Line("waits", _waits_for_pause(facts, now))
+        return _waits_for_pause(facts, now)
     if facts.held is Held.NO_WORKER:
-        return Line("waits", "for a scheduler: none is running here; start one with `rota serve`")
+        return "for a scheduler: none is running here; start one with `rota serve`"
     if facts.held is Held.POOL:
-        return Line("waits", f"for {facts.held_why}")
+        return f"for {facts.held_why}"
+    if facts.held is Held.PROVIDER_HOLD:
+        return _waits_for_provider(facts, now)
     if facts.held is Held.SLOT:
-        return Line("waits", "for a slot: all are taken")
-    return Line("waits", "for its turn; a slot is free")
+        return "for a slot: all are taken"
+    return "for its turn; a slot is free"
 
 
 def _waits_for_pause(facts: Facts, now: datetime) -> str:
     until = f" until {day_time(facts.held_until, facts.tz, now=now)}" if facts.held_until else ""
     why = f" ({facts.held_why})" if facts.held_why else ""
     return f"because everything is paused{until}{why}: nothing is started; let it go with `rota resume --all`"
+
+
+def _waits_for_provider(facts: Facts, now: datetime) -> str:
+    held = say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
+    return f"as provider_hold: {held}; let it go with `rota agents release {provider_of(facts.held_why)}`"
 
 
 def _held(facts: Facts) -> str:
@@ -314,7 +360,9 @@ def _where(facts: Facts) -> str:
     assert facts.execution is not None
     if facts.spec.work.in_process:
         return f"inside the scheduler (pid {facts.execution.pid})"
-    return f"pid {facts.execution.pid} in {facts.spec.work.cwd}"
+    told = workspace_of(facts.run)
+    where = f" in {facts.spec.work.cwd}" if told is None else f", {say_place(told)}"
+    return f"pid {facts.execution.pid}{where}"
 
 
 def _end(facts: Facts, now: datetime) -> list[Line]:
@@ -342,12 +390,21 @@ def _running(facts: Facts, now: datetime) -> Line:
 def _then(facts: Facts, now: datetime) -> Line:
     followed = say_what_follows(facts.run, facts.spec, retried_as=facts.retried_as, tz=facts.tz, now=now)
     fires = next_fire(facts.job, now=now, unfinished=facts.unfinished)
-    return Line("then", f"{followed}; {fires}" if followed else fires)
+    return Line("then", "; ".join(part for part in (_holding(facts, now), followed, fires) if part))
+
+
+def _holding(facts: Facts, now: datetime) -> str:
+    """Return how the provider of a run that it refused is held since."""
+    if facts.hold is None or not facts.run.status.final:
+        return ""
+    return say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
 
 
 def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
     """Return when the job fires next, or why it does not."""
     schedule = job.spec.schedule
+    if job.provisional_at is not None and job.retired_at is None:
+        return say_provisional(job, now=now)
     if job.paused_at is not None and job.schedules:
         return _paused(job, now)
     if job.next_at is not None and has_lulls(schedule):
@@ -411,14 +468,22 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         *_failures(job, now),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
-    mode = say_mode_of_job(job)
+    mode, made = say_mode_of_job(job), say_made(job, now=now)
     return [
         Line("state", ", ".join(told)),
         Line("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
         *([] if mode is None else [Line("mode", mode)]),
         *_lulls_of_job(job, now),
+        *([] if made is None else [Line("made", made)]),
+        *_given(job),
         Line("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
     ]
+
+
+def _given(job: Job) -> list[Line]:
+    """Return what the runs of an agent job are given beyond their task."""
+    agent = job.spec.work.agent
+    return [] if agent is None else [Line(label, text) for label, text in say_brief(agent)]
 
 
 def _lulls_of_job(job: Job, now: datetime) -> list[Line]:

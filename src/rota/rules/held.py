@@ -10,7 +10,7 @@ from rota.rules.lanes import Room
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What keeps a run; `pool`: the one it lacks room in. None at all: it is the next to start."""
+    """What keeps a run; `pool`: the one it lacks room in, or that is held. None at all: it is the next to start."""
 
     held: Held | None = None
     pool: str | None = None
@@ -43,6 +43,9 @@ def holds(
 
 
 def _hold(wanted: Sequence[Draw], room: Room, *, free: int) -> Hold:
+    closed = room.closes(wanted)
+    if closed is not None:
+        return Hold(Held.PROVIDER_HOLD, closed)
     lacking = room.lacks(wanted)
     if lacking is not None:
         room.hold(wanted)

@@ -21,7 +21,7 @@ def next_instant(schedule: Schedule, *, after: datetime, created_at: datetime) -
     if schedule.start_at is not None:
         after = max(after, schedule.start_at - _INSTANT)
     found = _unbounded_next(schedule, after, created_at=created_at)
-    return None if found is None or _ended(schedule, found) else found
+    return found if found is None or schedule.end_at is None or found < schedule.end_at else None
 
 
 def previous_instant(schedule: Schedule, *, before: datetime, created_at: datetime) -> datetime | None:
@@ -101,6 +101,8 @@ def fires_at(
 
     Jitter ends before the next instant; `interval` is that of a job whose interval has modes.
     """
+    if schedule.fires_on_time:
+        return instant
     quiet = waiting_run(schedule, instant)
     if quiet is not None:
         return quiet.until
@@ -121,11 +123,7 @@ def within_bounds(schedule: Schedule, nominal: datetime) -> datetime | None:
     """Return `nominal`, not before `start_at`; None from `end_at` on."""
     if schedule.start_at is not None:
         nominal = max(nominal, schedule.start_at)
-    return None if _ended(schedule, nominal) else nominal
-
-
-def _ended(schedule: Schedule, instant: datetime) -> bool:
-    return schedule.end_at is not None and instant >= schedule.end_at
+    return nominal if schedule.end_at is None or nominal < schedule.end_at else None
 
 
 def _unbounded_next(schedule: Schedule, after: datetime, *, created_at: datetime) -> datetime | None:

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from rota.model.spec import Draw
 
@@ -35,6 +36,8 @@ class Pool:
     capacity: int
     used: int
     declared: bool = True
+    held_until: datetime | None = None
+    """Until when it has no room since its provider takes no more work; None: it is not held (section 8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,15 @@ class Shortage:
 
 @dataclass(slots=True)
 class Room:
-    """What the pools have left in one round, and which of them are kept for somebody who comes first."""
+    """What the pools have left in one round, and which of them are kept for somebody who comes first.
+
+    `closed`: those of providers that take no more work for now (section 8).
+    """
 
     capacity: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
+    closed: frozenset[str] = frozenset()
 
     def lacks(self, draws: Sequence[Draw]) -> str | None:
         """Return the first pool that has no room for a draw or is held, None if there is room in all."""
@@ -60,6 +67,10 @@ class Room:
             if draw.pool in self.held or self.left.get(draw.pool, 0) < draw.cost:
                 return draw.pool
         return None
+
+    def closes(self, draws: Sequence[Draw]) -> str | None:
+        """Return the pool of the provider that is held, of those that are drawn on; None if there is none."""
+        return next((draw.pool for draw in draws if draw.pool in self.closed), None)
 
     def take(self, draws: Sequence[Draw]) -> None:
         """Count the draws of somebody who goes."""
@@ -74,8 +85,11 @@ class Room:
     def hold(self, draws: Sequence[Draw]) -> None:
         """Keep the pools that somebody who stays lacks room in: nobody behind draws on them in this round.
 
-        A pool that could never hold the draw is not kept: nothing that others give back would help.
+        A pool that could never hold the draw is not kept: nothing that others give back would help. Neither does it
+        help somebody whose provider is held, so nothing is kept for such a one.
         """
+        if self.closed and self.closes(draws) is not None:
+            return
         for draw in draws:
             if self.left.get(draw.pool, 0) < draw.cost <= self.capacity.get(draw.pool, 0):
                 self.held.add(draw.pool)
@@ -128,7 +142,7 @@ def shortage(run: Head, pools: Iterable[Pool], heads: Iterable[Head]) -> Shortag
             before = set(room.held)
             room.hold(head.draws)
             keepers.update(dict.fromkeys(room.held - before, head.run_id))
-    name = room.lacks(run.draws)
+    name = room.closes(run.draws) or room.lacks(run.draws)
     if name is None:
         return None
     cost = next(draw.cost for draw in run.draws if draw.pool == name)
@@ -141,5 +155,6 @@ def room_of(pools: Iterable[Pool]) -> Room:
     found = list(pools)
     return Room(
         capacity={pool.name: pool.capacity for pool in found},
-        left={pool.name: pool.capacity - pool.used for pool in found},
+        left={pool.name: pool.capacity - pool.used if pool.held_until is None else 0 for pool in found},
+        closed=frozenset(pool.name for pool in found if pool.held_until is not None),
     )

@@ -23,7 +23,7 @@ class Lull:
 
 def has_lulls(schedule: Schedule) -> bool:
     """Tell whether a schedule has instants that do not run when they come."""
-    return bool(schedule.excluded) or has_waits(schedule)
+    return bool(schedule.excluded) or (schedule.quiet is not None and has_waits(schedule))
 
 
 def has_waits(schedule: Schedule) -> bool:

@@ -1,7 +1,7 @@
 """The order of the queue: where a run stands when it is born (INV-004), and what aging makes of it (R-03)."""
 
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from rota.model.clock import MILLISECOND
 
@@ -9,8 +9,7 @@ POSITION_GAP = 1 << 20
 """Places within one millisecond: room for moves between runs, and for many runs made at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a run stands: higher ranks first, then lower positions."""
 
     rank: int
@@ -25,5 +24,5 @@ def place_of(priority: int, *, created_ms: int, aging: timedelta | None) -> Plac
     only if that one was made less than `n × aging` after it, and never by one of its own priority or below.
     """
     if aging is None:
-        return Place(rank=priority, position=created_ms * POSITION_GAP)
+        return Place(priority, created_ms * POSITION_GAP)
     return Place(rank=0, position=(created_ms - priority * (aging // MILLISECOND)) * POSITION_GAP)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.model.spec import Overlap, OverlapPolicy
-from rota.model.states import Reason, Status, WaitingFor
+from rota.model.states import Reason, Status, Trigger, WaitingFor
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ _WAITS = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDG
 """What the instants behind a waiting run are refused for, where that is not overlap (R-11)."""
 
 Verdict = Go | After | Replace | Refuse
+_GO = Go()
 
 
 def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
@@ -66,7 +67,7 @@ def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:
     After(predecessor_id='id-7')
     """
     if not active or overlap.policy is OverlapPolicy.ALLOW:
-        return Go()
+        return _GO
     if overlap.policy is OverlapPolicy.REPLACE:
         return Replace(tuple(run.id for run in active))
     if overlap.policy is OverlapPolicy.QUEUE and len(active) <= overlap.queue_depth:
@@ -87,6 +88,15 @@ def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> 
     depth = overlap.queue_depth if overlap.policy is OverlapPolicy.QUEUE else 0
     room = max(1 + depth - len(active), 0)
     return judge(overlap, active) if count <= room else TooMany(room)
+
+
+def waits_for_all(overlap: Overlap, trigger: Trigger) -> bool:
+    """Tell whether a run in line waits for every unfinished run of its job that came before, not for the last alone.
+
+    The last may be one that overlap did not stop: a start that was forced, a member of a group. What overlap does not
+    judge, a backfill or a job of which any number may run, waits for nobody but its predecessor.
+    """
+    return trigger is not Trigger.BACKFILL and overlap.policy is not OverlapPolicy.ALLOW
 
 
 def _refuse(blocking: ActiveRun) -> Refuse:

@@ -28,10 +28,13 @@ class PausePlan:
     cursor: Cursor
 
 
-def plan_pause_end(job: Job, *, end: datetime, catch_up: bool, now: datetime, closing: bool = False) -> PausePlan:
+def plan_pause_end(
+    job: Job, *, end: datetime, catch_up: bool, now: datetime, closing: bool = False, refused: bool = False
+) -> PausePlan:
     """Return what becomes of the instants from `job.held_for` up to `end`, that one included.
 
-    With `catch_up` the latest of them runs and is not counted. Completion and start anchors whose instant fell into
+    With `catch_up` the latest of them runs and is not counted; `refused`: overlap forbids that, so that its row is a
+    skip of its own, and the job goes on as after any skip. Completion and start anchors whose instant fell into
     the pause go on one interval after its end. A pause holds fires back, so instants that wait for quiet hours to end
     after it go on waiting (R-17); not where their definition ends with it, which is `closing`.
     """
@@ -41,8 +44,8 @@ def plan_pause_end(job: Job, *, end: datetime, catch_up: bool, now: datetime, cl
     if last is None:
         return PausePlan(None, None, cursor_of(job, job.held_for))
     if job.spec.schedule.follows_runs:
-        return _plan_following(job, job.held_for, end=end, catch_up=catch_up, now=now)
-    return _plan_instants(job, job.held_for, last, catch_up=catch_up, now=now)
+        return _plan_following(job, job.held_for, end=end, catch_up=catch_up, refused=refused, now=now)
+    return _plan_instants(job, job.held_for, last, catch_up=catch_up, refused=refused, now=now)
 
 
 def _last_held(job: Job, first: datetime, *, end: datetime, closing: bool = False) -> datetime | None:
@@ -72,9 +75,11 @@ def cursor_after_pause(job: Job) -> Cursor:
     return cursor_of(job, next_instant(schedule, after=last, created_at=job.created_at))
 
 
-def _plan_instants(job: Job, first: datetime, last: datetime, *, catch_up: bool, now: datetime) -> PausePlan:
+def _plan_instants(
+    job: Job, first: datetime, last: datetime, *, catch_up: bool, refused: bool, now: datetime
+) -> PausePlan:
     schedule, created_at = job.spec.schedule, job.created_at
-    used_up = schedule.at is not None or (catch_up and schedule.run_once)
+    used_up = schedule.at is not None or (catch_up and schedule.run_once and not refused)
     cursor = NOWHERE if used_up else cursor_of(job, next_instant(schedule, after=last, created_at=created_at))
     if not catch_up:
         return PausePlan(_skip(job, first, last, now=now), None, cursor)
@@ -83,11 +88,15 @@ def _plan_instants(job: Job, first: datetime, last: datetime, *, catch_up: bool,
     return PausePlan(skip, last, cursor)
 
 
-def _plan_following(job: Job, instant: datetime, *, end: datetime, catch_up: bool, now: datetime) -> PausePlan:
-    if catch_up:
+def _plan_following(
+    job: Job, instant: datetime, *, end: datetime, catch_up: bool, refused: bool, now: datetime
+) -> PausePlan:
+    if catch_up and not refused:
         return PausePlan(None, instant, NOWHERE)
     following = None if job.interval is None else within_bounds(job.spec.schedule, end + job.interval)
     cursor = cursor_of(job, following)
+    if catch_up:
+        return PausePlan(None, instant, cursor)
     return PausePlan(_skip(job, instant, instant, now=now), None, cursor)
 
 

@@ -9,12 +9,18 @@ from difflib import get_close_matches
 from typing import Any
 
 from rota.model.errors import InvalidValue
+from rota.model.work import WorkItem
 from rota.rules.timezone import zone
 
 WRITTEN = re.compile(r"\{\{([^{}]*)\}\}")
 DIRECTIVES = frozenset("aAbBdfFGHIjmMpSTuUVwWyYzZ%")
 _NAMES = ("job", "run.number", "scheduled_for")
 _PARAM = "params."
+_ITEM = "item."
+_ITEM_NAMES = ("item.title", "item.description", "item.url")
+_METADATA = "item.metadata."
+_OUTPUT = re.compile(r"conditions\.([0-9]{1,4})\.output", re.ASCII)
+_IN_PROMPTS = (*_ITEM_NAMES, "item.metadata.NAME", "conditions.N.output")
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 
 
@@ -27,6 +33,17 @@ class PlaceholderValues:
     scheduled_for: datetime
     timezone: str = "UTC"
     params: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[str, ...] | None = None
+    """What the conditions wrote; None where this is no prompt."""
+    item: WorkItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlaces:
+    """What the prompt of a job may name beyond all other texts: so many conditions, and a work item."""
+
+    conditions: int = 0
+    item: bool = False
 
 
 def has_placeholders(text: str) -> bool:
@@ -39,15 +56,22 @@ def known_placeholders(text: str) -> list[str]:
     return [found[0] for found in WRITTEN.finditer(text) if _is_known(_split(found[1])[0])]
 
 
-def check_placeholders(text: str, *, params: Collection[str]) -> list[str]:
+def names_item(text: str) -> bool:
+    """Tell whether a prompt says itself where its work item stands."""
+    return any(_split(found[1])[0].startswith(_ITEM) for found in WRITTEN.finditer(text))
+
+
+def check_placeholders(text: str, *, params: Collection[str], prompt: PromptPlaces | None = None) -> list[str]:
     """Return a message for each placeholder in `text` that is not on the list or names no param of the job.
+
+    `prompt` is there for prompts alone, and says what the job has that they may name.
 
     >>> check_placeholders("{{ scheduled_fro }}", params=())
     ['no placeholder is named "scheduled_fro"; did you mean "scheduled_for"?']
     """
     if "{{" not in text:
         return []
-    messages = [message for found in WRITTEN.finditer(text) if (message := _wrong(found[1], params))]
+    messages = [message for found in WRITTEN.finditer(text) if (message := _wrong(found[1], params, prompt))]
     if "{{" in WRITTEN.sub("", text):
         messages.append("`{{` is not closed by `}}`")
     return messages
@@ -68,21 +92,47 @@ def _split(inner: str) -> tuple[str, str]:
 
 
 def _is_known(name: str) -> bool:
-    return name in _NAMES or name.startswith(_PARAM)
+    return name in _NAMES or name.startswith(_PARAM) or _is_for_prompts(name)
 
 
-def _wrong(inner: str, params: Collection[str]) -> str | None:
+def _is_for_prompts(name: str) -> bool:
+    return name in _ITEM_NAMES or _is_metadata(name) or _OUTPUT.fullmatch(name) is not None
+
+
+def _is_metadata(name: str) -> bool:
+    return name.startswith(_METADATA) and len(name) > len(_METADATA)
+
+
+def _wrong(inner: str, params: Collection[str], prompt: PromptPlaces | None) -> str | None:
     name, pattern = _split(inner)
     if name.startswith(_PARAM):
         return _wrong_param(name.removeprefix(_PARAM), pattern, params)
+    if _is_for_prompts(name):
+        return f'"{_short(name)}" takes no format' if ":" in inner else _wrong_in_prompt(name, prompt)
     if name not in _NAMES:
-        near = get_close_matches(_short(name), [*_NAMES, *(_PARAM + param for param in params)], n=1, cutoff=0.6)
-        known = "known are " + ", ".join((*_NAMES, "params.NAME"))
+        listed = (*_NAMES, "params.NAME", *(_IN_PROMPTS if prompt else ()))
+        places = [*_NAMES, *(_PARAM + param for param in params), *(_IN_PROMPTS if prompt else ())]
+        near = get_close_matches(_short(name), places, n=1, cutoff=0.6)
+        known = "known are " + ", ".join(listed)
         guess = f'did you mean "{near[0]}"?' if near else known
         return f'no placeholder is named "{_short(name)}"; {guess}'
     if name == "scheduled_for":
         return _wrong_pattern(pattern) if ":" in inner else None
     return f'"{name}" takes no format' if ":" in inner else None
+
+
+def _wrong_in_prompt(name: str, prompt: PromptPlaces | None) -> str | None:
+    if prompt is None:
+        return f'"{_short(name)}" stands in prompts only; move it to `prompt` or `prompt_file`'
+    output = _OUTPUT.fullmatch(name)
+    if output is None:
+        return None if prompt.item else f'"{_short(name)}" needs a work item; add `work_source:` to the job'
+    if int(output[1]) < prompt.conditions:
+        return None
+    if not prompt.conditions:
+        return f'"{name}" needs a condition; add `conditions:` to the job'
+    known = "conditions.0.output" if prompt.conditions == 1 else f"0 to {prompt.conditions - 1}"
+    return f"the job has no condition {output[1]}; they are counted from 0, known are {known}"
 
 
 def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | None:
@@ -112,6 +162,8 @@ def _value(inner: str, values: PlaceholderValues) -> str:
     name, pattern = _split(inner)
     if name.startswith(_PARAM):
         return _param(name.removeprefix(_PARAM), values)
+    if _is_for_prompts(name):
+        return _in_prompt(name, values)
     reader = _VALUES.get(name)
     if reader is None:
         raise InvalidValue(f'no placeholder is named "{_short(name)}"', hint="check the file with `rota check`")
@@ -122,6 +174,23 @@ def _param(param: str, values: PlaceholderValues) -> str:
     if param not in values.params:
         raise InvalidValue(f'the run has no param "{_short(param)}"', hint=f"pass it with --param {param}=VALUE")
     return write_param(values.params[param])
+
+
+def _in_prompt(name: str, values: PlaceholderValues) -> str:
+    """Return a part of the work item, or what a condition wrote; that is empty where none was asked (--force)."""
+    if values.outputs is None:
+        raise InvalidValue(f'"{_short(name)}" stands in prompts only', hint="move it to `prompt` or `prompt_file`")
+    output = _OUTPUT.fullmatch(name)
+    if output is not None:
+        number = int(output[1])
+        if values.outputs and number >= len(values.outputs):
+            raise InvalidValue(f"the run has no condition {number}", hint="they are counted from 0")
+        return values.outputs[number].rstrip("\n") if values.outputs else ""
+    if values.item is None:
+        raise InvalidValue(f'"{_short(name)}" needs a work item', hint="add `work_source:` to the job")
+    if _is_metadata(name):
+        return write_param(values.item.metadata.get(name.removeprefix(_METADATA), ""))
+    return str(getattr(values.item, name.removeprefix(_ITEM)) or "")
 
 
 def write_param(value: Any) -> str:

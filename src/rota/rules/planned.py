@@ -1,4 +1,7 @@
-"""What a plan is made of: what is known of a job's runs, the runs and rows that are planned, and their names."""
+"""What a plan is made of: what is known of a job's runs, the runs and rows that are planned, and their names.
+
+What every fire makes is not frozen: a simulation plans hundreds of thousands, and each would cost thrice as much.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -34,7 +37,7 @@ class FireFacts:
     unseen: timedelta = timedelta()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlannedRun:
     """An instant that runs. `made_up`: by misfire once or all; `after_previous`: waits for the run planned before it.
 
@@ -46,8 +49,8 @@ class PlannedRun:
     slot_key: str
     verdict: Go | After | Replace
     late_by: timedelta
-    made_up: bool
-    after_previous: bool
+    made_up: bool = False
+    after_previous: bool = False
     unseen: timedelta = timedelta()
     quiet_until: datetime | None = None
 
@@ -71,7 +74,7 @@ class PlannedSkip:
     quiet_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FirePlan:
     """The rows to write, in the order of their instants, and where the cursor goes in the same transaction."""
 

@@ -1,9 +1,12 @@
 """What is said of pools: what a run draws, and why one keeps it waiting."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
+from rota.model.holds import provider_of
 from rota.model.spec import Draw
-from rota.rules.lanes import Shortage
+from rota.rules.hold_words import say_hold
+from rota.rules.lanes import Pool, Shortage, room_of
 
 
 def say_draws(draws: Sequence[Draw]) -> str:
@@ -13,6 +16,17 @@ def say_draws(draws: Sequence[Draw]) -> str:
     'gpu × 2, ollama'
     """
     return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} × {draw.cost}" for draw in draws)
+
+
+def say_room(draws: Sequence[Draw], pools: Sequence[Pool], *, zone: str, now: datetime) -> str:
+    """Return how full the pools of a run are, and whether it finds room; that of a provider bounds nothing."""
+    known = {pool.name: pool for pool in pools}
+    shown = [known[draw.pool] for draw in draws if draw.pool in known and provider_of(draw.pool) is None]
+    room = room_of(pools)
+    closed, lacking = room.closes(draws), room.lacks(draws)
+    end = "room" if lacking is None else f"waits for {lacking}"
+    end = end if closed is None else say_hold(closed, known[closed].held_until, zone=zone, now=now)
+    return f"{', '.join(f'{pool.name} {pool.used:,} of {pool.capacity:,}' for pool in shown)} → {end}"
 
 
 def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | None = None) -> str:

@@ -30,7 +30,9 @@ def say_by_hand(run: Run) -> str:
     """Return what a start by hand was: of the job, or of a run once more."""
     retried = run.decisions.get("retried")
     forced = ", with --force" if run.forced else ""
-    return f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started by hand{forced}"
+    by = run.decisions.get("by")
+    who = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
+    return f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started {who}{forced}"
 
 
 def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:

@@ -20,7 +20,10 @@ _COMPLETED = Outcome(status=Status.COMPLETED)
 
 
 class Call:
-    """One running function. `decided` is the outcome that replaces its own once it was stopped."""
+    """One running function. `decided` is the outcome that replaces its own once it was stopped.
+
+    It is called with what is `given`: the context, or the task of an agent.
+    """
 
     __slots__ = (
         "abandon_at",
@@ -28,6 +31,7 @@ class Call:
         "decided",
         "ended",
         "function",
+        "given",
         "read",
         "reported",
         "task",
@@ -37,11 +41,19 @@ class Call:
     )
 
     def __init__(
-        self, token: str, function: Function, *, context: JobContext, read: Reader, timeout: float | None
+        self,
+        token: str,
+        function: Function,
+        *,
+        context: JobContext,
+        read: Reader,
+        timeout: float | None,
+        given: Any = None,
     ) -> None:
         self.token = token
         self.function = function
         self.context = context
+        self.given = context if given is None else given
         self.read = read
         self.timeout = timeout
         self.decided: Outcome | None = None
@@ -76,9 +88,9 @@ def is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def call(function: Function, context: JobContext) -> Any:
-    """Call a user's function with the context, if it wants one."""
-    return function(context) if takes_context(function) else function()
+def call(started: Call) -> Any:
+    """Call a user's function with what it is given, if it wants that."""
+    return started.function(started.given) if takes_context(started.function) else started.function()
 
 
 def read_returned(context: JobContext, value: Any) -> Outcome:

@@ -52,6 +52,8 @@ class Surroundings:
     environ: Mapping[str, str]
     credentials: str | None = None
     imports: tuple[str, ...] = ()
+    root: Path | None = None
+    """The scheduler's own project, where that is another one: it includes this one."""
 
 
 def placeholder_values(run: RunFacts) -> PlaceholderValues:

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from rota import faults
 from rota.model.durations import say_duration
@@ -61,9 +62,10 @@ class FunctionRunner:
         *,
         timeout: float | None = None,
         read: Reader = read_returned,
+        given: Any = None,
     ) -> None:
-        """Start a function; its outcome arrives through `on_outcomes` under `token`."""
-        started = Call(token, function, context=context, read=read, timeout=timeout)
+        """Start a function; its outcome arrives through `on_outcomes` under `token`. It is `given` its context."""
+        started = Call(token, function, context=context, read=read, timeout=timeout, given=given)
         self._calls[token] = started
         if timeout is not None:
             self._deadlines.add(timeout, started)
@@ -177,7 +179,7 @@ class FunctionRunner:
 
 def _run(taken: Call) -> Outcome:
     try:
-        return taken.read(taken.context, call(taken.function, taken.context))
+        return taken.read(taken.context, call(taken))
     except BaseException as error:  # nothing that user code raises may end the thread
         return read_raised(taken.context, error)
     finally:

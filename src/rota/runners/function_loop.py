@@ -112,7 +112,7 @@ class FunctionLoop:
 
 async def _run(started: Call) -> Outcome:
     try:
-        return started.read(started.context, await call(started.function, started.context))
+        return started.read(started.context, await call(started))
     except asyncio.CancelledError as error:
         return STOPPED if started.decided else read_raised(started.context, error)
     except BaseException as error:  # SystemExit and KeyboardInterrupt would end the loop for everybody

@@ -24,16 +24,17 @@ class InterpreterFinder:
     imports: tuple[str, ...] = ()
     timeout: float = TIMEOUT
 
-    def find(self, functions: Sequence[str], conditions: Sequence[str]) -> Names:
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return which of the names are missing, and what there is to know of the conditions."""
         asked = {
             "imports": list(self.imports),
-            "functions": list(functions),
+            "functions": [*functions, *sources],
             "conditions": list(conditions),
             "path": str(self.project),
         }
         answer = self._ask(json.dumps(asked))
-        return answer if isinstance(answer, Names) else Names(dict.fromkeys([*functions, *conditions], answer))
+        asked_for = [*functions, *sources, *conditions]
+        return answer if isinstance(answer, Names) else Names(dict.fromkeys(asked_for, answer))
 
     def _ask(self, question: str) -> Names | str:
         program = os.path.expanduser(self.python)

@@ -149,6 +149,16 @@ def _check_program(program: str, cwd: str, path: str) -> None:
         if not os.access(found, os.X_OK) or os.path.isdir(found):
             raise SpawnFailed(f"{found!r} is not executable", hint=f"run `chmod +x {found}`, or name its interpreter")
         return
+    _find_on_path(program, cwd, path)
+
+
+def check_on_path(program: str, env: Mapping[str, str]) -> None:
+    """Refuse a program that is not on the PATH of a run; one with a path of its own may be made meanwhile."""
+    if os.sep not in program:
+        _find_on_path(program, "", env.get("PATH", os.defpath))
+
+
+def _find_on_path(program: str, cwd: str, path: str) -> None:
     if not any(_is_program(os.path.join(cwd, folder, program)) for folder in path.split(os.pathsep)):
         raise SpawnFailed(
             f"no program {program!r} is on PATH {path!r}", hint="write its whole path, or set PATH under `env:`"

@@ -11,6 +11,7 @@ from typing import Any
 from rota.model.errors import InvalidValue
 from rota.model.records import ERROR_LIMIT, Outcome, cut
 from rota.model.states import Reason, Status
+from rota.rules.retry_after import retry_after
 from rota.runners.calling import Function
 from rota.runners.context import JobContext
 from rota.runners.http import trusted
@@ -61,8 +62,8 @@ async def _get(url: str, headers: Mapping[str, str]) -> Answer:
     if answer.has_redirect_location:
         return Answer(error=f"{told}: it has moved to {answer.headers['location']}, which is not followed")
     if not answer.is_success:
-        wish = answer.headers.get("retry-after", "") if answer.status_code in NOT_NOW else ""
-        return Answer(error=told, suggested=float(wish) if wish.isdecimal() else None)
+        wish = answer.headers.get("retry-after") if answer.status_code in NOT_NOW else None
+        return Answer(error=told, suggested=retry_after(wish, date=answer.headers.get("date")))
     return _read_body(body, told)
 
 

@@ -18,9 +18,28 @@ class Chain:
     first_started_at: datetime | None
 
 
-def followers(db: Database, run_id: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A queued run that waits for its predecessor."""
+
+    id: str
+    job_id: str
+    version: int
+    trigger: Trigger
+
+
+def followers(db: Database, run_id: str) -> list[Follower]:
     """Return the queued runs that wait for this one as their predecessor, oldest first; members of groups left out."""
-    return [follower for (follower,) in db.rows("runs_following", id=run_id)]
+    return [
+        Follower(follower, job_id, version, Trigger(trigger))
+        for follower, job_id, version, trigger in db.rows("runs_following", id=run_id)
+    ]
+
+
+def last_ahead(db: Database, run_id: str) -> str | None:
+    """Return the last of the job's unfinished runs that came before this one, None where it is the first in line."""
+    row = db.row("run_last_ahead", id=run_id)
+    return row[0] if row else None
 
 
 def replacing_runs(db: Database, job_id: str) -> list[str]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
@@ -78,8 +78,9 @@ def insert_job(
     next_at: datetime | None,
     tzdata: str,
     now: datetime,
+    provisional: bool = False,
 ) -> None:
-    """Store a new job with its first version."""
+    """Store a new job with its first version; a provisional one has no due instants."""
     db.execute(
         "job_insert",
         id=job_id,
@@ -90,7 +91,8 @@ def insert_job(
         next_at=to_ms_or_none(next_at),
         now=to_ms(now),
     )
-    _insert_version(db, spec, job_id=job_id, version=1, schedules=spec.enabled, tzdata=tzdata, now=now)
+    schedules = spec.enabled and not provisional
+    _insert_version(db, spec, job_id=job_id, version=1, schedules=schedules, tzdata=tzdata, now=now)
 
 
 def change_job(
@@ -111,7 +113,7 @@ def change_job(
     The cursor of a paused job is held back until the pause ends (R-20).
     """
     paused = job.paused_at is not None
-    schedules = spec.enabled and retired_at is None and used_up_at is None
+    schedules = spec.enabled and retired_at is None and used_up_at is None and job.provisional_at is None
     changed = db.execute(
         "job_change",
         id=job.id,
@@ -281,11 +283,19 @@ def _hold_cursor(
     return changed == 1
 
 
-def standing(db: Database, job_id: str) -> tuple[int, bool]:
-    """Return how many chains of a job failed in a row, and whether runs of it wait for others of it."""
+class Standing(NamedTuple):
+    """What the end of a run looks after: chains of its job that failed in a row, runs that wait, somebody to tell."""
+
+    failures: int
+    waited_for: bool
+    notifies: bool
+
+
+def standing(db: Database, job_id: str) -> Standing:
+    """Return what the end of a run must look after in its job."""
     row = db.row("job_standing", id=job_id)
     assert row is not None, "a foreign key holds every run's job"
-    return row[0], bool(row[1])
+    return Standing(row[0], bool(row[1]), bool(row[2]))
 
 
 def count_failures(db: Database, job_id: str, failures: int, *, backing_off_until: datetime | None) -> None:

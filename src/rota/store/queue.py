@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import lru_cache
 
 from rota import faults
-from rota.model.clock import MILLISECOND
+from rota.model.clock import MILLISECOND, from_ms_or_none
 from rota.model.ids import created_ms
 from rota.model.spec import Draw
 from rota.rules.lanes import NO_POOLS, Head, Pool, Room
@@ -21,7 +21,10 @@ Draws = tuple[Draw, ...]
 
 def pools(db: Database) -> list[Pool]:
     """Return all pools by name."""
-    return [Pool(name, capacity, used, bool(declared)) for name, capacity, used, declared in db.rows("pools_all")]
+    return [
+        Pool(name, capacity, used, bool(declared), from_ms_or_none(held_until))
+        for name, capacity, used, declared, held_until in db.rows("pools_all")
+    ]
 
 
 def declare_pools(db: Database, capacities: Mapping[str, int]) -> None:
@@ -34,7 +37,9 @@ def declare_pools(db: Database, capacities: Mapping[str, int]) -> None:
 def room(db: Database) -> Room:
     """Return what the pools have left that have room; empty where no lane draws on any."""
     found = db.rows("pools_room")
-    return Room({name: capacity for name, capacity, _ in found}, {name: left for name, _, left in found})
+    left = {name: left for name, _, left in found}
+    closed = frozenset(name for name in left if left[name] < 0)
+    return Room({name: capacity for name, capacity, _ in found}, left, closed=closed)
 
 
 def front(db: Database, *, limit: int) -> list[Head]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none
 from rota.model.codec import decode, encode
+from rota.model.making import Made
 from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status, Trigger, WaitingFor
@@ -68,11 +69,26 @@ def job_of(row: Record) -> Job:
         mode=None if row["mode"] is None else Mode(row["mode"]),
         suggested=None if row["suggested"] is None else row["suggested"] * MILLISECOND,
         booted=row["booted"],
+        made=_made(row),
+        provisional_at=from_ms_or_none(row["provisional_at"]),
+        approved=row["approved"],
+    )
+
+
+def _made(row: Record) -> Made | None:
+    if row["made_by"] is None:
+        return None
+    return Made(
+        by=row["made_by"],
+        at=from_ms(row["made_at"]),
+        run_id=row["made_by_run"],
+        depth=row["depth"],
+        expires_at=from_ms_or_none(row["expires_at"]),
     )
 
 
 def run_of(row: Record) -> Run:
-    """Return the run of a row of `run` joined with its job's name and its exit code."""
+    """Return the run of a row of `run` joined with its job's name and what its execution left."""
     return Run(
         id=row["id"],
         job_id=row["job_id"],
@@ -114,6 +130,9 @@ def run_of(row: Record) -> Run:
         result_summary=row["result_summary"],
         predecessor_id=row["predecessor_id"],
         decisions=read_object(row["decisions"]),
+        usage=read_object(row["usage"] or EMPTY),
+        denied_tools=tuple(json.loads(row["denied_tools"] or "[]")),
+        session_id=row["session_id"],
     )
 
 

@@ -18,6 +18,7 @@ from rota.store.rows import execution_of, read_object, run_of, write_json
 
 FIRST_ID = ""
 LAST_ID = "g"
+LAST_NUMBER = 2**62
 
 DENIED_KEPT = 50
 """How many of the tools that an agent was refused are kept with its execution."""
@@ -174,18 +175,25 @@ def history(
     reasons: Sequence[str] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    before_id: str = "",
+    before_number: int | None = None,
     limit: int,
 ) -> list[Run]:
-    """Return runs made in [since, until), newest first."""
+    """Return runs made in [since, until), newest first.
+
+    A page goes on `before_number` where it is that of a job, else `before_id`.
+    """
+    until_id = LAST_ID if until is None else id_at(until)
     filters: dict[str, Any] = {
         "since_id": FIRST_ID if since is None else id_at(since),
-        "until_id": LAST_ID if until is None else id_at(until),
+        "until_id": min(until_id, before_id) if before_id else until_id,
         "statuses": _json_or_none(statuses),
         "reasons": _json_or_none(reasons),
         "limit": limit,
     }
     if job_id is not None:
-        return [run_of(row) for row in db.records("runs_history_of_job", job_id=job_id, **filters)]
+        below = LAST_NUMBER if before_number is None else before_number
+        return [run_of(row) for row in db.records("runs_history_of_job", job_id=job_id, below=below, **filters)]
     return [run_of(row) for row in db.records("runs_history", job_ids=_json_or_none(job_ids), **filters)]
 
 

@@ -51,6 +51,11 @@ def used_by_job(db: Database, began: Began, *, now: datetime) -> list[Used]:
     return [_used(row) for row in db.records("usage_by_job", **_params(began, now))]
 
 
+def used_by_agent(db: Database, began: Began, *, now: datetime) -> list[Used]:
+    """Return what each agent used; what no agent did stands alone, without a name."""
+    return [_used(row) for row in db.records("usage_by_agent", **_params(began, now))]
+
+
 def used_by_model(db: Database, began: Began, *, now: datetime) -> list[Used]:
     """Return what was used of each model."""
     return [_used(row) for row in db.records("usage_by_model", **_params(began, now))]

@@ -19,6 +19,7 @@ from rota.model.ids import begin_again
 from rota.model.records import Outcome, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
+from rota.model.work import Source
 from rota.operations.declarations import Declarations, Declaring
 from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
 from rota.operations.embedding import SchedulerStatus, TriggerResult, fires_of, shown, status_of, trigger_job
@@ -98,6 +99,10 @@ class PlayedScheduler(Declaring):
     def retire(self, name: str) -> None:
         """Retire a job."""
         self._do(partial(self.scene.store.write, partial(remove_job, name=name, now=self.now)))
+
+    def put_source(self, place: str, source: Source) -> None:
+        """Let the jobs whose work source is at `place` ask this one instead: a repository, a folder, an address."""
+        self.scene.sources.sources[place] = source
 
     def advance(self, duration: timedelta | str) -> None:
         """Let time pass, stopping at every instant at which something is due."""

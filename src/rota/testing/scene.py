@@ -1,6 +1,7 @@
 """For tests: a clock that stands still, processes that follow a script, and a scene that plays an engine on both."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,20 +19,23 @@ from rota.engine.record import Finished
 from rota.engine.recover import recover
 from rota.engine.session import Session, open_session
 from rota.engine.shared_state import scheduler_state
+from rota.engine.sources import Classes, ThreadedSources
 from rota.model.clock import cut_to_ms
 from rota.model.durations import parse_duration
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
-from rota.model.spec import Condition, JobSpec
+from rota.model.spec import Condition, JobSpec, WorkSource
 from rota.model.states import Reason, Status
+from rota.model.work import Source
 from rota.operations.jobs import create, find_job
 from rota.operations.runs import trigger
 from rota.operations.sdk import Sdk
 from rota.rules.admission import ConditionResult
 from rota.settings import Scheduler, Settings
-from rota.store import jobs, runs
+from rota.store import deliveries, jobs, runs, work
 from rota.store.driver import Operation, T
 from rota.store.migrate import open_store
 from rota.store.sqlite import SqliteStore
+from rota.testing.posting import ScriptedPost
 
 BOOT = "test-boot"
 YIELDS = 8
@@ -118,6 +122,8 @@ class ScriptedProcesses:
         self.living: dict[str, ScriptedProcess] = {}
         self.callers: dict[ProcessIdentity, asyncio.Event] = {}
         self.begun: list[str] = []
+        self.given: dict[str, Claimed] = {}
+        """What each run was given when it started, by its handle."""
         self.refused: dict[str, Exception] = {}
         self._clock = clock
         self._pid = 100_000
@@ -136,6 +142,7 @@ class ScriptedProcesses:
         process = ScriptedProcess(run_id, identity, self._clock.now() + script.takes, script.ending, script.stops)
         self.living[run_id] = process
         self.begun.append(prepared.run.handle)
+        self.given[prepared.run.handle] = prepared
         if not script.takes:
             process.end()
         return process
@@ -203,6 +210,23 @@ class ScriptedProcesses:
                 process.end(replace(process.ending, finished_at=process.ends_at))
 
 
+class ScriptedSources:
+    """Work sources by script: those that a test puts into `sources` by place, called at once; the others are real."""
+
+    def __init__(self, settings: Settings, classes: Classes) -> None:
+        self.sources: dict[str, Source] = {}
+        self._real = ThreadedSources(settings, {}, classes)
+
+    def find(self, wanted: WorkSource) -> Source:
+        """Return a source."""
+        return self.sources.get(wanted.place) or self._real.find(wanted)
+
+    async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
+        """Return what a call brings; it takes no time."""
+        del within, late
+        return call()
+
+
 class CountingStore:
     """A store that knows how many submitted writes are under way."""
 
@@ -244,6 +268,8 @@ class Scene:
         self.processes = ScriptedProcesses(self.clock)
         self.table = FunctionTable()
         self.settings = Settings(folder, folder, scheduler=Scheduler(concurrency=concurrency))
+        self.sources = ScriptedSources(self.settings, lambda: self.table.sources)
+        self.post = ScriptedPost()
         self.store = CountingStore(open_store(folder / "rota.db", now=now))
         self._pid = 500
         self._living = 0
@@ -287,6 +313,8 @@ class Scene:
             holder=holder,
             processes=self.processes,
             functions=self.functions,
+            sources=self.sources,
+            post=self.post,
             stays=self.kind == "serve",
         )
 
@@ -307,6 +335,7 @@ class Scene:
                 carried.task.cancel()
         self.engine.executor.carried.clear()
         self.engine.callers.close()
+        self.engine.deliveries.abandon()
         self.engine.claims = False
         await self.quiet()
         self.functions.close()
@@ -339,6 +368,8 @@ class Scene:
                 engine.release_loop,
                 engine.cancel_loop,
                 engine.direct_loop,
+                engine.outbox.loop,
+                engine.deliveries.loop,
             ):
                 await loop.turn()
                 assert loop.pulse.error is None, f"the {loop.name} loop failed: {loop.pulse.error}"
@@ -365,6 +396,8 @@ class Scene:
     def next_due(self) -> datetime | None:
         """Return when something happens next: a fire, a release, an expiry, the end of a process."""
         found = [self.store.read(jobs.next_due), self.store.read(next_release), self.processes.next_end()]
+        found += [self.store.read(work.next_due), self.store.read(deliveries.next_due)]
+        found.append(self.store.read(deliveries.next_deadline))
         found.append(self.store.read(partial(outlook, now=self.clock.now())).changes_at)
         return min((at for at in found if at is not None and at > self.clock.now()), default=None)
 

@@ -1,9 +1,10 @@
-"""Looking for an agent: present, version, logged in."""
+"""Looking for an agent: present, version, logged in, headless."""
 
 import os
 from pathlib import Path
 
 import pytest
+from tests.agents.programs import answering
 
 from rota.agents.probing import Found, probe, probe_all
 from rota.agents.registry import adapter
@@ -30,23 +31,32 @@ def test_an_agent_that_is_not_there_is_told(bin_folder: Path) -> None:
 
 
 def test_version_and_login_are_asked_of_it(bin_folder: Path) -> None:
-    path = program(bin_folder, "codex", 'test "$1" = login || echo codex-cli 0.166.0')
-    assert probe(adapter("codex"), environ(bin_folder)) == Found("codex", str(path), "0.166.0", True)
+    path = answering(bin_folder, "codex", "codex-cli 0.166.0")
+    assert probe(adapter("codex"), environ(bin_folder)) == Found("codex", str(path), "0.166.0", True, headless=True)
 
 
 def test_who_is_not_logged_in_is_told(bin_folder: Path) -> None:
-    program(bin_folder, "codex", 'test "$1" = login && exit 1; echo codex-cli 0.166.0')
+    answering(bin_folder, "codex", logged_in=False)
     found = probe(adapter("codex"), environ(bin_folder))
     assert (found.logged_in, found.problem) == (False, "codex is not logged in")
 
 
 def test_a_key_among_the_variables_is_a_login(bin_folder: Path) -> None:
-    program(bin_folder, "codex", 'test "$1" = login && exit 1; echo codex-cli 0.166.0')
+    answering(bin_folder, "codex", logged_in=False)
     assert probe(adapter("codex"), environ(bin_folder, CODEX_API_KEY="k")).logged_in is True
 
 
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+def test_a_version_without_an_option_that_rota_uses_does_not_run_headless(name: str, bin_folder: Path) -> None:
+    kind = adapter(name).probe
+    assert kind is not None
+    answering(bin_folder, name, options=kind.options[:-1])
+    found = probe(adapter(name), environ(bin_folder))
+    assert (found.headless, found.problem) == (False, f"this version does not know {kind.options[-1]}")
+
+
 def test_a_login_that_nobody_can_ask_for_is_unknown(bin_folder: Path) -> None:
-    program(bin_folder, "gemini", "echo 0.61.0")
+    answering(bin_folder, "gemini", "0.61.0")
     found = probe(adapter("gemini"), environ(bin_folder))
     assert (found.version, found.logged_in, found.problem) == ("0.61.0", None, None)
 

@@ -97,6 +97,12 @@ def test_it_is_given_the_tools_of_rota_and_no_other_server() -> None:
     assert "mcp__rota" in value_of(words, "--allowedTools").split(",")
 
 
+def test_it_waits_long_enough_for_the_server_of_rota() -> None:
+    """Trap: after 30 s it goes on without the tools."""
+    assert invoke(AgentTask(prompt="look", tools_server=("rota", "mcp"))).env["MCP_TIMEOUT"] == "60000"
+    assert "MCP_TIMEOUT" not in invoke(AgentTask(prompt="look")).env
+
+
 def test_servers_of_its_own_settings_start_only_for_who_may_use_them() -> None:
     assert "--strict-mcp-config" in argv("claude")
     assert "--strict-mcp-config" not in argv("claude", allowed_tools=("mcp__github__get_issue",))

@@ -49,6 +49,13 @@ def test_it_is_given_the_tools_of_rota_with_the_variables_of_the_run() -> None:
     assert json.loads(given["mcp_servers.rota.default_tools_approval_mode"]) == "approve"
 
 
+def test_it_waits_for_the_server_of_rota_and_fails_without_it() -> None:
+    """Trap: otherwise it asks the model before the server is there, and the tools are missing without a word."""
+    words = argv("codex", tools_server=("rota", "mcp"))
+    assert "mcp_servers.rota.required=true" in words
+    assert "mcp_servers.rota.startup_timeout_sec=60" in words
+
+
 def test_it_keeps_no_limit_of_turns_tools_or_money() -> None:
     """R-30: what it cannot keep is not among its capabilities."""
     found = ADAPTER.capabilities

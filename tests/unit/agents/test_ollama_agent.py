@@ -76,9 +76,9 @@ def test_a_host_is_written_as_its_own_variable_takes_it(host: str | None, expect
 
 def test_it_is_looked_for_where_it_is_asked() -> None:
     with serving() as stub:
-        where, _, problem = reach({"OLLAMA_HOST": stub.url})
+        where, _, problem = reach({"OLLAMA_HOST": "127.0.0.1:1"}, {"host": stub.url})
     assert (where, problem) == (stub.url, None)
-    assert reach({"OLLAMA_HOST": "127.0.0.1:1"})[2] is not None
+    assert reach({"OLLAMA_HOST": "127.0.0.1:1"}, {})[2] is not None
 
 
 def test_it_keeps_access_to_read_alone_and_no_limit() -> None:

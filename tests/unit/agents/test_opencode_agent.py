@@ -54,7 +54,8 @@ def test_the_agent_that_runs_has_the_same_rules_whatever_a_file_says_of_it() -> 
 
 def test_it_is_given_the_tools_of_rota() -> None:
     found = config(tools_server=("rota", "mcp"))
-    assert found["mcp"] == {"rota": {"type": "local", "command": ["rota", "mcp"], "enabled": True}}
+    local = {"type": "local", "command": ["rota", "mcp"], "enabled": True}
+    assert found["mcp"] == {"rota": {**local, "timeout": 60_000}}
     assert "mcp" not in config()
 
 

@@ -10,6 +10,7 @@ from rota.declare.codes import PROBLEM_CODES
 from rota.declare.validate import Declared, read_project
 from rota.model.agents import Access
 from rota.model.errors import FileProblems
+from rota.model.holds import PLENTY
 from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Spend
 from rota.rules.budget import Unit
 
@@ -93,13 +94,13 @@ def test_an_agent_goes_before_the_defaults_and_a_job_before_both() -> None:
 @pytest.mark.parametrize("written", ["max_concurrent: 4", "instances: {max_concurrent: 4}"])
 def test_r_04_a_run_draws_on_the_pool_of_all_agents_and_on_that_of_its_own(written: str) -> None:
     found = read(f"agents: {{r: {{adapter: codex, {written}}}}}\njobs: {{j: {{agent: r, prompt: x}}}}\n")
-    assert found.jobs[0].pools == (Draw("agent:r"), Draw("agents"))
-    assert dict(found.settings.pools) == {"agents": 2, "agent:r": 4}
+    assert found.jobs[0].pools == (Draw("agent:r"), Draw("agents"), Draw("provider:openai"))
+    assert dict(found.settings.pools) == {"agents": 2, "agent:r": 4, "provider:openai": PLENTY}
 
 
 def test_a_job_may_draw_more_on_the_pool_of_all_agents() -> None:
     spec = job("pools: {agents: 5, gpu: 1}\njobs: {j: {prompt: x, pools: {agents: 2, gpu: 1}}}\n")
-    assert spec.pools == (Draw("agent:claude"), Draw("agents", 2), Draw("gpu"))
+    assert spec.pools == (Draw("agent:claude"), Draw("agents", 2), Draw("gpu"), Draw("provider:anthropic"))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +311,19 @@ jobs:
     assert spec.work.agent.prompt == "Review open PRs older than 48 hours.\n"
 
 
-@pytest.mark.parametrize("text", ["agents: {local: {adapter: ollama}}\n", "jobs: {a: {prompt: x, agent: ollama}}\n"])
-def test_an_adapter_that_nothing_here_can_call_is_refused_at_load(text: str) -> None:
-    """R-30: nothing is accepted and then not done."""
-    assert "ollama jobs are not in this version" in problems(text)[0]
+def test_ollama_is_called_inside_the_scheduler_and_has_to_be_told_which_model() -> None:
+    work = job("jobs: {a: {prompt: x, agent: ollama, model: llama3.2}}\n").work
+    assert work.agent is not None
+    assert (work.agent.called, work.in_process, work.agent.provider) == (True, True, "ollama")
+    assert problems("jobs: {a: {prompt: x, agent: ollama}}\n") == [
+        "rota.yaml:1:8: jobs.a: ollama has to be told which model; add `model:`"
+    ]
+
+
+@pytest.mark.parametrize("key", ["env: {A: b}", "env_pass: [A]", "term_grace: 3s", "on_restart: kill", "cwd: sub"])
+def test_what_means_something_to_a_process_alone_is_refused_of_an_agent_without_one(key: str) -> None:
+    """R-30: nothing is accepted and ignored."""
+    [told] = problems(f"jobs: {{a: {{prompt: x, agent: ollama, model: llama3.2, {key}}}}}\n")
+    assert told.endswith(
+        f".{key.partition(':')[0]}: has no effect on an agent inside the scheduler's process; remove this line"
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rota.declare.exporting import Top, export_keys, export_text, schedule_word
@@ -219,6 +219,7 @@ def declared(found: Sequence[JobSpec], top: Top = TOP) -> tuple[JobSpec, ...]:
     return read_project(Path(FOLDER), environment={"HOME": "/home/x"}, functions=EveryName(), content=content).jobs
 
 
+@settings(max_examples=50)
 @given(specs())
 @example(JobSpec("one", Work(Kind.SHELL, shell="a: b #c\n", cwd=FOLDER)))
 @example(JobSpec("one", Work(Kind.COMMAND, command=("true", "", "0755", "- x"), cwd=FOLDER)))

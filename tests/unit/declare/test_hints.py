@@ -26,7 +26,7 @@ EXPECTED = [
     ("tags", "labels"),
     ("depends_on", "members of a group"),
     ("needs", "members of a group"),
-    ("on_failure", "not in this version"),
+    ("on_failure", "`notify: {on: [failed]"),
     ("disabled", "enabled"),
     ("resources", "`pools: [ollama]`"),
     ("queue", "`overlap: queue`"),

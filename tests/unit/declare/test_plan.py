@@ -10,6 +10,7 @@ from rota.declare.differences import differences
 from rota.declare.plan import ChangeKind, plan
 from rota.model.budget import Unit
 from rota.model.errors import NameTaken
+from rota.model.notify import Channel, Target
 from rota.model.records import Job
 from rota.model.spec import (
     AgentWork,
@@ -168,6 +169,8 @@ OTHERS = {
     "imports": ("chores",),
     "conditions": (Condition("up"),),
     "labels": ("x",),
+    "notify": ("ops",),
+    "notify_own": (Target("own", Channel.COMMAND, command=("tell",)),),
     "params": {"x": 1},
     "agent": AgentWork("reviewer", "claude", "anthropic", "Look."),
     "members": (Member("extract", {"full": True}, always=True),),

@@ -1,6 +1,7 @@
 """Who goes next (R-03, INV-004): lanes give what a look at every queued run in order would give."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 
 from rota.model.spec import Draw
 from rota.rules.lanes import Head, Pool, Room, room_of, shortage, walk
-from rota.rules.pool_words import say_shortage
+from rota.rules.pool_words import say_room, say_shortage
 
 NOTHING: tuple[Draw, ...] = ()
+ELEVEN = datetime(2026, 11, 15, 11, tzinfo=UTC)
 
 
 def run(name: str, *draws: Draw, rank: int = 0, position: int = 0) -> Head:
@@ -170,3 +172,26 @@ class TestShortage:
         found = shortage(run("a", Draw("gpu", cost)), [pool], [])
         assert found is not None
         assert say_shortage(found) == said
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ([Pool("gpu", 2, 1), Pool("provider:x", 9, 1)], "gpu 1 of 2 → room"),
+        ([Pool("gpu", 2, 2), Pool("provider:x", 9, 1)], "gpu 2 of 2 → waits for gpu"),
+        ([Pool("gpu", 2, 2), Pool("provider:x", 9, 1, held_until=ELEVEN)], "gpu 2 of 2 → provider x held until 11:00"),
+    ],
+)
+def test_whether_there_is_room_is_told_without_the_pools_of_providers(pools: list[Pool], said: str) -> None:
+    draws = (Draw("gpu"), Draw("provider:x"))
+    assert say_room(draws, pools, zone="UTC", now=ELEVEN - timedelta(hours=5)) == said
+
+
+def test_nothing_is_kept_for_somebody_whose_provider_is_held() -> None:
+    """R-03: what others give back would not help it."""
+    held = [Pool("gpu", 3, 1), Pool("provider:x", 9, 0, held_until=ELEVEN)]
+    room = room_of(held)
+    room.hold((Draw("gpu", 3), Draw("provider:x")))
+    assert room.held == set()
+    room.hold((Draw("gpu", 3),))
+    assert room.held == {"gpu"}

@@ -3,8 +3,8 @@
 import pytest
 
 from rota.model.spec import Overlap, OverlapPolicy
-from rota.model.states import Reason, Status, WaitingFor
-from rota.rules.overlap import ActiveRun, After, Go, Refuse, Replace, judge
+from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.rules.overlap import ActiveRun, After, Go, Refuse, Replace, judge, waits_for_all
 
 RUNNING = ActiveRun("id-1", "backup:1", Status.RUNNING)
 QUEUED = ActiveRun("id-2", "backup:2", Status.QUEUED, WaitingFor.PREDECESSOR)
@@ -52,3 +52,14 @@ def test_r11_a_condition_further_back_in_the_queue_is_not_the_reason():
 def test_r12_replace_takes_the_place_of_every_unfinished_run():
     active = [RUNNING, HELD, REPLACING]
     assert judge(Overlap(OverlapPolicy.REPLACE), active) == Replace(("id-1", "id-4", "id-5"))
+
+
+@pytest.mark.parametrize("policy", [OverlapPolicy.QUEUE, OverlapPolicy.FORBID, OverlapPolicy.REPLACE])
+@pytest.mark.parametrize("trigger", [Trigger.SCHEDULE, Trigger.MANUAL])
+def test_r11_who_stands_in_line_waits_for_all_that_came_before(policy, trigger):
+    assert waits_for_all(Overlap(policy), trigger)
+
+
+def test_r11_a_backfill_and_where_any_number_may_run_waits_for_its_predecessor_alone():
+    assert not waits_for_all(Overlap(OverlapPolicy.QUEUE), Trigger.BACKFILL)
+    assert not waits_for_all(Overlap(OverlapPolicy.ALLOW), Trigger.SCHEDULE)

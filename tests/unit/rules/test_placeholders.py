@@ -1,5 +1,6 @@
 """Placeholders: a closed list, filled in one pass (R-25)."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.errors import InvalidValue
-from rota.rules.placeholders import PlaceholderValues, check_placeholders, fill, known_placeholders
+from rota.model.work import WorkItem
+from rota.rules.placeholders import (
+    PlaceholderValues,
+    PromptPlaces,
+    check_placeholders,
+    fill,
+    known_placeholders,
+    names_item,
+)
 
 VALUES = PlaceholderValues(
     job="backup",
@@ -106,3 +115,73 @@ def test_only_what_rota_would_know_is_found_in_foreign_braces():
 def test_a_text_that_was_checked_can_be_filled(text):
     if not check_placeholders(text, params=VALUES.params):
         assert isinstance(fill(text, VALUES), str)
+
+
+PROMPT = PromptPlaces(conditions=2, item=True)
+ITEM = WorkItem("7", "500 on search", url="https://x/7", metadata={"priority": "high", "labels": ["a"]})
+ASKED = replace(VALUES, outputs=("three PRs\n", ""), item=ITEM)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("<{{ conditions.0.output }}>", "<three PRs>"),
+        ("<{{ conditions.1.output }}>", "<>"),
+        ("{{ item.title }} at {{ item.url }}", "500 on search at https://x/7"),
+        ("<{{ item.description }}>", "<>"),
+        ("{{ item.metadata.priority }} {{item.metadata.labels}}", 'high ["a"]'),
+        ("<{{ item.metadata.nothing }}>", "<>"),
+    ],
+)
+def test_r_25_a_prompt_may_name_its_item_and_what_its_conditions_wrote(text: str, filled: str) -> None:
+    """R-25."""
+    assert check_placeholders(text, params=(), prompt=PROMPT) == []
+    assert fill(text, ASKED) == filled
+
+
+def test_conditions_that_were_passed_over_wrote_nothing() -> None:
+    """A run that was forced has asked none."""
+    assert fill("<{{ conditions.1.output }}>", replace(VALUES, outputs=())) == "<>"
+
+
+def test_what_a_condition_wrote_is_never_read_for_placeholders() -> None:
+    assert fill("{{ conditions.0.output }}", replace(VALUES, outputs=("{{ job }}",))) == "{{ job }}"
+
+
+@pytest.mark.parametrize("text", ["{{ item.title }}", "{{ item.metadata.x }}", "{{ conditions.0.output }}"])
+def test_r_25_they_stand_in_prompts_only(text: str) -> None:
+    """R-25."""
+    [told] = check_placeholders(text, params=())
+    assert "stands in prompts only; move it to `prompt`" in told
+    with pytest.raises(InvalidValue, match="prompts only"):
+        fill(text, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "told"),
+    [
+        ("{{ conditions.2.output }}", PROMPT, "the job has no condition 2; they are counted from 0, known are 0 to 1"),
+        ("{{ conditions.0.output }}", PromptPlaces(), "needs a condition; add `conditions:`"),
+        ("{{ item.url }}", PromptPlaces(conditions=1), "needs a work item; add `work_source:`"),
+        ("{{ item.titel }}", PROMPT, 'did you mean "item.title"?'),
+        ("{{ item.metadata. }}", PROMPT, 'no placeholder is named "item.metadata."'),
+        ("{{ conditions.x.output }}", PROMPT, 'no placeholder is named "conditions.x.output"'),
+        ("{{ item.title:%Y }}", PROMPT, "takes no format"),
+    ],
+)
+def test_r_25_what_a_prompt_cannot_name_is_told(text: str, places: PromptPlaces, told: str) -> None:
+    """R-25."""
+    [message] = check_placeholders(text, params=(), prompt=places)
+    assert told in message
+
+
+def test_a_prompt_file_that_names_what_is_not_there_is_refused_when_it_is_read() -> None:
+    with pytest.raises(InvalidValue, match="no condition 5"):
+        fill("{{ conditions.5.output }}", ASKED)
+    with pytest.raises(InvalidValue, match="needs a work item"):
+        fill("{{ item.title }}", replace(ASKED, item=None))
+
+
+def test_a_prompt_tells_whether_it_places_its_item_itself() -> None:
+    assert names_item("Fix {{ item.title }}")
+    assert not names_item("Fix the item of {{ job }}")

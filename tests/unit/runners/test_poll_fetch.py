@@ -86,8 +86,16 @@ def test_a_server_that_is_busy_says_when_to_come_again(server, tmp_path, status)
     assert (outcome.status, outcome.suggested) == (Status.FAILED, 120)
 
 
-@pytest.mark.parametrize("wish", ["Wed, 21 Oct 2026 07:28:00 GMT", "-5", "1.5", "soon", ""])
-def test_a_wish_that_is_no_number_of_seconds_is_none(server, tmp_path, wish):
+def test_a_server_that_is_busy_may_say_it_as_a_date(server, tmp_path):
+    """R-16: the server's wish, by its own clock."""
+    headers = {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}
+    suggested = poll(server, tmp_path, Reply(b"", 503, headers)).suggested
+    assert suggested is not None
+    assert suggested > 365 * 86400
+
+
+@pytest.mark.parametrize("wish", ["-5", "1.5", "soon", ""])
+def test_a_wish_that_is_neither_seconds_nor_a_date_is_none(server, tmp_path, wish):
     assert poll(server, tmp_path, Reply(b"", 503, {"Retry-After": wish})).suggested is None
 
 

@@ -76,7 +76,7 @@ def _about(variable: Variable) -> list[Remark]:
     """Return what has to be said about a line that sets a variable."""
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
-        told = "rota sends no mail; `rota history` and `rota status --strict` tell what failed"
+        told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` mail what fails"
         return [Remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
     if name == "RANDOM_DELAY":
         return [Remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]

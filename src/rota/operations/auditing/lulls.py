@@ -59,13 +59,22 @@ class Lulls:
 
     def fate(self, ms: int) -> Fate:
         """Return what the calendar makes of an instant; exclusion goes first."""
-        if self.excluded:
-            day = str(_EPOCH + timedelta(days=self.walls.day(ms)))
-            if day in self.excluded or day[5:] in self.excluded:
-                return Fate.EXCLUDED
+        if self.excluded and self._is_excluded(self.walls.day(ms)):
+            return Fate.EXCLUDED
         if self.quiet_end(ms) is None:
             return Fate.RUNS
         return Fate.DEFERRED if self.policy is QuietPolicy.DEFER else Fate.SKIPPED
+
+    def excluded_end(self, ms: int) -> int:
+        """Return where the excluded days end that an instant lies in."""
+        day = self.walls.day(ms)
+        while self._is_excluded(day):
+            day += 1
+        return self.walls.first(day * DAY)
+
+    def _is_excluded(self, day: int) -> bool:
+        text = str(_EPOCH + timedelta(days=day))
+        return text in self.excluded or text[5:] in self.excluded
 
     def quiet_end(self, ms: int) -> int | None:
         """Return the end of the quiet hours that an instant waits for, None where it fires when it comes."""

@@ -24,6 +24,7 @@ class Check(StrEnum):
     WAITING = "waiting"
     POOL = "pool"
     BUDGET = "budget"
+    WORK = "work"
     ORDER = "order"
     COUNTER = "counter"
     PROCESS = "process"

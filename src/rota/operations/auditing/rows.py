@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from rota.model.spec import Schedule
-from rota.model.states import REASONS
+from rota.model.states import REASONS, Reason
 from rota.operations.auditing.budgets import check_budgets
 from rota.operations.auditing.fates import waits, wrong_wait
 from rota.operations.auditing.groups import check_groups
@@ -13,6 +13,7 @@ from rota.operations.auditing.ledger import say
 from rota.operations.auditing.pools import check_pools
 from rota.operations.auditing.report import Check, Findings
 from rota.operations.auditing.spans import AuditedJob, Kind, Stretch
+from rota.operations.auditing.work import check_work
 from rota.store.driver import Database
 
 SLACK = 1_000
@@ -38,6 +39,7 @@ def check_rows(db: Database, findings: Findings, *, chosen: Collection[str] | No
     check_groups(db, findings, jobs=jobs)
     check_pools(db, findings, jobs=jobs)
     check_budgets(db, findings)
+    check_work(db, findings)
     _check_direct(db, findings, jobs, slack=ANY_TIME if stepped else SLACK)
     if not stepped:
         _check_times(db, findings, jobs)
@@ -100,7 +102,9 @@ def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: Findi
         if (wrong := _wrong_moment(job, current)) is not None:
             findings.violation(Check.CURSOR, wrong, job=job.name)
         return
-    if db.row("audit_unfinished", job_id=job.id) is not None or _ends(job, current, now):
+    if db.row("audit_unfinished", job_id=job.id) is not None:
+        return
+    if _ends(job, current, _goes_on_from(db, job, current, now=now)):
         return
     text = "it has no next instant and no unfinished scheduled run: it would never fire again"
     findings.violation(Check.CURSOR, text, job=job.name)
@@ -115,13 +119,27 @@ def _wrong_moment(job: AuditedJob, current: Stretch) -> str | None:
     return f"{say(job.next_for)} fires at {say(job.next_at)}, but the schedule has no jitter"
 
 
-def _ends(job: AuditedJob, current: Stretch, now: int) -> bool:
+def _goes_on_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) -> int:
+    """Return what one interval is counted from: its last run, which may be later than a clock that was set back, or
+    the end of the quiet hours, excluded days or back-off that its newest row tells of.
+    """
+    row = db.row("audit_last_end", job_id=job.id)
+    ended, backing_off_until, instant, reason = row or (None, None, None, None)
+    latest = max(now, ended or now, backing_off_until or now)
+    if current.lulls is None or instant is None:
+        return latest
+    if reason == Reason.EXCLUDED:
+        return max(latest, current.lulls.excluded_end(instant))
+    return max(latest, current.lulls.quiet_end(instant) or latest) if reason == Reason.QUIET_HOURS else latest
+
+
+def _ends(job: AuditedJob, current: Stretch, since: int) -> bool:
     """Tell whether the schedule is over, nearly so that one interval leads beyond its end, or asleep in this mode."""
     schedule = current.schedule
     interval = _interval(schedule, job.mode)
     if interval is None:
         return schedule.by_mode is not None  # never in this mode: the next one gives it its cursor back
-    return schedule.end_at is not None and schedule.end_at.timestamp() * 1000 <= now + interval.total_seconds() * 1000
+    return schedule.end_at is not None and schedule.end_at.timestamp() * 1000 <= since + interval.total_seconds() * 1000
 
 
 def _interval(schedule: Schedule, mode: str | None) -> timedelta | None:

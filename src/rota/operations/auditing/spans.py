@@ -37,11 +37,13 @@ class AuditedJob:
     held_for: int | None
     mode: str | None
     booted: str | None
+    provisional_at: int | None
 
     @property
     def schedules(self) -> bool:
         """Whether the job has due instants."""
-        return bool(self.enabled) and self.retired_at is None and self.used_up_at is None
+        gone = self.retired_at is not None or self.used_up_at is not None
+        return bool(self.enabled) and not gone and self.provisional_at is None
 
     @property
     def cursor(self) -> int | None:
@@ -131,7 +133,7 @@ def _check_last(job: AuditedJob, last: AuditedSpan | None, findings: Findings) -
     if last is None or last.version != job.version or last.until is not None:
         findings.violation(Check.VERSION, f"version {job.version} has no open span", job=job.name)
         return
-    wanted = job.enabled and job.retired_at is None and job.paused_at is None
+    wanted = job.enabled and job.retired_at is None and job.paused_at is None and job.provisional_at is None
     if (last.schedules and not wanted) or (last.paused and job.paused_at is None):
         findings.violation(Check.VERSION, "its open span and its row disagree on enabled or paused", job=job.name)
     if job.schedules and not (last.schedules or last.paused):

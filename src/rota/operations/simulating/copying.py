@@ -44,6 +44,8 @@ class State:
     accounts: tuple[Account, ...] = ()
     used: Mapping[str, int] = field(default_factory=dict)
     largest: Largest = field(default_factory=dict)
+    holds: Mapping[str, datetime] = field(default_factory=dict)
+    """Until when the pools of providers that take no more work have no room."""
 
 
 def copy_state(db: Database, *, now: datetime) -> State:
@@ -53,10 +55,11 @@ def copy_state(db: Database, *, now: datetime) -> State:
     found = sorted(jobs.all_jobs(db), key=lambda job: job.id)
     kept = tuple(job for job in found if job.retired_at is None or job.id in busy)
     last, poll = cadence.last_activity(db), polls.last_poll(db)
-    accounts = tuple(stored.account for stored in budgets.accounts(db))
+    accounts, pools = tuple(stored.account for stored in budgets.accounts(db)), queue.pools(db)
     return State(
         kept,
-        pools={pool.name: pool.capacity for pool in queue.pools(db)},
+        pools={pool.name: pool.capacity for pool in pools},
+        holds={pool.name: pool.held_until for pool in pools if pool.held_until is not None},
         aging=queue.aging(db),
         durations={job.name: took for job in kept if (took := _usual(db, job)) is not None},
         spans={job.name: spans for job in kept if (spans := _spans(db, job, now=now))},

@@ -25,7 +25,9 @@ def fire(stage: Stage, played: PlayedJob) -> None:
     for step in plan.steps:
         if isinstance(step, PlannedRun):
             verdict = _with_ids(step, born) if born else step.verdict
-            born[planned_id(step.slot_key)] = _enqueue(stage, played, verdict, scheduled_for=step.scheduled_for)
+            run = _enqueue(stage, played, verdict, scheduled_for=step.scheduled_for)
+            if len(plan.steps) > 1:
+                born[planned_id(step.slot_key)] = run
         else:
             row = Skipped(step.reason, step.scheduled_for, step.covers_to, step.count)
             stage.observer.skipped(played, row)
@@ -34,7 +36,7 @@ def fire(stage: Stage, played: PlayedJob) -> None:
 def _move(stage: Stage, played: PlayedJob, plan: FirePlan) -> None:
     """Move the cursor. Only skips can use a job up here: a run does so when its chain is final (R-07)."""
     job, schedule = played.job, played.job.spec.schedule
-    if not any(isinstance(step, PlannedRun) for step in plan.steps):
+    if not [step for step in plan.steps if isinstance(step, PlannedRun)]:
         if plan.next_for is None and (schedule.at is not None or schedule.run_once):
             played.alter(used_up_at=stage.now)
         if schedule.follows_runs:

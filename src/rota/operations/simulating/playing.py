@@ -12,7 +12,7 @@ from rota.model.states import Reason, Status
 from rota.operations.simulating.firing import fire
 from rota.operations.simulating.gating import pass_gates
 from rota.operations.simulating.people import Person
-from rota.operations.simulating.played import End, PlayedJob, PlayedRun
+from rota.operations.simulating.played import COMPLETED, RUNNING, End, PlayedJob, PlayedRun
 from rota.operations.simulating.recording import finish, let_go
 from rota.operations.simulating.stage import Due, Skipped, Stage, Subject
 from rota.rules.admission import Go, Skip, Wait
@@ -41,12 +41,11 @@ class Player:
         while (at := stage.next_at()) is not None and at < until:
             if at > stage.now:
                 stage.now = at
-            self._instant()
+            self._instant(stage, stage.now)
         stage.now = until
 
-    def _instant(self) -> None:
+    def _instant(self, stage: Stage, now: datetime) -> None:
         """Do what is due at one moment, in the order in which the engine's loops look."""
-        stage, now = self._stage, self._stage.now
         stage.observer.look(now)
         if stage.mode_at is not None and stage.mode_at <= now:
             self._replan()
@@ -82,16 +81,18 @@ class Player:
         while stage.waiting.lanes and not stage.paused and (chosen := stage.waiting.take(stage.now)):
             for run in chosen:
                 self._start(run)
-            # What takes no time has ended before anything else is looked at.
-            finish(stage, [_ending(run) for run in chosen if run.ends_at == stage.now])
+            at_once = [run for run in chosen if run.ends_at == stage.now]
+            if at_once:  # what takes no time has ended before anything else is looked at
+                finish(stage, [_ending(run) for run in at_once])
 
     def _start(self, run: PlayedRun) -> None:
         """Let a claimed run pass its gates and start, or go where they send it."""
         stage, played = self._stage, run.played
-        run.status = Status.DISPATCHED
-        if played.is_gated and not self._pass(run):
-            return
-        run.status, run.started_at = Status.RUNNING, stage.now
+        if played.is_gated:
+            run.status = Status.DISPATCHED
+            if not self._pass(run):
+                return
+        run.status, run.started_at = RUNNING, stage.now
         stage.plan_end(run, stage.now + played.takes)
 
     def _pass(self, run: PlayedRun) -> bool:
@@ -155,7 +156,7 @@ def _ending(run: PlayedRun) -> End:
         key = f"{run.played.name}\0{to_ms(run.scheduled_for or run.created_at)}\0{run.attempt}"
         if zlib.crc32(key.encode()) % HUNDRED < share * HUNDRED:
             return End(run, Status.FAILED, Reason.EXIT_CODE)
-    return End(run, Status.COMPLETED)
+    return End(run, COMPLETED)
 
 
 def _end_pause(stage: Stage, played: PlayedJob) -> None:

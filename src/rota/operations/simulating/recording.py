@@ -7,9 +7,10 @@ from rota.model.spec import Anchor
 from rota.model.states import Status, Trigger, WaitingFor
 from rota.operations.simulating import grouping
 from rota.operations.simulating.gating import awaits_poll, follow_poll, wait_for_poll
-from rota.operations.simulating.played import End, PlayedRun, put
+from rota.operations.simulating.played import COMPLETED, FAILED, HOLDING, End, PlayedRun, put
 from rota.operations.simulating.stage import Stage
 from rota.rules.cursor import NOWHERE, cursor_after_chain
+from rota.rules.overlap import waits_for_all
 from rota.rules.retry import backing_off, next_attempt
 
 
@@ -21,15 +22,15 @@ def finish(stage: Stage, ends: Sequence[End]) -> None:
 
 
 def _end(stage: Stage, end: End) -> bool:
-    run = end.run
+    run, played = end.run, end.run.played
     if run.finished_at is not None:
         return False
-    if run.status in (Status.DISPATCHED, Status.RUNNING) and not run.played.is_group:
+    if run.status in HOLDING and not played.is_group:
         stage.waiting.give_back(run, stage.now)
-    if run.played.is_gated and run.started_at is not None:
+    if played.is_gated and run.started_at is not None:
         stage.accounts.settle(run.id)
     run.status, run.reason, run.waiting_for, run.finished_at = end.status, end.reason, None, stage.now
-    run.played.unfinished.remove(run)
+    played.unfinished.remove(run)
     stage.observer.ended(run)
     return True
 
@@ -37,27 +38,28 @@ def _end(stage: Stage, end: End) -> bool:
 def _follow_up(stage: Stage, ended: Sequence[PlayedRun]) -> list[End]:
     """Do what follows from ends, and return what must end because of them; a retry leaves its chain unfinished."""
     further: list[End] = []
+    if stage.poll is not None:
+        for run in ended:
+            if run.played is stage.poll:
+                further += follow_poll(stage, run)
+    retried = {run.id for run in ended if run.status is FAILED and _retry(stage, run)}
     for run in ended:
-        if run.played is stage.poll:
-            further += follow_poll(stage, run)
-    for run in ended:
-        if run.status is Status.FAILED and _retry(stage, run):
+        if run.id in retried:
             continue
         if run.followers or run.played.unfinished:
             further += _let_go_waiting(stage, run)
         if run.first.trigger is Trigger.SCHEDULE:
             _end_scheduled(stage, run)
-        elif run.status is Status.COMPLETED and run.played.job.failures:
+        elif run.status is COMPLETED and run.played.job.failures:
             run.played.alter(failures=0, backing_off_until=None)
-    members = [run for run in ended if run.place]
-    for group in dict.fromkeys(run.group for run in members if run.group is not None):
-        further += grouping.step(stage, group)
+    for group in {run.group: None for run in ended if run.place}:
+        further += [] if group is None else grouping.step(stage, group)
     return further
 
 
 def _retry(stage: Stage, failed: PlayedRun) -> bool:
     """Bear the next attempt of a failed run where its definition allows one; who waited for the run waits for that."""
-    retry, outcome = failed.played.job.spec.retry, Outcome(Status.FAILED, failed.reason)
+    retry, outcome = failed.played.job.spec.retry, Outcome(FAILED, failed.reason)
     at = next_attempt(retry, outcome, attempt=failed.attempt, run_id=failed.id, finished_at=stage.now)
     if at is None:
         return False
@@ -99,13 +101,21 @@ def _let_go_waiting(stage: Stage, ended: PlayedRun) -> list[End]:
 
 
 def _pass_on(stage: Stage, run: PlayedRun, predecessor: PlayedRun | None) -> list[End]:
-    """Release a run whose predecessor ended, or let it wait for the one that its predecessor still waited for."""
+    """Release a run whose predecessor ended, or let it wait for another one; `predecessor`: for whom that waited."""
     if run.status is not Status.QUEUED:
         return []
+    if waits_for_all(run.played.job.spec.overlap, run.trigger):
+        predecessor = _last_ahead(run)
     if predecessor is not None and not predecessor.status.final:
         run.follow(predecessor)
         return []
     return let_go(stage, run)
+
+
+def _last_ahead(run: PlayedRun) -> PlayedRun | None:
+    """Return the last of the job's unfinished runs that came before this one; a retry stands where its chain began."""
+    ahead = [one for one in run.played.unfinished if one.first.id < run.id]
+    return max(ahead, key=lambda one: one.first.id, default=None)
 
 
 def let_go(stage: Stage, run: PlayedRun) -> list[End]:
@@ -117,16 +127,17 @@ def let_go(stage: Stage, run: PlayedRun) -> list[End]:
 
 
 def _end_scheduled(stage: Stage, ended: PlayedRun) -> None:
-    _count_failures(ended)
+    if ended.status is FAILED or ended.played.job.failures:
+        _count_failures(ended)
     _move_cursor(stage, ended)
 
 
 def _count_failures(ended: PlayedRun) -> None:
     """Count the chains that failed in a row; from some number on the job's instants are held back (DEC-007)."""
     job = ended.played.job
-    if ended.status is Status.COMPLETED and job.failures:
+    if ended.status is COMPLETED and job.failures:
         ended.played.alter(failures=0, backing_off_until=None)
-    elif ended.status is Status.FAILED and ended.finished_at is not None:
+    elif ended.status is FAILED and ended.finished_at is not None:
         failures = job.failures + 1
         until = backing_off(job.spec.on_repeated_failure, failures=failures, finished_at=ended.finished_at)
         ended.played.alter(failures=failures, backing_off_until=until)

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from rota.model.budget import Account, Unit
 from rota.model.clock import MILLISECOND, from_ms
+from rota.model.holds import provider_of
 from rota.model.spec import Kind, Mode, QuietHours
 from rota.model.states import Status
 from rota.operations.project import in_scope
@@ -247,9 +248,9 @@ def _cost(stage: Stage, played: PlayedJob, runs: int) -> dict[str, int]:
 
 
 def _drawn(stage: Stage) -> list[str]:
-    """Return the pools that some job draws on."""
+    """Return the pools that some job draws on; those of providers bound nothing."""
     drawn = {draw.pool for played in stage.jobs.values() for draw in played.job.spec.pools}
-    return [name for name in stage.waiting.pools if name in drawn]
+    return [name for name in stage.waiting.pools if name in drawn and provider_of(name) is None]
 
 
 def _pool(stage: Stage, tally: Tally, name: str) -> LevelReport:

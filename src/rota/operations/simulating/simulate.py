@@ -26,6 +26,8 @@ from rota.rules.timezone import zone
 from rota.settings import Settings
 from rota.store.driver import Database, Store
 
+SHARED = "all projects are played; slots, pools, budgets, remote calls and collisions are those of all of them together"
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -65,7 +67,8 @@ def simulate(
     Player(stage, person).play(until)
     known = {job.name: takes(job, state, request.assumptions) for job in state.jobs}
     told = _assumed(person, request.assumptions, known, state)
-    report = make_report(stage, tally, known, timezone=zone_name, assumptions=told, notes=scene.notes)
+    notes = (*scene.notes, SHARED) if place.scope else scene.notes
+    report = make_report(stage, tally, known, timezone=zone_name, assumptions=told, notes=notes)
     return replace(report, against=request.against, chosen=request.jobs, scope=place.scope)
 
 
@@ -128,6 +131,8 @@ def _assumed(person: Person, assumptions: Assumptions, known: Mapping[str, Takes
     told += _unseen(known, state)
     if any(job.spec.gates.conditions for job in state.jobs):
         told.append("conditions pass")
+    if any(job.spec.work.agent and job.spec.work.agent.source for job in state.jobs):
+        told.append("work sources have an item for each run")
     failing = [f"{share:.0%} of {name}" for name, share in assumptions.failures.items()]
     told.append(f"runs succeed, but {', '.join(failing)} fail" if failing else "runs succeed")
     return told

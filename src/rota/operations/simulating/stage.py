@@ -104,14 +104,11 @@ class Stage:
 
     def next_at(self) -> datetime | None:
         """Return when the next thing comes up."""
-        found = [self.mode_at] if self.mode_at is not None else []
-        if self.fires:
-            found.append(self.fires[0][0])
-        if self.ends:
-            found.append(self.ends[0][0])
-        if self.others:
-            found.append(self.others[0][0])
-        return min(found, default=None)
+        first = self.mode_at
+        for coming in (self.fires, self.ends, self.others):
+            if coming and (first is None or coming[0][0] < first):
+                first = coming[0][0]
+        return first
 
     def due_fires(self) -> list[PlayedJob]:
         """Return the jobs that are due, the longest due first, of equals the one that was made first."""

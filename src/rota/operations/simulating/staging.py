@@ -51,8 +51,11 @@ def takes(job: Job, state: State, assumptions: Assumptions) -> Takes:
 def set_stage(state: State, assumptions: Assumptions, *, concurrency: int, observer: Observer, now: datetime) -> Stage:
     """Return a stage on which everything stands as in the copy of the state."""
     _refuse_unknown(state, assumptions)
-    waiting = Waiting(Level(concurrency), {name: Level(capacity) for name, capacity in state.pools.items()})
+    pools = {name: Level(capacity) for name, capacity in state.pools.items()}
+    waiting = Waiting(Level(concurrency), pools, holds=state.holds)
     stage = Stage(now, waiting, observer, aging=state.aging, accounts=_accounts(state, now), polled_at=state.polled_at)
+    for until in state.holds.values():
+        stage.plan(Due.RELEASE, until)  # who waits is looked at again
     for job in state.jobs:
         played = PlayedJob(
             replace(job),

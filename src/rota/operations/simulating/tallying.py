@@ -11,7 +11,7 @@ from rota.model.spec import Mode
 from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.simulating.accounts import Accounts
 from rota.operations.simulating.gauging import PARTS, Gauge
-from rota.operations.simulating.played import PlayedJob, PlayedRun
+from rota.operations.simulating.played import COMPLETED, PlayedJob, PlayedRun
 from rota.operations.simulating.stage import Skipped
 from rota.rules.instants import COUNTED, instants_between
 
@@ -80,6 +80,7 @@ class Tally:
         self._at = self.since
         self._hour = (self.since - self.hours_from) // HOUR_MS
         self._part = 0
+        self._scale = PARTS / (self.until - self.since)
         self._second = -1
         self._together: set[str] = set()
 
@@ -129,7 +130,7 @@ class Tally:
     def ended(self, run: PlayedRun) -> None:
         """A run is final."""
         tally = self.jobs[run.played.job.name]
-        if run.status is Status.COMPLETED:
+        if run.status is COMPLETED:
             tally.completed += 1
         else:
             self._note_end(tally, run)
@@ -156,14 +157,15 @@ class Tally:
 
     def _spread(self, parts: list[float], level: int, first: int, last: int) -> None:
         """Add a level to the parts from `first` to `last`."""
-        scale = PARTS / (self.until - self.since)
-        begin, end = max(0.0, (first - self.since) * scale), (last - self.since) * scale
+        begin, end = (first - self.since) * self._scale, (last - self.since) * self._scale
+        if begin < 0:
+            begin = 0.0
         index = int(begin)
         while end > index + 1:
             parts[index] += level * (index + 1 - begin)
             index += 1
             begin = index
-        parts[min(index, PARTS - 1)] += level * (end - begin)
+        parts[index if index < PARTS else PARTS - 1] += level * (end - begin)
 
     def _note_end(self, tally: JobTally, run: PlayedRun) -> None:
         tally.ends[run.status] += 1

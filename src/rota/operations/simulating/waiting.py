@@ -1,6 +1,7 @@
 """The queue in memory: the claimable runs by lane, and what slots and pools have left (R-03, R-04)."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -9,7 +10,6 @@ from rota.operations.simulating.played import PlayedRun
 from rota.rules.lanes import NO_POOLS, Head, Order, Room, walk
 
 Draws = tuple[Draw, ...]
-_PLAIN = {()}
 
 
 @dataclass(slots=True)
@@ -49,6 +49,8 @@ class Waiting:
     slots: Level
     pools: dict[str, Level] = field(default_factory=dict)
     lanes: dict[Draws, list[tuple[Order, PlayedRun]]] = field(default_factory=dict)
+    holds: Mapping[str, datetime] = field(default_factory=dict)
+    """Until when the pools of providers that take no more work have no room."""
 
     def add(self, run: PlayedRun) -> None:
         """Let a run stand in its lane."""
@@ -59,7 +61,8 @@ class Waiting:
         free = self.slots.capacity - self.slots.used
         if free <= 0 or not self.lanes:
             return []
-        chosen = self._first(free) if self.lanes.keys() == _PLAIN else self._walk(free)
+        plain = len(self.lanes) == 1 and () in self.lanes
+        chosen = self._first(free) if plain else self._walk(free, now)
         for run in chosen:
             self.occupy(run, now)
         return chosen
@@ -76,7 +79,7 @@ class Waiting:
             self.lanes[()] = lane
         return chosen
 
-    def _walk(self, free: int) -> list[PlayedRun]:
+    def _walk(self, free: int, now: datetime) -> list[PlayedRun]:
         """Return the first runs that have room in their pools (R-03)."""
         found = [head for draws in list(self.lanes) if (head := self._head(draws)) is not None]
         heads = sorted(found, key=lambda head: head.order)
@@ -87,7 +90,7 @@ class Waiting:
             going[run.id] = run
             return self._head(head.draws)
 
-        return [going[head.run_id] for head in walk(heads, self._room(), free=free, following=following)]
+        return [going[head.run_id] for head in walk(heads, self._room(now), free=free, following=following)]
 
     def occupy(self, run: PlayedRun, now: datetime) -> None:
         """Count the slot and the pools of a run that has them."""
@@ -115,6 +118,8 @@ class Waiting:
             return None
         return Head(lane[0][0], NO_POOLS, draws)
 
-    def _room(self) -> Room:
+    def _room(self, now: datetime) -> Room:
         capacity = {name: level.capacity for name, level in self.pools.items()}
-        return Room(capacity, {name: level.capacity - level.used for name, level in self.pools.items()})
+        left = {name: level.capacity - level.used for name, level in self.pools.items()}
+        closed = frozenset(name for name, until in self.holds.items() if until > now)
+        return Room(capacity, {**left, **dict.fromkeys(closed, 0)}, closed=closed)

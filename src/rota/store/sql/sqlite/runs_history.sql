@@ -1,4 +1,6 @@
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code
+SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
+    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
+    execution.artifacts ->> '$.session_id' AS session_id
 FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
 WHERE run.id >= :since_id AND run.id < :until_id
   AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses)))

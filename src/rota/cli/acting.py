@@ -1,0 +1,82 @@
+"""A command inside a run acts as that run: agents are bound by their policy, all others are recorded."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rota.cli.invocation import Invocation
+    from rota.model.making import Maker
+
+READS = frozenset(
+    {
+        *(
+            "agents",
+            "agents check",
+            "approve",
+            "audit",
+            "budgets",
+            "check",
+            "completion",
+            "deliveries",
+            "doctor",
+            "explain",
+            "export",
+        ),
+        *("groups", "groups show", "help", "history", "import", "list", "logs", "mcp", "next", "queue", "schema"),
+        *("show", "simulate", "status", "usage", "verify", "workers"),
+    }
+)
+"""What agents may type: it changes nothing, or bounds itself (`mcp`; `approve` without a name)."""
+STARTS = frozenset({"run", "trigger"})
+BEYOND = ("force", "next_slot", "file")
+"""Ways to start a job that pass its overlap and conditions, the queue, or the limit of an hour."""
+
+
+def command_path(ctx: click.Context) -> str:
+    """Return a command as it is typed, without `rota`."""
+    words: list[str] = []
+    here: click.Context | None = ctx
+    while here is not None and here.parent is not None:
+        words.insert(0, here.info_name or "")
+        here = here.parent
+    return " ".join(words)
+
+
+def maker_here(invocation: "Invocation") -> "Maker":
+    """Return who types this command: the run whose environment this is, if it is under way in this project."""
+    from rota.model.errors import ProjectMissing
+    from rota.model.making import Maker
+    from rota.operations.project import open_state
+    from rota.operations.tools.makers import maker_of
+
+    try:
+        place = invocation.place()
+    except ProjectMissing:
+        return Maker()
+    if not (place.state / "rota.db").exists():
+        return Maker()
+    store = open_state(place.state, invocation.clock, create=False)
+    try:
+        return maker_of(store, invocation.environ)
+    finally:
+        store.close()
+
+
+def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
+    """Refuse a command inside an agent's run that changes what agents may not change."""
+    from rota.model.errors import AgentRefused
+
+    maker = invocation.maker()
+    path = command_path(ctx)
+    if not maker.is_agent or (path in READS and not _approves(ctx, path)):
+        return
+    beyond = next((name for name in BEYOND if ctx.params.get(name)), None)
+    if path in STARTS and beyond is None:
+        return
+    option = {"next_slot": " --next-slot", "file": " --each", "force": " --force"}.get(beyond or "", "")
+    raise AgentRefused(f"`rota {path}{option}`", maker.run or maker.name)
+
+
+def _approves(ctx: click.Context, path: str) -> bool:
+    return path == "approve" and bool(ctx.params.get("job"))

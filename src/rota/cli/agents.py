@@ -1,0 +1,218 @@
+"""`rota agents`: the configured agents: version, login, holds, running; check one, or lift a hold."""
+
+from contextlib import ExitStack
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.groups import RotaGroup
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rota.cli.tables import Cell
+    from rota.operations.agents import AgentsView, AgentView
+
+NONE = "no agents; a job with `prompt:` asks one: see the page Agents, or `rota init --with claude --dry-run`"
+UNKNOWN = "–"
+
+
+@click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List the agents that the file and its jobs name: program, version, login, holds, what runs, how the last went.
+
+    Each program is really looked for, as its runs would find it; no model is asked, so it costs nothing.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
+    from rota.operations.agents import look_at_agents
+    from rota.operations.jobs import project_timezone
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        if (place.state / "rota.db").exists():
+            _, store = stack.enter_context(invocation.store())
+        view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
+        return view, project_timezone(store) if store is not None else "UTC"
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.cli.tables import Column, print_table
+    from rota.operations.agents import agents_json
+
+    view, zone = _look(invocation)
+    if invocation.as_json:
+        print_json(agents_json(view))
+        return
+    invocation.tell_scope()
+    _tell_problem(view)
+    if not view.agents:
+        click.echo(NONE)
+        return
+    titles = ("AGENT", "PROGRAM", "VERSION", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
+    columns = [*(Column(title) for title in titles), Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
+    print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
+    for one in view.agents:
+        _tell_remedy(one)
+
+
+def _tell_problem(view: "AgentsView") -> None:
+    if view.problem:
+        click.echo(f"{view.problem}   rota check", err=True)
+
+
+def _tell_remedy(view: "AgentView") -> None:
+    from rota.cli.words import counted, plain
+
+    if view.remedy:
+        click.echo(f"{view.known.name}: {plain(view.remedy)}")
+    if view.held is not None:
+        waiting = f", {counted(view.held.waiting, 'run')} waiting" if view.held.waiting else ""
+        provider = view.held.hold.provider
+        click.echo(f"{view.known.name}: {plain(view.held.hold.why)}{waiting}   rota agents release {provider}")
+
+
+def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.cli.tables import Cell
+
+    known, found = view.known, view.found
+    state = state_words(view, zone, now=now)
+    return [
+        known.name,
+        found.path or known.adapter,
+        found.version or UNKNOWN,
+        _yes(found.logged_in, "in", "out"),
+        _yes(found.headless, "yes", "no"),
+        ", ".join(known.models) or UNKNOWN,
+        ", ".join(known.access) or "read",
+        f"{view.running} of {known.max_concurrent}",
+        _last(view, now=now),
+        Cell(state, None if state == "ready" else "yellow" if view.held and not found.problem else "red"),
+    ]
+
+
+def _yes(value: bool | None, yes: str, no: str) -> "Cell | str":  # noqa: FBT001
+    from rota.cli.tables import Cell
+
+    return UNKNOWN if value is None else Cell(yes, "green") if value else Cell(no, "red")
+
+
+def _last(view: "AgentView", *, now: datetime) -> str:
+    from rota.cli.words import outcome_words
+    from rota.rules.times import ago
+
+    if view.last is None:
+        return "never"
+    at = view.last.finished_at or view.last.started_at or view.last.created_at
+    return f"{view.last.handle} {outcome_words(view.last, now=now)}, {ago(at, now)} ago"
+
+
+def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
+    """Return whether an agent can work: `ready`, what it lacks, or how long its provider is held."""
+    from rota.cli.words import plain
+    from rota.model.holds import provider_pool
+    from rota.rules.hold_words import say_hold
+
+    if view.found.problem:
+        return plain(view.found.problem)
+    if view.held is not None:
+        hold = view.held.hold
+        return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
+    return "ready"
+
+
+@command.command("check", cls=RotaCommand)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.pass_obj
+def check(invocation: Invocation, *, name: str | None) -> int:
+    """Look at each agent, or one, in full: where it is, what it can keep, who asks it, what is wrong and what to do.
+
+    Exit codes: 0 when every one can work, else 1. No model is asked.
+    """
+    from rota.operations.agents import agents_json
+
+    view, zone = _look(invocation, invocation.full_name(name) if name else None)
+    code = 1 if any(one.found.problem for one in view.agents) else 0
+    if invocation.as_json:
+        print_json({"ok": not code, **agents_json(view)})
+        return code
+    _tell_problem(view)
+    if not view.agents:
+        click.echo(NONE)
+    for one in view.agents:
+        _tell_whole(one, zone, now=invocation.now())
+    return code
+
+
+def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
+    from rota.cli.show import print_pairs
+
+    state = state_words(view, zone, now=now)
+    click.echo(f"{view.known.name}  {click.style(state, fg='green' if state == 'ready' else 'red')}")
+    print_pairs(_pairs(view, now=now))
+
+
+def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
+    from rota.cli.words import plain
+
+    known, found = view.known, view.found
+    yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
+    yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
+    yield "logged in", {True: "yes", False: "no", None: "cannot be told without asking a model"}[found.logged_in]
+    yield "headless", {True: "yes", False: "no", None: "cannot be told without starting it"}[found.headless]
+    if known.kind is not None:
+        yield "can keep", _capabilities(view)
+    yield "model", ", ".join(known.models) or "the program's own"
+    yield "access", ", ".join(known.access) or "read"
+    yield "running", f"{view.running} of {known.max_concurrent} (pool {view.pool})"
+    yield "jobs", ", ".join(spec.name for spec in known.specs) or "none"
+    yield "last run", _last(view, now=now)
+    if view.remedy:
+        yield "remedy", plain(view.remedy)
+    if view.held is not None:
+        yield "held", f"{plain(view.held.hold.why)}   rota agents release {view.held.hold.provider}"
+
+
+def _capabilities(view: "AgentView") -> str:
+    from rota.model.agents import Access
+
+    kind = view.known.kind
+    assert kind is not None
+    can = kind.capabilities
+    named = ("allowed_tools", "max_turns", "max_usd", "model")
+    told = [name for name in named if getattr(can, name)]
+    told += ["session: resume"] if can.resume else []
+    told += ["rota_tools"] if can.tools_server else []
+    told.append(f"access {' '.join(level.value for level in Access if level in can.access)}")
+    return ", ".join(told)
+
+
+@command.command("release", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Let the provider NAME, or that of the agent NAME, take work again before its hold ends by itself."""
+    from rota.cli.words import counted
+    from rota.engine.wake import wake
+    from rota.operations.holds import hold_json, release_provider
+
+    with invocation.store() as (place, store):
+        view = release_provider(store, name, now=invocation.now(), dry_run=dry_run)
+        if not dry_run:
+            wake(place.state)
+    if invocation.as_json:
+        print_json({**hold_json(view), "dry_run": dry_run})
+        return
+    verb = "would be released" if dry_run else "is released"
+    waiting = f"; {counted(view.waiting, 'run')} waited for it" if view.waiting else ""
+    click.echo(f"provider {view.hold.provider} {verb}{waiting}")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")

@@ -1,0 +1,73 @@
+"""`rota secrets`: the secrets that jobs name, and where they come from; storing one."""
+
+import sys
+from contextlib import ExitStack
+
+import click
+
+from rota.cli.groups import RotaGroup
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+COLOURS = {"missing": "red"}
+
+
+@click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List the secrets that jobs name: where each comes from, as this shell sees it, and who names it; never a value.
+
+    A run looks in $CREDENTIALS_DIRECTORY, in the scheduler's environment, and in secrets.env of the state folder.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.cli.tables import Cell, Column, print_table
+    from rota.operations.secrets import look_at_secrets, secret_json
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        if (place.state / "rota.db").exists():
+            _, store = stack.enter_context(invocation.store())
+        found = look_at_secrets(store, place.state, invocation.environ)
+    if invocation.as_json:
+        print_json([secret_json(one) for one in found])
+        return
+    if not found:
+        click.echo("no job names a secret; `env: {NAME: {secret: NAME}}` does")
+        return
+    rows: list[list[Cell | str]] = [
+        [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), ", ".join(one.jobs) or "no job"]
+        for one in found
+    ]
+    print_table([Column("SECRET"), Column("FROM"), Column("JOBS", flexible=True)], rows)
+
+
+@command.command("set", cls=RotaCommand)
+@click.argument("secret", metavar="NAME")
+@dry_run_option
+@click.pass_obj
+def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
+    """Store the secret NAME in secrets.env of the state folder (mode 0600); its value is asked for, or read from stdin.
+
+    A run that starts from then on gets it; the scheduler is not restarted.
+    """
+    from rota.operations.secrets import store_secret
+
+    value = _value(secret)
+    place = invocation.place()
+    replaced = False if dry_run else store_secret(place.state, secret, value)
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "name": secret, "replaced": replaced})
+    elif dry_run:
+        click.echo(f"would store {secret}\nnothing was changed (--dry-run)")
+    else:
+        click.echo(f"{secret} {'replaced' if replaced else 'stored'}")
+
+
+def _value(secret: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(f"value of {secret}", hide_input=True, err=True))
+    return sys.stdin.read().removesuffix("\n")

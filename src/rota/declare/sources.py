@@ -1,0 +1,133 @@
+"""`work_source:`: where an agent's job fetches what it works on; one kind, its place, and the keys of that kind."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from rota.declare.addresses import read_headers, read_url
+from rota.declare.fields import FUNCTION, Refused, between, matching, read_text, shown, whole, wrong_type
+from rota.declare.keyed import below, read_keys
+from rota.declare.maps import read_env_value, read_params
+from rota.model.spec import EnvValue, SourceKind, WorkSource
+from rota.sources.github import LABELS
+
+HINT = "write `work_source: {github: owner/repository, label: agent-ready, token: {secret: GITHUB_TOKEN}}`"
+TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=10), said="1s and 10m")
+LABEL_LIMIT = 50
+_REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}", re.ASCII)
+
+
+def read_work_source(value: Any) -> WorkSource:
+    """Return a work source; the folder of one of kind `directory` as it was written."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a work source", hint=HINT)
+    kinds = [kind for kind in SourceKind if kind in value]
+    if len(kinds) != 1:
+        message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
+        hint = f"keep one of {', '.join(SourceKind)}"
+        raise Refused(message, code="conflict" if kinds else "missing_value", hint=hint)
+    kind = kinds[0]
+    place, readers = _KINDS[kind]
+    keys = read_keys(value, {kind: place, "timeout": TIMEOUT, "attempts": whole(1, 100), **readers}, hint=HINT)
+    found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
+    found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
+    return _FINISH[kind](found, keys)
+
+
+_USUAL = WorkSource(SourceKind.HTTP, "")
+
+
+def _read_label(value: Any) -> str:
+    text = read_text(value).strip()
+    if "," in text or len(text) > LABEL_LIMIT or not text.isprintable():
+        raise Refused(f"{shown(text)} cannot be a label", hint=f"at most {LABEL_LIMIT} characters, and no comma")
+    return text
+
+
+def _read_secret(value: Any) -> EnvValue:
+    """Return a secret by its name; the value itself has no place in a file."""
+    found = read_env_value(value)
+    if found.secret is None:
+        raise Refused("is written out", hint="write {secret: NAME}: secrets are named, never written into the file")
+    return found
+
+
+def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
+    """Return the arguments of a class, and those of them that are secrets."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
+    secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]
+    values = tuple(replace(below((name,), _read_secret, value[name]), name=str(name)) for name in secret)
+    return read_params({name: one for name, one in value.items() if name not in secret}), values
+
+
+def _github(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    if "token" not in keys:
+        raise Refused("has no token", code="missing_value", hint="add `token: {secret: GITHUB_TOKEN}`")
+    token = replace(keys.pop("token"), name="token")
+    labels = {name: keys.get(name, usual) for name, usual in LABELS.items()}
+    for name, label in labels.items():
+        other = next(key for key, one in labels.items() if one.lower() == label.lower())
+        if other != name:
+            message = f"{shown(label)} is the label of `{other}` too"
+            raise Refused(message, code="conflict", hint="give each its own", at=(name,) if name in keys else ())
+    return replace(found, options=keys, values=(token,))
+
+
+def _http(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    return replace(found, values=tuple(keys.get("headers", {}).values()))
+
+
+def _python(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    options, values = keys.get("options", ({}, ()))
+    return replace(found, options=options, values=values)
+
+
+def _plain(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    return replace(found, options=keys)
+
+
+_read_repository = matching(_REPOSITORY, "a repository", hint="write it as owner/name, such as me/api")
+_read_class = matching(FUNCTION, "a class", hint="write module:Class, or the name of a registered one")
+_Readers = Mapping[str, Callable[[Any], Any]]
+_KINDS: Mapping[SourceKind, tuple[Callable[[Any], Any], _Readers]] = {
+    SourceKind.GITHUB: (
+        _read_repository,
+        {**dict.fromkeys(LABELS, _read_label), "token": _read_secret, "api_url": read_url},
+    ),
+    SourceKind.DIRECTORY: (read_text, {"pattern": read_text}),
+    SourceKind.HTTP: (read_url, {"headers": read_headers}),
+    SourceKind.RUN: (_read_class, {"options": _read_options}),
+}
+_FINISH: Mapping[SourceKind, Callable[[WorkSource, dict[str, Any]], WorkSource]] = {
+    SourceKind.GITHUB: _github,
+    SourceKind.DIRECTORY: _plain,
+    SourceKind.HTTP: _http,
+    SourceKind.RUN: _python,
+}
+
+
+def refuse_elsewhere(source: WorkSource | None, python: str | None) -> None:
+    """Refuse a class where the functions of a project run in processes: a source is asked by the scheduler itself."""
+    if source is not None and source.kind is SourceKind.RUN and python is not None:
+        message = "a work source's class runs inside the scheduler's process, not in another interpreter"
+        hint = "use `http:`, or start rota from the project's environment and remove `python:`"
+        raise Refused(message, code="conflict", hint=hint, at=("work_source", "run"))
+
+
+def write_work_source(source: WorkSource, place: Callable[[str], str]) -> dict[str, Any]:
+    """Return the keys of a work source; `place` writes a path as the file would."""
+    written = place(source.place) if source.kind is SourceKind.DIRECTORY else source.place
+    keys: dict[str, Any] = {source.kind.value: written}
+    values = {one.name: {"secret": one.secret} if one.secret else one.value for one in source.values}
+    if source.kind is SourceKind.RUN:
+        keys |= {"options": {**source.options, **values}} if source.options or values else {}
+    elif source.kind is SourceKind.HTTP:
+        keys |= {"headers": values} if values else {}
+    else:
+        keys |= {**source.options, **values}
+    seconds = int(source.timeout.total_seconds())
+    keys |= {"timeout": seconds} if source.timeout != _USUAL.timeout else {}
+    return keys | ({"attempts": source.attempts} if source.attempts != _USUAL.attempts else {})

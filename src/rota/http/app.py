@@ -1,0 +1,115 @@
+"""The application: routes, errors, OpenAPI, and the layers around them."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp
+
+from rota.http import schemas
+from rota.http.context import Context
+from rota.http.doorman import Doorman
+from rota.http.guard import Guard
+from rota.http.problems import problem
+from rota.http.refusals import HttpRefusal, MethodRefused, NotFound
+from rota.http.repeats import Repeats
+from rota.http.routes import direct, events, jobs, legacy, pages, people, queue, runs, scheduler, system, tools
+from rota.model.errors import JobProblems, Problem, RotaError
+
+ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."
+PARTS = (
+    jobs.routes,
+    runs.routes,
+    queue.routes,
+    direct.routes,
+    scheduler.routes,
+    events.routes,
+    people.routes,
+    tools.routes,
+    system.routes,
+    system.door,
+    pages.routes,
+    legacy.routes,
+)
+
+
+def make_app(context: Context, doorman: Doorman) -> ASGIApp:
+    """Return the application with everything around it: guard, keys, routes."""
+    return Guard(Repeats(make_routes(context), context), doorman, base_path=context.base_path)
+
+
+def make_routes(context: Context) -> FastAPI:
+    """Return the routes alone, as OpenAPI describes them."""
+    app = FastAPI(title="rota", version="1", description=ABOUT, openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.context = context
+    for routes in PARTS:
+        routes.add_to(app)
+    app.add_exception_handler(RotaError, _told)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.openapi = lambda: described(app)  # type: ignore[method-assign]
+    return app
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    if app.openapi_schema is None:
+        from fastapi.openapi.utils import get_openapi
+
+        document = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
+        parts = document.setdefault("components", {})
+        place = schemas.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts.setdefault("schemas", {}).update({**place.pop("$defs", {}), "Problem": place})
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        document["paths"].get("/healthz", {}).get("get", {})["security"] = []
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+async def _told(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RotaError)
+    return problem(error)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    """Tell what is wrong with the params or the body of a request, each with its place."""
+    assert isinstance(error, RequestValidationError)
+    return problem(Invalid([_problem(one) for one in error.errors()]))
+
+
+class Invalid(JobProblems):
+    """A request has fields or params that are wrong, unknown or missing."""
+
+    code = "request_invalid"
+
+
+def _problem(one: Any) -> Problem:
+    kind, where = one["type"], [str(part) for part in one["loc"]]
+    code = {"extra_forbidden": "unknown_key", "missing": "missing_value"}.get(kind, "invalid_value")
+    message = {"unknown_key": "there is no such field", "missing_value": "is missing"}.get(code) or str(one["msg"])
+    return Problem(message[:1].lower() + message[1:200], code, path=".".join(where)[:200])
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """Tell what the router refuses: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return problem(NotFound())
+    if error.status_code == 405:
+        return problem(MethodRefused(", ".join(_methods(request))))
+    refusal = HttpRefusal(str(error.detail)[:200])
+    return problem(refusal)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that some route knows at this path."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= set(getattr(route, "methods", None) or ())
+    return sorted(found)

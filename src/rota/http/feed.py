@@ -1,0 +1,143 @@
+"""The live stream: one reader for all clients, one serialisation of each event, a bound for each client."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from anyio.to_thread import run_sync
+
+from rota.http.refusals import Busy
+from rota.log import log
+from rota.model.errors import RotaError
+from rota.operations.following import Event, Followed, follow_from, newest
+from rota.operations.waiting import wait_a_little
+from rota.store.driver import Store
+
+PUSHES_APART = timedelta(milliseconds=500)
+BEHIND = 64
+"""How many pushes a client may be behind before it is disconnected."""
+BEHIND_BYTES = 1_000_000
+STREAMS = 500
+KEEP_ALIVE = 15.0
+RETRY = 3000
+END = b""
+
+
+class Subscriber:
+    """One client: what it has not read yet, with a bound; who is too slow is cut off and may come again."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Queue[bytes] = asyncio.Queue()
+        self.bytes = 0
+        self.cut = False
+        self.task: asyncio.Task[None] | None = asyncio.current_task()
+
+    def push(self, data: bytes) -> None:
+        """Give the client something more to read, or cut it off."""
+        if self.waiting.qsize() >= BEHIND or self.bytes + len(data) > BEHIND_BYTES:
+            self.cut = True
+            if self.task is not None:
+                self.task.cancel()  # it may hang in a socket that nobody reads
+            return
+        self.bytes += len(data)
+        self.waiting.put_nowait(data)
+
+    async def next(self) -> bytes:
+        """Return what to send next: an event, or a sign of life."""
+        try:
+            async with asyncio.timeout(KEEP_ALIVE):
+                data = await self.waiting.get()
+        except TimeoutError:
+            return b": still here\n\n"
+        self.bytes -= len(data)
+        return data
+
+
+class Feed:
+    """Reads changes while somebody follows, at most twice a second, and tells everybody the same bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._subscribers: set[Subscriber] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._seq = 0
+        self._entering = asyncio.Lock()
+
+    @property
+    def clients(self) -> int:
+        """How many clients follow."""
+        return len(self._subscribers)
+
+    def check_room(self) -> None:
+        """Refuse a client more than there is room for, before anything is answered."""
+        if len(self._subscribers) >= STREAMS:
+            raise Busy("live streams")
+
+    def close(self) -> None:
+        """End all streams; call on the loop of the server."""
+        if self._reading is not None:
+            self._reading.cancel()
+        for subscriber in self._subscribers:
+            subscriber.waiting.put_nowait(END)
+
+    async def stream(self, last: int | None) -> AsyncIterator[bytes]:
+        """Yield events from `last` on, or from now on; what lies too far back begins with a `reset`."""
+        async with self._entered() as (subscriber, seq):
+            yield f"retry: {RETRY}\n\n".encode()
+            if last is not None:
+                yield written(await run_sync(self._missed, last, seq))
+            while data := await subscriber.next():
+                yield data
+
+    def _missed(self, last: int, until: int) -> Followed:
+        """Return what a client missed; what comes after `until` is told to it live."""
+        found = follow_from(self._store, last)
+        if found.reset:
+            return found
+        return Followed(until, tuple(event for event in found.events if event.seq <= until))
+
+    @asynccontextmanager
+    async def _entered(self) -> AsyncIterator[tuple[Subscriber, int]]:
+        subscriber = Subscriber()
+        async with self._entering:
+            if self._reading is None or self._reading.done():
+                self._seq = await run_sync(newest, self._store)
+                self._reading = asyncio.create_task(self._read(), name="rota-feed")
+            self._subscribers.add(subscriber)
+        try:
+            yield subscriber, self._seq
+        finally:
+            self._subscribers.discard(subscriber)
+
+    async def _read(self) -> None:
+        """Look for changes as long as somebody follows."""
+        while self._subscribers or self._entering.locked():
+            await wait_a_little(PUSHES_APART)
+            await self._push()
+
+    async def _push(self) -> None:
+        try:
+            found = await run_sync(follow_from, self._store, self._seq)
+        except RotaError as error:
+            log.warning("changes could not be read for those who follow", error=str(error))
+            return
+        if found.events or found.reset:
+            self._seq = found.seq
+            data = written(found)
+            for subscriber in list(self._subscribers):
+                subscriber.push(data)
+
+
+def written(found: Followed) -> bytes:
+    """Return events in the form of a stream (text/event-stream)."""
+    if found.reset:
+        about = {"seq": found.seq, "why": "changes before this are not told one by one: read what you need again"}
+        return _event(Event(found.seq, "reset", about))
+    return b"".join(_event(event) for event in found.events)
+
+
+def _event(event: Event) -> bytes:
+    data = json.dumps(event.data, ensure_ascii=False, separators=(",", ":"))
+    return f"id: {event.seq}\nevent: {event.name}\ndata: {data}\n\n".encode("utf-8", "replace")

@@ -1,0 +1,174 @@
+"""Refusals that only HTTP knows, each with its status."""
+
+from typing import ClassVar
+
+from rota.model.errors import RotaError
+
+
+class HttpRefusal(RotaError):
+    """A request that is refused before, or without, an operation."""
+
+    code = "bad_request"
+    status: ClassVar[int] = 400
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class NoToken(HttpRefusal):
+    """A request without a token, or with one that is not ours."""
+
+    code = "unauthorized"
+    status = 401
+    headers = (("WWW-Authenticate", 'Bearer realm="rota"'),)
+
+    def __init__(self, message: str = "this needs a token") -> None:
+        hint = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
+        super().__init__(message, hint=hint)
+
+
+class ScopeRefused(HttpRefusal):
+    """A token whose scope does not allow what was asked for."""
+
+    code = "forbidden"
+    status = 403
+
+    def __init__(self, scope: str, wanted: str) -> None:
+        super().__init__(f"a token of the scope {scope!r} may not do this", hint=f"it needs the scope {wanted!r}")
+
+
+class HostRefused(HttpRefusal):
+    """A request for another host than this one."""
+
+    code = "host_refused"
+    status = 421
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the Host of the request is not one of this server's",
+            hint="use 127.0.0.1 or localhost, or set `http.public_url` to the address that people use",
+        )
+
+
+class OriginRefused(HttpRefusal):
+    """A request that the page of another site sent."""
+
+    code = "origin_refused"
+    status = 403
+
+    def __init__(self, why: str = "a page of another origin sent the request") -> None:
+        super().__init__(why, hint="only pages of this server may call it; set `http.public_url` if a proxy serves it")
+
+
+class TooManyFailures(HttpRefusal):
+    """Too many wrong tokens came from one address."""
+
+    code = "too_many_failures"
+    status = 429
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__("too many requests with wrong tokens", hint=f"try again in {seconds} s")
+        self.headers = (("Retry-After", str(seconds)),)
+
+
+class NotFound(HttpRefusal):
+    """No route has this path."""
+
+    code = "not_found"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("there is nothing at this path", hint="GET /api/v1/openapi.json lists what there is")
+
+
+class MethodRefused(HttpRefusal):
+    """A path that does not know this method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__("this path does not know the method", hint=f"it knows {allowed}")
+        self.headers = (("Allow", allowed),)
+
+
+class BodyTooLarge(HttpRefusal):
+    """A body of more than 1 MB."""
+
+    code = "body_too_large"
+    status = 413
+
+    def __init__(self) -> None:
+        super().__init__("the body is larger than 1 MB", hint="send less at a time")
+
+
+class BodyLate(HttpRefusal):
+    """A body that did not come to its end."""
+
+    code = "body_late"
+    status = 408
+
+    def __init__(self) -> None:
+        super().__init__("the body did not arrive in time", hint="send it again")
+
+
+class MediaRefused(HttpRefusal):
+    """A body that is no plain JSON."""
+
+    code = "media_type"
+    status = 415
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the body is not plain JSON", hint="send it with `Content-Type: application/json`, not compressed"
+        )
+
+
+class JsonInvalid(HttpRefusal):
+    """A body that is no JSON that rota takes."""
+
+    code = "json_invalid"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the body is no usable JSON: {problem}", hint="send one JSON value in UTF-8")
+
+
+class KeyRefused(HttpRefusal):
+    """An Idempotency-Key that cannot be one."""
+
+    code = "idempotency_key"
+
+    def __init__(self) -> None:
+        super().__init__("the Idempotency-Key cannot be used", hint="send 1 to 128 visible ASCII characters, once")
+
+
+class KeyMismatch(HttpRefusal):
+    """An Idempotency-Key that was used for another request."""
+
+    code = "idempotency_mismatch"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key was used for another request", hint="use a new key for a new request")
+
+
+class KeyPending(HttpRefusal):
+    """An Idempotency-Key whose first request has no answer to repeat: it is under way, or the answer was lost."""
+
+    code = "idempotency_pending"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the first request with this Idempotency-Key took effect or is under way, and its answer is not known",
+            hint="it is not repeated: look at what is there, or send it again with a new key",
+        )
+
+
+class Busy(HttpRefusal):
+    """More live streams or waiting calls than the server holds."""
+
+    code = "too_many_streams"
+    status = 503
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the server holds no more {what}", hint="close some, then try again")
+        self.headers = (("Retry-After", "10"),)

@@ -1,0 +1,35 @@
+"""Live events: what happens to runs and jobs, to be followed instead of polling (document 001, option B)."""
+
+from typing import Annotated
+
+from fastapi import Header
+from starlette.responses import Response, StreamingResponse
+
+from rota.http.context import DeskOf
+from rota.http.refusals import Busy
+from rota.http.routing import Routes
+from rota.operations.access import Scope
+
+routes = Routes("events")
+STREAM = "text/event-stream"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+UNKNOWN = -1
+"""A Last-Event-ID that is none of ours: the stream begins with a reset."""
+
+
+@routes.on("GET", "/events", scope=Scope.READ, answer=str, media=STREAM)
+async def follow_events(
+    desk: DeskOf,
+    last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
+) -> Response:
+    """Follow what happens: run.created, run.waiting, run.started, run.finished, job.changed, reset."""
+    feed = desk.context.feed
+    if feed is None:
+        raise Busy("live streams")
+    feed.check_room()
+    last = None if last_event_id is None else _seq(last_event_id)
+    return StreamingResponse(feed.stream(last), 200, HEADERS, STREAM)
+
+
+def _seq(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else UNKNOWN

@@ -1,0 +1,226 @@
+"""Jobs: list, show, make, change, delete, enable, pause, start, preview, explain."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Body, Query
+from starlette.responses import Response
+
+from rota.http import schemas
+from rota.http.context import Desk, DeskOf
+from rota.http.routes.names import JobName
+from rota.http.routes.times import coming, instant
+from rota.http.routing import Routes, answer, page
+from rota.model.clock import iso
+from rota.model.errors import InvalidValue
+from rota.model.making import Maker
+from rota.operations import api_jobs
+from rota.operations.access import Scope
+from rota.operations.answers import backfilled_json, paused_json, resumed_json
+from rota.operations.backfilling import Range, backfill
+from rota.operations.bulk import enqueue_many
+from rota.operations.explaining import explain, explanation_json
+from rota.operations.jobs import JobView, job_data, list_jobs, show_job
+from rota.operations.paging import Query as RunQuery
+from rota.operations.paging import page_of_runs
+from rota.operations.pausing import Chosen, pause, pauses, resume
+from rota.operations.runs import show_run, trigger
+from rota.operations.views import job_json, run_json, spec_json
+from rota.rules.coming import coming_fires
+
+routes = Routes("jobs")
+JobBody = Annotated[
+    dict[str, Any], Body(description="The keys of a job in rota.yaml.", examples=[{"command": ["echo", "hello"]}])
+]
+Dry = Annotated[bool, Query(description="Tell what would happen; change nothing.")]
+
+
+@routes.on("GET", "/jobs", scope=Scope.READ, answer=schemas.JobPage)
+def get_jobs(
+    desk: DeskOf,
+    label: Annotated[list[str] | None, Query(max_length=100, description="Only jobs that carry all of these.")] = None,
+    retired: Annotated[bool, Query(description="Also retired jobs.")] = False,  # noqa: FBT002
+) -> Response:
+    """List the jobs, by name."""
+    views = list_jobs(desk.store, labels=label or (), retired=retired)
+    return answer(page([job_json(view) for view in views], following=None))
+
+
+@routes.on("POST", "/jobs", scope=Scope.ADMIN, answer=schemas.WholeJob, status=201)
+def create_job(desk: DeskOf, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
+    """Make a job: the keys of rota.yaml, and its `name`."""
+    keys = dict(body)
+    name = keys.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidValue("the job has no name", hint='write it as `"name"` beside the other keys')
+    view, _ = api_jobs.put(desk.store, _read(desk, name, keys), new=True, now=desk.now, dry_run=dry_run)
+    return _changed(desk, view, status=201, dry_run=dry_run)
+
+
+@routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=schemas.WholeJob)
+def get_job(desk: DeskOf, job: JobName) -> Response:
+    """Show a job with its definition."""
+    return answer(_whole(desk, show_job(desk.store, job)))
+
+
+@routes.on(
+    "PUT",
+    "/jobs/{job}",
+    scope=Scope.ADMIN,
+    answer=schemas.WholeJob,
+    also={201: {"description": "Made.", "model": schemas.WholeJob}},
+)
+def put_job(desk: DeskOf, job: JobName, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
+    """Make a job, or replace the one of this name that was made through the API."""
+    view, new = api_jobs.put(desk.store, _read(desk, job, body), now=desk.now, dry_run=dry_run)
+    return _changed(desk, view, status=201 if new else 200, dry_run=dry_run)
+
+
+@routes.on("DELETE", "/jobs/{job}", scope=Scope.ADMIN, answer=schemas.WholeJob)
+def delete_job(desk: DeskOf, job: JobName, dry_run: Dry = False) -> Response:  # noqa: FBT002
+    """Take a job away that was made through the API: it fires no more, its runs go on, its history stays."""
+    return _changed(desk, api_jobs.delete(desk.store, job, now=desk.now, dry_run=dry_run), dry_run=dry_run)
+
+
+@routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=schemas.WholeJob)
+def enable_job(desk: DeskOf, job: JobName, wish: schemas.DryRun | None = None) -> Response:
+    """Let a job fire and be started that was made through the API."""
+    return _enable(desk, job, wish, enabled=True)
+
+
+@routes.on("POST", "/jobs/{job}/disable", scope=Scope.ADMIN, answer=schemas.WholeJob)
+def disable_job(desk: DeskOf, job: JobName, wish: schemas.DryRun | None = None) -> Response:
+    """Let a job neither fire nor be started that was made through the API."""
+    return _enable(desk, job, wish, enabled=False)
+
+
+@routes.on("POST", "/jobs/{job}/pause", scope=Scope.RUN, answer=schemas.Told)
+def pause_job(desk: DeskOf, job: JobName, wish: schemas.PauseWish | None = None) -> Response:
+    """Hold a job back: it does not fire until it is resumed, or until a time."""
+    return answer(hold_back(desk, Chosen(names=(job,)), wish or schemas.PauseWish()))
+
+
+@routes.on("POST", "/jobs/{job}/resume", scope=Scope.RUN, answer=schemas.Told)
+def resume_job(desk: DeskOf, job: JobName, wish: schemas.ResumeWish | None = None) -> Response:
+    """Let a paused job go."""
+    wish = wish or schemas.ResumeWish()
+    return answer(let_go(desk, Chosen(names=(job,)), catch_up=wish.catch_up == "once", dry_run=wish.dry_run))
+
+
+@routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202)
+def trigger_job(desk: DeskOf, job: JobName, wish: schemas.TriggerWish | None = None) -> Response:
+    """Start a job now: the answer is its run in the queue."""
+    wish = wish or schemas.TriggerWish()
+    if wish.dry_run:
+        born = enqueue_many(desk.store, job, [wish.params], now=desk.now, force=wish.force, dry_run=True)[0]
+        return answer({"dry_run": True, "run": born.handle}, status=200)
+    by = Maker(desk.actor)
+    started = trigger(desk.store, job, params=wish.params, force=wish.force, by=by, now=desk.now)
+    desk.wake()
+    run = show_run(desk.store, started.id).run
+    return answer(run_json(run), status=202, headers={"Location": desk.path(f"/runs/{run.id}")})
+
+
+@routes.on("GET", "/jobs/{job}/runs", scope=Scope.READ, answer=schemas.RunPage)
+def get_job_runs(
+    desk: DeskOf,
+    job: JobName,
+    status: Annotated[list[str] | None, Query(max_length=20)] = None,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> Response:
+    """List the runs of a job, newest first."""
+    found = page_of_runs(desk.store, RunQuery(job=job, statuses=tuple(status or ())), cursor=cursor, limit=limit)
+    return answer(page([run_json(run) for run in found.runs], following=found.cursor))
+
+
+@routes.on("POST", "/jobs/{job}/runs", scope=Scope.RUN, answer=schemas.Told, status=202)
+def trigger_job_many(desk: DeskOf, job: JobName, wish: schemas.BulkWish) -> Response:
+    """Start a job once for each of the params, all of them or none."""
+    born = enqueue_many(desk.store, job, wish.params, now=desk.now, force=wish.force, dry_run=wish.dry_run)
+    if not wish.dry_run:
+        desk.wake()
+    runs = [{"id": one.id, "run": one.handle} for one in born]
+    first, last = born[0].handle, born[-1].handle
+    told = {"dry_run": wish.dry_run, "job": job, "count": len(born), "first": first, "last": last, "runs": runs}
+    return answer(told, status=202)
+
+
+@routes.on("GET", "/jobs/{job}/preview", scope=Scope.READ, answer=schemas.Preview)
+def preview_job(desk: DeskOf, job: JobName, n: Annotated[int, Query(ge=1, le=500)] = 5) -> Response:
+    """Show when a job fires next."""
+    found = show_job(desk.store, job).job
+    fires = [
+        {"at": iso(fire.at), "scheduled_for": iso(fire.nominal), "deferred": fire.deferred}
+        for fire in coming_fires(found, n=n)
+    ]
+    return answer({"job": found.name, "timezone": found.spec.schedule.timezone, "fires": fires})
+
+
+@routes.on("GET", "/jobs/{job}/explain", scope=Scope.READ, answer=schemas.Explanation)
+def explain_job(desk: DeskOf, job: JobName) -> Response:
+    """Tell why a job did, did not, or will run."""
+    return answer(explanation_json(explain(desk.store, job, state=desk.state, now=desk.now)))
+
+
+@routes.on("POST", "/jobs/{job}/backfill", scope=Scope.RUN, answer=schemas.Told, status=202)
+def backfill_job(desk: DeskOf, job: JobName, wish: schemas.BackfillWish) -> Response:
+    """Create the runs of a past range."""
+    wanted = Range(
+        instant(wish.since, now=desk.now),
+        instant(wish.until, now=desk.now),
+        parallel=wish.parallel,
+        only_missed=wish.only_missed,
+    )
+    done = backfill(desk.store, job, wanted, now=desk.now, dry_run=wish.dry_run)
+    if not wish.dry_run:
+        desk.wake()
+    return answer(backfilled_json(done, parallel=wish.parallel, dry_run=wish.dry_run), status=202)
+
+
+def hold_back(desk: Desk, chosen: Chosen, wish: schemas.PauseWish) -> dict[str, Any]:
+    """Pause jobs, or everything."""
+    until = _end(wish, now=desk.now)
+    told = pause(desk.store, chosen, until=until, reason=wish.reason, now=desk.now, dry_run=wish.dry_run)
+    if not wish.dry_run:
+        desk.tell_pauses()
+    return paused_json(told, until=until, reason=wish.reason, everything=chosen.everything, dry_run=wish.dry_run)
+
+
+def let_go(desk: Desk, chosen: Chosen, *, catch_up: bool, dry_run: bool) -> dict[str, Any]:
+    """End pauses."""
+    before = pauses(desk.store).everything
+    ended = resume(desk.store, chosen, catch_up=catch_up, now=desk.now, dry_run=dry_run)
+    if not dry_run:
+        desk.tell_pauses()
+    return resumed_json(ended, None if chosen.everything else before, was=before, dry_run=dry_run)
+
+
+def _end(wish: schemas.PauseWish, *, now: datetime) -> datetime | None:
+    if wish.until is not None and wish.seconds is not None:
+        raise InvalidValue("`until` and `seconds` do not go together", hint="name one of them")
+    if wish.seconds is not None:
+        return now + timedelta(seconds=wish.seconds)
+    return None if wish.until is None else coming(wish.until, now=now)
+
+
+def _read(desk: Desk, name: str, body: dict[str, Any]) -> Any:
+    context = desk.context
+    return api_jobs.read_job(name, body, folder=context.folder, state=context.state, environ=context.environ)
+
+
+def _enable(desk: Desk, job: str, wish: schemas.DryRun | None, *, enabled: bool) -> Response:
+    dry_run = wish is not None and wish.dry_run
+    view = api_jobs.enable(desk.store, job, enabled=enabled, now=desk.now, dry_run=dry_run)
+    return _changed(desk, view, dry_run=dry_run)
+
+
+def _changed(desk: Desk, view: JobView, *, dry_run: bool, status: int = 200) -> Response:
+    if dry_run:
+        return answer({"dry_run": True, **job_json(view), "spec": spec_json(view.job.spec), "data": {}}, status=status)
+    desk.wake()
+    return answer(_whole(desk, view), status=status)
+
+
+def _whole(desk: Desk, view: JobView) -> dict[str, Any]:
+    return {**job_json(view), "spec": spec_json(view.job.spec), "data": job_data(desk.store, view.job.id)}

@@ -1,0 +1,268 @@
+"""Runs: list, show, cancel, retry, edit, move, explain, and their output."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import Header, Query
+from starlette.responses import Response, StreamingResponse
+
+from rota.engine.move import Where
+from rota.http import schemas
+from rota.http.context import Desk, DeskOf
+from rota.http.refusals import HttpRefusal
+from rota.http.routes.names import RunName
+from rota.http.routes.times import instant
+from rota.http.routing import Routes, answer, page
+from rota.model.errors import InvalidValue
+from rota.model.states import WaitingFor
+from rota.operations.access import Scope
+from rota.operations.answers import edited_json, moved_json
+from rota.operations.bulk import Filter, cancel_matching, match_runs
+from rota.operations.changing import Destination, edit_run, move_runs
+from rota.operations.explaining import explain, explanation_json
+from rota.operations.groups import group_around, group_json
+from rota.operations.output import follow_bytes, output_of, why_no_output
+from rota.operations.paging import Query as RunQuery
+from rota.operations.paging import page_of_runs
+from rota.operations.retrying import retry_run
+from rota.operations.runs import cancel_run, show_run
+from rota.operations.stopping import stop_unattended
+from rota.operations.views import run_json, whole_run_json
+from rota.operations.waiting import LOOK_AGAIN, wait_a_little
+
+routes = Routes("runs")
+TEXT = "text/plain; charset=utf-8"
+LINES = 100_000
+
+
+class RangeRefused(HttpRefusal):
+    """A range of the output that is not there."""
+
+    code = "range"
+    status = 416
+
+    def __init__(self, size: int) -> None:
+        super().__init__("the range is not within the output", hint=f"there are {size} bytes; write bytes=0-99")
+        self.headers = (("Content-Range", f"bytes */{size}"),)
+
+
+@routes.on("GET", "/runs", scope=Scope.READ, answer=schemas.RunPage)
+def get_runs(
+    desk: DeskOf,
+    job: Annotated[str | None, Query(max_length=300)] = None,
+    status: Annotated[list[str] | None, Query(max_length=20)] = None,
+    reason: Annotated[list[str] | None, Query(max_length=50)] = None,
+    label: Annotated[list[str] | None, Query(max_length=100)] = None,
+    since: Annotated[str | None, Query(max_length=64, description="ISO 8601, or back from now: 2h, 30d.")] = None,
+    until: Annotated[str | None, Query(max_length=64)] = None,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> Response:
+    """List runs, newest first."""
+    query = RunQuery(
+        job=job,
+        statuses=tuple(status or ()),
+        reasons=tuple(reason or ()),
+        labels=tuple(label or ()),
+        since=instant(since, now=desk.now) if since else None,
+        until=instant(until, now=desk.now) if until else None,
+    )
+    found = page_of_runs(desk.store, query, cursor=cursor, limit=limit)
+    return answer(page([run_json(run) for run in found.runs], following=found.cursor))
+
+
+@routes.on("POST", "/runs/cancel", scope=Scope.RUN, answer=schemas.Told)
+def cancel_runs(desk: DeskOf, wish: schemas.SweepWish) -> Response:
+    """Cancel every unfinished run that a filter names."""
+    chosen = _filter(wish)
+    found = match_runs(desk.store, chosen, now=desk.now)
+    jobs = [{"job": one.job, "queued": one.queued, "running": one.running} for one in found]
+    told: dict[str, Any] = {"dry_run": wish.dry_run, "jobs": jobs, "cancelled": 0, "stopping": 0}
+    if found and not wish.dry_run:
+        swept = cancel_matching(desk.store, chosen, now=desk.now)
+        desk.wake()
+        stop_unattended(desk.store, desk.state, swept.asked)
+        told |= {"cancelled": swept.cancelled, "stopping": len(swept.asked)}
+    return answer(told)
+
+
+@routes.on("GET", "/runs/{run}", scope=Scope.READ, answer=schemas.WholeRun)
+def get_run(desk: DeskOf, run: RunName) -> Response:
+    """Show a run with everything that is stored about it."""
+    view = show_run(desk.store, run)
+    group = desk.store.read(partial(group_around, run=view.run))
+    return answer({**run_json(view.run), **whole_run_json(view), "group": group_json(group) if group else None})
+
+
+@routes.on("PATCH", "/runs/{run}", scope=Scope.RUN, answer=schemas.Told)
+def edit_queued_run(desk: DeskOf, run: RunName, wish: schemas.EditWish) -> Response:
+    """Change a queued run: its params until it is dispatched, its priority until it starts."""
+    edited = edit_run(desk.store, run, params=wish.params, priority=wish.priority, now=desk.now, dry_run=wish.dry_run)
+    if not wish.dry_run:
+        desk.wake()
+    return answer(edited_json(edited, dry_run=wish.dry_run))
+
+
+@routes.on("POST", "/runs/{run}/cancel", scope=Scope.RUN, answer=schemas.CancelledRun)
+def cancel_one_run(desk: DeskOf, run: RunName, wish: schemas.DryRun | None = None) -> Response:
+    """Cancel a run: a queued one at once, a running one by stopping it."""
+    dry_run = wish is not None and wish.dry_run
+    done = cancel_run(desk.store, run, now=desk.now, dry_run=dry_run)
+    if not dry_run:
+        desk.wake()
+        if not done.final:
+            stop_unattended(desk.store, desk.state, [done.run.id])
+    return answer({**run_json(done.run), "final": done.final, "dry_run": dry_run})
+
+
+@routes.on("POST", "/runs/{run}/retry", scope=Scope.RUN, answer=schemas.RetriedRun, status=202)
+def retry_one_run(desk: DeskOf, run: RunName, wish: schemas.RetryWish | None = None) -> Response:
+    """Run a finished run again, as a new run that points at it."""
+    return retry(desk, run, wish or schemas.RetryWish())
+
+
+def retry(desk: Desk, run: str, wish: schemas.RetryWish) -> Response:
+    """Retry a run, for this route and its older spelling."""
+    done = retry_run(
+        desk.store,
+        run,
+        now=desk.now,
+        again=wish.again,
+        force=wish.force,
+        params=wish.params,
+        dry_run=wish.dry_run,
+    )
+    if done.born is None:
+        return answer({"retried": done.run.handle, "params": dict(done.params), "would": "queue"}, status=202)
+    desk.wake()
+    made = show_run(desk.store, done.born.id).run
+    headers = {"Location": desk.path(f"/runs/{made.id}")}
+    return answer({**run_json(made), "retried": done.run.handle}, status=202, headers=headers)
+
+
+@routes.on("POST", "/runs/{run}/move", scope=Scope.RUN, answer=schemas.Told)
+def move_queued_run(desk: DeskOf, run: RunName, wish: schemas.MoveWish) -> Response:
+    """Change the place of a queued run within its priority."""
+    moved = move_runs(desk.store, [run], _destination(wish), now=desk.now, dry_run=wish.dry_run)
+    if not wish.dry_run:
+        desk.wake()
+    return answer(moved_json(moved, dry_run=wish.dry_run))
+
+
+@routes.on("GET", "/runs/{run}/explain", scope=Scope.READ, answer=schemas.Explanation)
+def explain_run(desk: DeskOf, run: RunName) -> Response:
+    """Tell why a run did, did not, or will run."""
+    view = show_run(desk.store, run)
+    return answer(explanation_json(explain(desk.store, view.run.id, state=desk.state, now=desk.now)))
+
+
+@routes.on(
+    "GET",
+    "/runs/{run}/output",
+    scope=Scope.READ,
+    answer=str,
+    media=TEXT,
+    also={206: {"description": "A part of it.", "content": {TEXT: {"schema": {"type": "string"}}}}},
+)
+async def get_run_output(
+    desk: DeskOf,
+    run: RunName,
+    tail: Annotated[int | None, Query(ge=1, le=LINES, description="Only the last lines.")] = None,
+    follow: Annotated[bool, Query(description="Go on until the run has ended.")] = False,  # noqa: FBT002
+    range: Annotated[str | None, Header(max_length=64, description="bytes=FIRST-LAST")] = None,  # noqa: A002
+) -> Response:
+    """Return what a run wrote, as text: all that is kept, its last lines, a range of bytes, or as it grows."""
+    given = [name for name, value in (("tail", tail), ("follow", follow), ("Range", range)) if value]
+    if len(given) > 1:
+        raise InvalidValue(f"{' and '.join(given)} do not go together", hint="use one of them")
+    view = await run_sync(show_run, desk.store, run)
+    headers = {"Content-Disposition": f'attachment; filename="{view.run.id}.txt"', "Accept-Ranges": "bytes"}
+    if follow:
+        return StreamingResponse(_grown(desk, view.run.id), 200, headers, TEXT)
+    content = await run_sync(_kept, desk.state, view.run.id, tail)
+    if not content and (why := await run_sync(partial(why_no_output, desk.state, view, now=desk.now))):
+        headers["X-Rota-Note"] = why.encode("ascii", "replace").decode()
+    if range is None:
+        return Response(content, 200, headers, TEXT)
+    part = _range(range, len(content))
+    headers["Content-Range"] = f"bytes {part.first}-{part.last}/{len(content)}"
+    return Response(content[part.first : part.last + 1], 206, headers, TEXT)
+
+
+def _kept(state: Path, run_id: str, lines: int | None) -> bytes:
+    return b"".join(output_of(state, run_id, lines=lines))
+
+
+async def _grown(desk: Desk, run_id: str) -> AsyncIterator[bytes]:
+    """Yield the output of a run as it grows, until the run has ended and all of it was told."""
+    reader, pause = follow_bytes(desk.state, run_id), LOOK_AGAIN
+    while True:
+        ended = (await run_sync(show_run, desk.store, run_id)).run.status.final  # before the last look at the file
+        told = await run_sync(reader.more)
+        if told:
+            yield told
+            pause = LOOK_AGAIN
+        elif ended:
+            return
+        else:
+            await wait_a_little(pause)
+            pause = min(pause * 2, timedelta(seconds=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The first and the last byte of a range."""
+
+    first: int
+    last: int
+
+
+def _range(text: str, size: int) -> Part:
+    """Return the range of a header: `bytes=0-99`, `bytes=100-`, `bytes=-50`."""
+    unit, _, written = text.partition("=")
+    first, dash, last = written.strip().partition("-")
+    digits = all(not end or (end.isdecimal() and len(end) < 19) for end in (first, last))
+    if unit.strip() != "bytes" or not dash or not digits or not (first or last):
+        raise InvalidValue(f"{text[:40]!r} is no range of bytes", hint="write bytes=0-99, bytes=100- or bytes=-50")
+    if not first:
+        found = Part(max(0, size - int(last)), size - 1)
+    else:
+        found = Part(int(first), min(int(last) if last else size - 1, size - 1))
+    if found.first > found.last or not size:
+        raise RangeRefused(size)
+    return found
+
+
+def _filter(wish: schemas.SweepWish) -> Filter:
+    chosen = (wish.jobs, wish.labels, wish.queued, wish.running, wish.waiting_for, wish.older_than_seconds, wish.all)
+    if not any(chosen):
+        raise InvalidValue("no filter chooses runs", hint="name jobs, labels, queued, running, or all")
+    if wish.waiting_for is not None and (wish.running or wish.waiting_for not in set(WaitingFor)):
+        words = ", ".join(WaitingFor)
+        raise InvalidValue(f"{wish.waiting_for!r} is nothing that queued runs wait for", hint=f"use one of {words}")
+    older = wish.older_than_seconds
+    return Filter(
+        jobs=tuple(wish.jobs),
+        labels=tuple(wish.labels),
+        queued=wish.queued,
+        running=wish.running,
+        waiting_for=WaitingFor(wish.waiting_for) if wish.waiting_for else None,
+        older_than=timedelta(seconds=older) if older else None,
+    )
+
+
+def _destination(wish: schemas.MoveWish) -> Destination:
+    given = [
+        *([Destination(Where.FIRST)] if wish.first else []),
+        *([Destination(Where.LAST)] if wish.last else []),
+        *([Destination(Where.BEFORE, other=wish.before)] if wish.before is not None else []),
+        *([Destination(Where.TO, place=wish.to)] if wish.to is not None else []),
+    ]
+    if len(given) != 1:
+        raise InvalidValue("it is not clear where the run is to stand", hint="name one of first, last, before, to")
+    return given[0]

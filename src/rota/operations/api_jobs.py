@@ -1,0 +1,119 @@
+"""Jobs that are made through the API: read by the rules of the file, kept until somebody deletes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.declare.files import load
+from rota.declare.plan import ChangeKind
+from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.validate import read_given
+from rota.model.errors import FileProblems, InvalidValue, StateError
+from rota.model.names import Names
+from rota.model.spec import JobSpec, Kind
+from rota.operations.declaring import FILE, KEPT, put_job, remove_job
+from rota.operations.dry import tried
+from rota.operations.jobs import JobView, find_job, job_view
+from rota.settings import FILE_NAME
+from rota.store.driver import Database, Store
+
+SECTIONS = (
+    *("timezone", "defaults", "scheduler", "pools", "budgets", "prices", "quiet_hours", "poll", "agents", "notify"),
+)
+"""What a job may refer to in the project's file."""
+NO_PYTHON = "functions belong to jobs of the file, the API imports nothing"
+
+
+def read_job(name: str, body: Mapping[str, Any], *, folder: Path, state: Path, environ: Mapping[str, str]) -> JobSpec:
+    """Return a job written with the keys of a file, as if it stood in the project's; JobProblems tells what is wrong.
+
+    What it names must be in that file. Python functions are not: nothing is imported because a request says so.
+    """
+    sections = _sections(folder)
+    declared = read_given(
+        {**sections, "jobs": {name: dict(body)}},
+        folder,
+        environment=environ,
+        functions=NothingImported(),
+        state=state,
+    )
+    spec = next(spec for spec in declared.jobs if spec.name == name)
+    _refuse_python(spec)
+    return spec
+
+
+class NothingImported:
+    """Knows no function: a request may name none."""
+
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
+        """Return every name as missing but those of the conditions that are built in."""
+        unknown = [*functions, *sources, *(name for name in conditions if name not in BUILTIN_CONDITIONS)]
+        return Names(dict.fromkeys(unknown, NO_PYTHON))
+
+
+def _refuse_python(spec: JobSpec) -> None:
+    named = [one.name for one in spec.gates.conditions if one.name and one.name not in BUILTIN_CONDITIONS]
+    if spec.work.kind is Kind.FUNCTION or named:
+        raise InvalidValue(f"job {spec.name!r} names Python functions: {NO_PYTHON}", hint="declare it in rota.yaml")
+
+
+def _sections(folder: Path) -> dict[str, Any]:
+    """Return the sections of the project's file that a job may refer to; agents without their own schedules."""
+    try:
+        data = load(folder / FILE_NAME).data
+    except FileProblems as error:
+        hint = f"mend {folder / FILE_NAME} first: {error.problems[0]}"
+        raise StateError("the project's file cannot be read, so that the job cannot be checked", hint=hint) from None
+    found = {key: data[key] for key in SECTIONS if key in data}
+    agents = found.get("agents")
+    if isinstance(agents, dict):
+        bare = {name: _without_schedules(agent) for name, agent in agents.items()}
+        found["agents"] = bare
+    return found
+
+
+def _without_schedules(agent: Any) -> Any:
+    return {key: value for key, value in agent.items() if key != "schedules"} if isinstance(agent, dict) else agent
+
+
+def put(
+    store: Store, spec: JobSpec, *, new: bool = False, now: datetime, dry_run: bool = False
+) -> tuple[JobView, bool]:
+    """Store a job, or change the one of its name; tell whether it is new. One that a file declares is refused."""
+    operation = partial(_put, spec=spec, new=new, now=now)
+    return tried(store, operation) if dry_run else store.write(operation)
+
+
+def _put(db: Database, *, spec: JobSpec, new: bool, now: datetime) -> tuple[JobView, bool]:
+    change = put_job(db, spec, source=KEPT, now=now)
+    created = change.kind in (ChangeKind.CREATE, ChangeKind.REVIVE)
+    if new and not created:
+        raise InvalidValue(f"there is a job {spec.name!r} already", hint="change it with PUT, or choose another name")
+    return job_view(db, find_job(db, spec.name)), created
+
+
+def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:
+    """Enable or disable a job that was made through the API; one of a file is changed there."""
+
+    def change(db: Database) -> JobView:
+        job = find_job(db, name)
+        if job.source.startswith(FILE):
+            hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` holds a job back for a time"
+            raise InvalidValue(f"job {name!r} is declared in {job.source.removeprefix(FILE)}", hint=hint)
+        put_job(db, replace(job.spec, enabled=enabled), source=job.source, now=now)
+        return job_view(db, find_job(db, name))
+
+    return tried(store, change) if dry_run else store.write(change)
+
+
+def delete(store: Store, name: str, *, now: datetime, dry_run: bool = False) -> JobView:
+    """Take away a job that was made through the API: it fires no more, its runs go on, its history stays."""
+
+    def change(db: Database) -> JobView:
+        remove_job(db, name=name, now=now)
+        return job_view(db, find_job(db, name))
+
+    return tried(store, change) if dry_run else store.write(change)

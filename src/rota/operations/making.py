@@ -1,0 +1,202 @@
+"""What is made with the tools: jobs within `agent_policy`, their approval, and their removal."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from rota.engine.clock import tzdata_version
+from rota.engine.retire import retire
+from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYours, PolicyRefused
+from rota.model.making import ANYBODY, MADE, AgentPolicy, Made, Maker
+from rota.model.records import Job
+from rota.model.spec import JobSpec, Schedule
+from rota.operations.declaring import FILE, give_pool, refuse_file
+from rota.operations.jobs import cancel_waiting, change_to, create, find_job
+from rota.rules.agent_policy import HOUR, LOOKED_AT, MakerFacts, Provisional, Refused, judge, judge_start
+from rota.rules.coming import next_fires
+from rota.store import cadence, events, jobs, making
+from rota.store.driver import Database
+
+Done = Literal["created", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A job that was asked for, and what that did."""
+
+    job: Job
+    done: Done
+
+
+def put_made(db: Database, wanted: JobSpec, *, maker: Maker, now: datetime, policy: AgentPolicy | None = None) -> Put:
+    """Make a job, or change the one of this name; raise what the policy, its owner or a double of it say against it."""
+    policy = making.policy(db) if policy is None else policy
+    found = _named(db, wanted.name)
+    if found is not None:
+        refuse_others(found, maker)
+    alive = found if found is not None and _lives(found, now) else None
+    expires_at = alive.made.expires_at if alive and alive.made else now + policy.expires_after
+    spec = replace(wanted, schedule=replace(wanted.schedule, end_at=expires_at))
+    provisional = _judge(db, spec, alive, maker=maker, policy=policy, now=now)
+    _refuse_double(db, spec, now=now)
+    if alive is not None and alive.spec == spec and (alive.provisional_at is not None) is provisional:
+        return Put(alive, "unchanged")
+    made = Made(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
+    made = alive.made if alive is not None and alive.made is not None else made
+    job_id = _store(db, spec, found, made=made, provisional=provisional, now=now)
+    if alive is None:
+        making.count_making(db, maker.name, "job", now=now, since=now - HOUR)
+    done: Done = "created" if alive is None else "changed"
+    events.note(db, f"job_{done}", now=now, job_id=job_id, made_by=maker.name, by_run=maker.run_id)
+    cadence.touch(db, what="schedule_job", now=now)
+    return Put(jobs.job_by_id(db, job_id), done)
+
+
+def _named(db: Database, name: str) -> Job | None:
+    """Return the job of this name, a retired one too, or one whose name differs in case only."""
+    known = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
+    return jobs.job_by_name(db, known)
+
+
+def _lives(job: Job, now: datetime) -> bool:
+    return job.retired_at is None and job.used_up_at is None and not job.expired(now)
+
+
+def refuse_others(job: Job, maker: Maker) -> None:
+    """Refuse to change a job that somebody else made, or a file declares."""
+    if job.made is None:
+        from_file = job.source.startswith(FILE)
+        raise NotYours(job.name, "comes from rota.yaml" if from_file else "was not made with the tools")
+    if job.made.by != maker.name:
+        raise NotYours(job.name, f"was made by {job.made.by}")
+
+
+def _judge(db: Database, spec: JobSpec, alive: Job | None, *, maker: Maker, policy: AgentPolicy, now: datetime) -> bool:
+    """Return whether a job has to wait for approval; raise PolicyRefused where it may not be at all."""
+    active = making.active_count(db, maker.name, but=alive.id if alive else None, now=now) if spec.enabled else 0
+    created = making.made_since(db, maker.name, "job", now - HOUR)
+    facts = MakerFacts(maker, active=active, created=created, new=alive is None)
+    fires = next_fires(spec.schedule, now, LOOKED_AT, created_at=now, name=spec.name)
+    verdict = judge(policy, facts, spec, fires=[fire.nominal for fire in fires], now=now)
+    if isinstance(verdict, Refused):
+        raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
+    seen = alive is not None and alive.approved == making.digest_of(spec)
+    return isinstance(verdict, Provisional) and not seen
+
+
+def _refuse_double(db: Database, spec: JobSpec, *, now: datetime) -> None:
+    """Point at a job that asks the same at the same times, instead of making a second one."""
+    wanted = _asked(spec)
+    for job in jobs.all_jobs(db):
+        if job.name != spec.name and _lives(job, now) and _asked(job.spec) == wanted:
+            raise DuplicateJob(spec.name, job.name)
+
+
+def _asked(spec: JobSpec) -> tuple[str, Schedule] | None:
+    """Return what a job asks and when, whatever its bounds and spaces; None where it is no agent's."""
+    work, schedule = spec.work.agent, spec.schedule
+    if work is None or not work.prompt:
+        return None
+    when = Schedule(cron=schedule.cron, interval=schedule.interval, at=schedule.at, timezone=schedule.timezone)
+    return " ".join(work.prompt.split()), when
+
+
+def _store(db: Database, spec: JobSpec, found: Job | None, *, made: Made, provisional: bool, now: datetime) -> str:
+    tzdata = tzdata_version()
+    give_pool(db, spec)
+    if found is None:
+        job_id = create(db, spec, source=MADE, tzdata=tzdata, now=now, provisional=provisional)
+        making.set_made(db, job_id, made)
+        if provisional:
+            making.set_provisional(db, job_id, now)
+        return job_id
+    making.set_made(db, found.id, made)
+    spec = replace(spec, name=found.name)
+    change_to(db, found, spec, source=MADE, tzdata=tzdata, now=now, provisional_at=now if provisional else None)
+    return found.id
+
+
+def switch_off(db: Database, job: Job, *, now: datetime) -> Job:
+    """Disable a job that was made with the tools; what was approved stays approved."""
+    spec = replace(job.spec, enabled=False)
+    change_to(db, job, spec, source=MADE, tzdata=tzdata_version(), now=now, provisional_at=job.provisional_at)
+    events.note(db, "job_disabled", now=now, job_id=job.id)
+    return jobs.job_by_id(db, job.id)
+
+
+def remove(db: Database, job: Job, *, now: datetime) -> None:
+    """Retire a job that was made with the tools: its history stays."""
+    retire(db, job.id, now=now)
+    making.set_approved(db, job.id, None, now=now)
+    events.note(db, "job_removed", now=now, job_id=job.id)
+
+
+def made_jobs(db: Database, maker: str) -> list[Job]:
+    """Return the jobs that a maker made and that are not gone; all of them for `agent`."""
+    found = [job for job in jobs.all_jobs(db) if job.retired_at is None]
+    return [job for job in found if made_by(job, maker)]
+
+
+def made_by(job: Job, maker: str) -> bool:
+    """Tell whether a job was made by this maker; `agent` stands for all of them."""
+    return job.made is not None and (maker in (ANYBODY, job.made.by))
+
+
+def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
+    """Let a provisional job begin, if it is still what was looked at: `digest` is that of the definition shown."""
+    job = find_job(db, name)
+    if job.provisional_at is None or job.retired_at is not None:
+        raise NotProvisional(name)
+    if making.digest_of(job.spec) != digest:
+        raise ApprovalVoid(name)
+    making.set_approved(db, job.id, digest, now=now)
+    change_to(db, job, job.spec, source=MADE, tzdata=tzdata_version(), now=now)
+    events.note(db, "job_approved", now=now, job_id=job.id, digest=digest)
+    cadence.touch(db, what="approve", now=now)
+    return jobs.job_by_id(db, job.id)
+
+
+def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
+    """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
+    if by.is_agent:
+        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, "run", now - HOUR))
+        if isinstance(verdict, Refused):
+            raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
+        making.count_making(db, by.name, "run", now=now, since=now - HOUR)
+    return {"maker": by.name, **({"run": by.run} if by.run else {})}
+
+
+def waiting(db: Database) -> Sequence[Job]:
+    """Return the jobs that wait for approval."""
+    return making.provisional_jobs(db)
+
+
+def proposal(db: Database, *, name: str) -> Job:
+    """Return a job that waits for approval."""
+    job = find_job(db, name)
+    if job.provisional_at is None or job.retired_at is not None:
+        raise NotProvisional(name)
+    return job
+
+
+def removable(db: Database, *, names: Sequence[str], maker: str | None, covers: Callable[[str], bool]) -> list[Job]:
+    """Return the jobs of these names, or all of a maker, that can be removed; one that a file declares is refused."""
+    if maker is not None:
+        return [job for job in made_jobs(db, maker) if covers(job.name)]
+    found = [find_job(db, name) for name in dict.fromkeys(names)]
+    for job in found:
+        refuse_file(job)
+    return [job for job in found if job.retired_at is None]
+
+
+def remove_all(db: Database, names: Sequence[str], *, now: datetime, cancel_queued: bool = False) -> None:
+    """Retire jobs that no file declares."""
+    for name in names:
+        job = find_job(db, name)
+        refuse_file(job)
+        if job.retired_at is None:
+            remove(db, job, now=now)
+            if cancel_queued:
+                cancel_waiting(db, job.id, now)
+    cadence.touch(db, what="remove", now=now)

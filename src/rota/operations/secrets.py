@@ -1,0 +1,122 @@
+"""The secrets that jobs name: where each comes from, and storing one. Values are never shown (R-27)."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rota.model.codec import encode
+from rota.model.errors import InvalidValue
+from rota.operations.jobs import list_jobs
+from rota.operations.project import make_state
+from rota.runners.secrets import FILE_NAME, read_env_file
+from rota.store.driver import Store
+from rota.store.sqlite import reachable
+
+LONGEST = 64 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ASSIGNS = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
+_KEYS = ("secret", "address_secret")
+_LISTS = ("signing",)
+
+
+class Source(StrEnum):
+    """Where a secret comes from, in the order in which they are looked at."""
+
+    CREDENTIAL = "credential"
+    ENVIRONMENT = "environment"
+    FILE = "secrets.env"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretView:
+    """A secret by its name: where it is found, and the jobs that name it."""
+
+    name: str
+    source: Source
+    jobs: tuple[str, ...]
+
+
+def look_at_secrets(store: Store | None, state: Path, environ: Mapping[str, str]) -> list[SecretView]:
+    """Return the secrets that stored jobs name, and those of secrets.env that nobody names."""
+    named: dict[str, list[str]] = {}
+    for view in list_jobs(store) if store is not None else ():
+        for name in sorted(set(_names(encode(view.job.spec)))):
+            named.setdefault(name, []).append(view.job.name)
+    stored = _stored(state)
+    names = sorted({*named, *stored})
+    return [SecretView(name, _source(name, stored, environ), tuple(named.get(name, ()))) for name in names]
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names of secrets in a definition, wherever they stand."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if key in _KEYS and isinstance(below, str) and below:
+                yield below
+            elif key in _LISTS and isinstance(below, list):
+                yield from (one for one in below if isinstance(one, str))
+            else:
+                yield from _names(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _names(below)
+
+
+def _source(name: str, stored: Mapping[str, str], environ: Mapping[str, str]) -> Source:
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and _NAME.fullmatch(name) and (Path(credentials) / name).is_file():
+        return Source.CREDENTIAL
+    if name in environ:
+        return Source.ENVIRONMENT
+    return Source.FILE if name in stored else Source.MISSING
+
+
+def _stored(state: Path) -> Mapping[str, str]:
+    path = state / FILE_NAME
+    return read_env_file(path) if path.is_file() else {}
+
+
+def store_secret(state: Path, name: str, value: str) -> bool:
+    """Write a secret into secrets.env, which only its owner can read; tell whether it was there before."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(f"{name!r} cannot be a secret's name", hint="use letters, digits and _, no digit first")
+    if not value or "\0" in value or len(value) > LONGEST:
+        raise InvalidValue("the value is empty or cannot be stored", hint=f"it has 1 to {LONGEST:,} characters")
+    make_state(state)
+    path = state / FILE_NAME
+    with reachable(path):
+        before = path.read_text("utf-8").splitlines() if path.exists() else []
+        kept = [line for line in before if not _assigns(line, name)]
+        _write(path, "\n".join([*kept, f"{name}={_quoted(value)}"]) + "\n")
+    return len(kept) < len(before)
+
+
+def _assigns(line: str, name: str) -> bool:
+    found = _ASSIGNS.match(line)
+    return found is not None and found[1] == name
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.rename(path)
+
+
+def secret_json(view: SecretView) -> dict[str, Any]:
+    """Return a secret as JSON, without its value."""
+    return {"name": view.name, "source": view.source.value, "jobs": list(view.jobs)}

@@ -1,0 +1,212 @@
+"""What each tool takes. Descriptions are product text: models read them."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rota.model.errors import ToolArguments
+from rota.model.spec import OverlapPolicy
+
+TASK_LIMIT = 20_000
+NAME_LIMIT = 200
+TEXT_LIMIT = 200
+LABELS = 20
+LONGEST = 10 * 366 * 86_400
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+_INVISIBLE = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f"
+_HIDING = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
+"""A person who approves a task must see all of it: no controls, no overrides of direction, nothing invisible."""
+
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool; it knows all of its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
+Word = Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT)]
+OverlapWord = Literal["forbid", "queue", "replace", "allow"]
+
+
+class Times(Arguments):
+    """When a job starts: exactly one of `schedule`, `interval_seconds` and `at`."""
+
+    schedule: str = Field(
+        "",
+        max_length=TEXT_LIMIT,
+        description="Cron: five fields, minute hour day-of-month month day-of-week, such as `0 9 * * mon-fri`. "
+        "Read in `timezone`. Give exactly one of schedule, interval_seconds and at.",
+    )
+    interval_seconds: int = Field(
+        0,
+        ge=0,
+        le=LONGEST,
+        description="Seconds from the end of a run to the next; the first comes after it too.",
+    )
+    at: str = Field(
+        "",
+        max_length=TEXT_LIMIT,
+        description="One time, `2026-12-01T09:00` in `timezone`, or with an offset: `2026-12-01T09:00:00Z`.",
+    )
+    timezone: str = Field(
+        "", max_length=TEXT_LIMIT, description="IANA zone such as Europe/Berlin; the project's own when absent."
+    )
+
+
+class ScheduleJob(Times):
+    """A whole job; what is left out has its default, also where the job is there already."""
+
+    name: Name = Field(
+        description="The job's name: letters, digits and . _ -, the first a letter or digit. "
+        "The same name again changes the job."
+    )
+    task: str = Field(
+        min_length=1,
+        max_length=TASK_LIMIT,
+        description="What the agent is to do, complete: the run knows nothing of this conversation.",
+    )
+    enabled: bool = Field(default=True, description="Whether the job starts by itself; false keeps it without starts.")
+    run_once: bool = Field(default=False, description="Whether it ends after its first run.")
+    timeout_seconds: int = Field(0, ge=0, le=86_400, description="How long a run may take; 0: the default.")
+    overlap_policy: OverlapWord = Field(
+        OverlapPolicy.FORBID.value,
+        description="When it is due while it still runs: forbid skips, queue waits, replace stops the old run.",
+    )
+    provider: str = Field(
+        "", max_length=TEXT_LIMIT, description="Who does it: an agent of this project, or anthropic, openai, google."
+    )
+    model: str = Field("", max_length=TEXT_LIMIT, description="The model; the agent's own when absent.")
+    labels: list[Word] = Field(default_factory=list, max_length=LABELS, description="Words to find it by.")
+    notify_telegram_chat_id: int = Field(
+        0,
+        ge=-(10**18),
+        le=10**18,
+        description="A Telegram chat that is told after each run, by the project's bot; 0: none.",
+    )
+
+
+class PreviewSchedule(Times):
+    """Times to look at; nothing is stored."""
+
+    count: int = Field(5, ge=1, le=50, description="How many coming starts to show.")
+
+
+class ListJobs(Arguments):
+    """Which jobs to list."""
+
+    mine: bool = Field(default=False, description="Only jobs that you made.")
+    label: str = Field("", max_length=TEXT_LIMIT, description="Only jobs that carry this label.")
+    limit: int = Field(20, ge=1, le=100, description="At most so many, the newest first.")
+
+
+class SearchJobs(Arguments):
+    """What to look for; all that is given must be true of a job."""
+
+    query: str = Field(
+        "",
+        max_length=TEXT_LIMIT,
+        description="Words, each of which is looked for in name, task and labels, whatever their case.",
+    )
+    last_run_from: str = Field("", max_length=40, description="Last run at or after this UTC time: 2026-12-01T08:00Z.")
+    last_run_to: str = Field("", max_length=40, description="Last run before or at this time in UTC.")
+    next_run_from: str = Field("", max_length=40, description="Next run at or after this time in UTC.")
+    next_run_to: str = Field("", max_length=40, description="Next run before or at this time in UTC.")
+    order: Literal["name", "newest", "last_run", "next_run"] = Field(
+        "name", description="By name, the newest job first, the latest last run first, or the soonest next run first."
+    )
+    limit: int = Field(20, ge=1, le=100, description="At most so many.")
+
+
+class NamedJob(Arguments):
+    """One job, by its identifier or its exact name."""
+
+    job_id: str = Field("", max_length=NAME_LIMIT, description="The job's identifier, as the other tools tell it.")
+    name: str = Field("", max_length=NAME_LIMIT, description="Or its exact name.")
+
+
+class UnscheduleJob(NamedJob):
+    """The job to stop."""
+
+    delete: bool = Field(default=False, description="Remove it for good instead of disabling it; its history stays.")
+
+
+class TriggerJob(NamedJob):
+    """The job to start."""
+
+    params: dict[str, Any] = Field(default_factory=dict, description="Values for the params that the job declares.")
+
+
+class ExplainJob(Arguments):
+    """What to explain."""
+
+    name: Name = Field(description="A job's exact name, or a run such as `digest:12`.")
+
+
+class GetRun(Arguments):
+    """Which run to get."""
+
+    run: Name = Field(description="A run: its identifier, `digest:12`, or a job's name for its newest run.")
+    output: bool = Field(default=True, description="Whether to return the end of its output too.")
+
+
+def read(kind: type[A], given: Mapping[str, Any]) -> A:
+    """Return the arguments of a call; raise ToolArguments with everything that is wrong. A null counts as left out."""
+    if not isinstance(given, Mapping):
+        raise ToolArguments("the arguments are no object", hint=f"give {_names(kind)}")
+    present = {str(key): value for key, value in given.items() if value is not None}
+    try:
+        return kind.model_validate(present)
+    except ValidationError as error:
+        told = [_tell(kind, one) for one in error.errors(include_url=False, include_context=False)]
+        raise ToolArguments("; ".join(told), hint=f"arguments: {_names(kind)}") from None
+
+
+def _names(kind: type[Arguments]) -> str:
+    return ", ".join(f"{name} (needed)" if one.is_required() else name for name, one in kind.model_fields.items())
+
+
+def _tell(kind: type[Arguments], error: Any) -> str:
+    path = ".".join(str(part)[:TEXT_LIMIT] for part in error["loc"]) or "arguments"
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(path, list(kind.model_fields), n=1)
+        guess = f", did you mean {near[0]}?" if near else ""
+        return f"there is no argument {path!r}{guess}"
+    if error["type"] == "missing":
+        return f"{path} is needed"
+    return f"{path}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {_shown(error['input'])}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def schema(kind: type[Arguments]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's arguments, without what only a reader of Python needs."""
+    found = kind.model_json_schema()
+    properties = {name: {key: value for key, value in one.items() if key != "title"} for name, one in _own(found)}
+    required = found.get("required", [])
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+
+
+def _own(found: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return list(found["properties"].items())
+
+
+def refuse_hiding(key: str, text: str) -> None:
+    """Refuse a text with characters that a person who reads it would not see."""
+    found = _HIDING.search(text)
+    if found is not None:
+        message = f"{key}: holds the character U+{ord(found[0]):04X}, which nobody sees"
+        raise ToolArguments(message, hint="write plain text; line feeds and tabs are fine")

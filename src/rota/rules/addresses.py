@@ -1,0 +1,137 @@
+"""Which addresses may be connected to by rota itself, judged without asking anybody (section 12)."""
+
+import ipaddress
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rota.model.errors import AddressRefused
+
+LONGEST_URL = 2048
+PORTS = {"https": 443, "http": 80}
+HINT = "write https://host/path"
+
+_GLOBAL = ipaddress.IPv6Network("2000::/3")
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_REFUSED = tuple(map(ipaddress.IPv6Network, ("64:ff9b:1::/48", "2001::/32", "fec0::/10")))
+"""Local translation, Teredo and what once was local to a site: they lead to places that only they know."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address taken apart; `name` is in the form that is looked up."""
+
+    scheme: str
+    name: str
+    port: int
+    path: str
+
+    @property
+    def place(self) -> str:
+        """The host and the port, as `allow_private` names them."""
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+
+    @property
+    def host(self) -> str:
+        """The host as a header names it."""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port == PORTS[self.scheme] else f"{name}:{self.port}"
+
+
+def read_address(url: str, *, allow_private: Collection[str] = ()) -> Address:
+    """Return an address that may be looked up; AddressRefused says what is wrong with it.
+
+    Plain http, and a host that is a private address itself, are allowed where `allow_private` names host:port.
+    """
+    address = _taken_apart(url)
+    if is_allowed(address, allow_private):
+        return address
+    if address.scheme == "http":
+        hint = f"write https, or `allow_private: [{address.place}]`"
+        raise AddressRefused(f"{address.place} is written with http", hint=hint)
+    literal = _literal(address.name)
+    if literal is not None and not is_public(literal):
+        raise private(address)
+    return address
+
+
+def is_allowed(address: Address, allow_private: Collection[str]) -> bool:
+    """Tell whether somebody allowed this very host and port."""
+    return address.place in {one.strip().lower() for one in allow_private}
+
+
+def private(address: Address) -> AddressRefused:
+    """Return the refusal of a place that is not on the open internet."""
+    hint = f"where it shall be reached, write `allow_private: [{address.place}]`"
+    return AddressRefused(f"{address.place} leads to a private address", hint=hint)
+
+
+def _taken_apart(url: str) -> Address:
+    if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
+        raise AddressRefused("it is too long, or holds blanks or control characters", hint=HINT)
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+    except ValueError:
+        raise AddressRefused("it is no http or https address", hint=HINT) from None
+    if scheme not in PORTS or not host or port == 0:
+        raise AddressRefused("it is no http or https address", hint=HINT)
+    if parts.username is not None or parts.password is not None:
+        raise AddressRefused("it holds a user or a password", hint="put the whole address into a secret without them")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(scheme, _ascii(host), port or PORTS[scheme], path)
+
+
+def _ascii(name: str) -> str:
+    try:
+        return (name if name.isascii() else name.encode("idna").decode()).lower().rstrip(".")
+    except UnicodeError:
+        raise AddressRefused("its host cannot be a name", hint=HINT) from None
+
+
+def _literal(name: str) -> str | None:
+    """Return the address that a host is by itself, also in the odd notations that C libraries take."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(name.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        return None
+
+
+def is_public(text: str) -> bool:
+    """Tell whether an address lies on the open internet; an IPv4 address inside of it must do so too.
+
+    >>> is_public("93.184.215.14"), is_public("10.0.0.1"), is_public("64:ff9b::a9fe:a9fe")
+    (True, False, False)
+    """
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast and not address.is_reserved
+    if any(address in net for net in _REFUSED):
+        return False
+    inner = _inner(address)
+    if inner is not None and not is_public(str(inner)):
+        return False
+    if inner is not None and not address.sixtofour:
+        return True
+    return address in _GLOBAL and address.is_global and not address.is_multicast
+
+
+def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that an IPv6 address carries, None for none."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    last = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address in _TRANSLATED or address in _COMPATIBLE:
+        return last
+    return last if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP else None

@@ -1,0 +1,1 @@
+INSERT INTO audit (at, actor, face, action, target, detail) VALUES (:at, :actor, :face, :action, :target, :detail)

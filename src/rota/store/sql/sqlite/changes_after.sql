@@ -1,0 +1,1 @@
+SELECT seq, kind, subject FROM change WHERE seq > :seq ORDER BY seq LIMIT :limit

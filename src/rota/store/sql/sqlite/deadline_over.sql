@@ -1,0 +1,1 @@
+DELETE FROM deadline WHERE run_id = :run_id RETURNING at

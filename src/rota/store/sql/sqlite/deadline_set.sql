@@ -1,0 +1,1 @@
+INSERT INTO deadline (run_id, at) VALUES (:run_id, :at)

@@ -1,0 +1,1 @@
+SELECT failures, closed_until, disabled_at, error FROM endpoint WHERE endpoint = :endpoint

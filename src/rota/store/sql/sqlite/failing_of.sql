@@ -1,0 +1,1 @@
+SELECT target, told_at FROM failing WHERE job_id = :job_id

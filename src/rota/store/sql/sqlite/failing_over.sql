@@ -1,0 +1,1 @@
+DELETE FROM failing WHERE job_id = :job_id AND target = :target

@@ -1,0 +1,1 @@
+DELETE FROM provider_hold WHERE pool = :pool RETURNING until

@@ -1,0 +1,1 @@
+SELECT min(until) FROM provider_hold

@@ -1,0 +1,2 @@
+-- The count of refusals stays until a run succeeds.
+UPDATE provider_hold SET until = NULL WHERE until <= :now RETURNING pool

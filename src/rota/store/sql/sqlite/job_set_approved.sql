@@ -1,0 +1,1 @@
+UPDATE job SET approved = :approved, approved_at = :approved_at WHERE id = :id

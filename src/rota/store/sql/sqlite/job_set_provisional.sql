@@ -1,0 +1,1 @@
+UPDATE job SET provisional_at = :provisional_at WHERE id = :id

@@ -1,0 +1,1 @@
+DELETE FROM request_key WHERE at < :before

@@ -1,0 +1,1 @@
+DELETE FROM making WHERE maker = :maker AND kind = :kind AND at < :before

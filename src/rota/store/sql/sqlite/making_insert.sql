@@ -1,0 +1,1 @@
+INSERT INTO making (id, maker, kind, at) VALUES (:id, :maker, :kind, :at)

@@ -1,0 +1,1 @@
+SELECT 1 FROM work_item WHERE ended_at IS NULL LIMIT 1

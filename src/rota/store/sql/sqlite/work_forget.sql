@@ -1,0 +1,1 @@
+DELETE FROM work_item WHERE claim = :claim AND state = 'asking'

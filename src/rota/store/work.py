@@ -1,0 +1,147 @@
+"""What runs claimed of their work sources, and what those are still to be told (003)."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from rota.model.claims import Claim, ClaimState
+from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.model.codec import decode, encode
+from rota.model.spec import WorkSource
+from rota.model.work import WorkItem, WorkReport
+from rota.store.driver import Database, Row
+from rota.store.rows import write_json
+
+
+def intend(db: Database, *, run_id: str, handle: str, source: WorkSource, now: datetime) -> str:
+    """Store that a run is about to ask its source; return the name of the claim."""
+    rows = db.rows(
+        "work_intend",
+        run_id=run_id,
+        handle=handle,
+        source=write_json(encode(source)),
+        source_key=source.key,
+        asked_at=to_ms(now),
+    )
+    claim: str = rows[0][0]
+    return claim
+
+
+def hold(db: Database, claim: str, item: WorkItem, *, now: datetime) -> bool:
+    """Store what a run got; tell whether it has it: no other run holds the same item, and it was not given up."""
+    changed = db.execute(
+        "work_hold", claim=claim, item_id=item.id, item=write_json(encode(item)), claimed_at=to_ms(now)
+    )
+    return changed == 1
+
+
+def forget(db: Database, claim: str) -> None:
+    """Drop a request that got nothing."""
+    db.execute("work_forget", claim=claim)
+
+
+def open_claims(db: Database, run_ids: Sequence[str]) -> list[Claim]:
+    """Return what these runs have asked for or hold; as a rule that costs one look into an empty index."""
+    if not run_ids or db.row("work_any_open") is None:
+        return []
+    return [_claim(row) for row in db.rows("work_open_of", ids=json.dumps(list(run_ids)))]
+
+
+def end(
+    db: Database,
+    claim: str,
+    state: ClaimState,
+    *,
+    at: datetime,
+    not_before: datetime,
+    failed: bool = False,
+    report: WorkReport | None = None,
+) -> bool:
+    """Plan what a source is told about a claim that its run has no more; tell whether it was open."""
+    changed = db.execute(
+        "work_end",
+        claim=claim,
+        state=state,
+        ended_at=to_ms(at),
+        not_before=to_ms(not_before),
+        failed=int(failed),
+        report=None if report is None else write_json(encode(report)),
+    )
+    return changed == 1
+
+
+def answered_late(db: Database, claim: str, *, now: datetime) -> None:
+    """Plan the release of a claim once more: its source may have claimed something after it was given up."""
+    db.execute("work_late", claim=claim, now=to_ms(now))
+
+
+def due(db: Database, *, now: datetime, limit: int) -> list[Claim]:
+    """Return the claims whose sources are to be told by now."""
+    return [_claim(row) for row in db.rows("work_due", now=to_ms(now), limit=limit)]
+
+
+def next_due(db: Database) -> datetime | None:
+    """Return when a source is to be told next."""
+    row = db.row("work_next_due")
+    return from_ms_or_none(row[0]) if row else None
+
+
+def take(db: Database, claim: str, *, now: datetime, until: datetime) -> bool:
+    """Take it on to tell a source; nobody else does until then."""
+    return db.execute("work_take", claim=claim, now=to_ms(now), until=to_ms(until)) == 1
+
+
+def told(db: Database, claim: str, *, now: datetime) -> None:
+    """Store that a source was told."""
+    db.execute("work_told", claim=claim, now=to_ms(now))
+
+
+def refused(db: Database, claim: str, error: str, *, not_before: datetime | None, now: datetime) -> None:
+    """Store that a source could not be told, and when it is tried again; None: never."""
+    db.execute("work_refused", claim=claim, error=error, not_before=to_ms_or_none(not_before), now=to_ms(now))
+
+
+def of_run(db: Database, run_id: str) -> Claim | None:
+    """Return the newest claim of a run, None where it made none."""
+    row = db.row("work_of_run", run_id=run_id)
+    return None if row is None else _claim(row)
+
+
+def failures(db: Database, source: WorkSource, item_id: str) -> int:
+    """Return how many runs failed at an item since its source was last told how it ended."""
+    row = db.row("work_failures", source_key=source.key, item_id=item_id)
+    return row[0] if row else 0
+
+
+def holders(db: Database, source: WorkSource) -> list[str]:
+    """Return the runs that hold an item of a source."""
+    return [handle for (handle,) in db.rows("work_holders", source_key=source.key)]
+
+
+def leave_all(db: Database, why: str, *, now: datetime) -> int:
+    """Tell no source about what is open or planned; return how many claims are left as they are."""
+    return db.execute("work_leave_all", why=why, now=to_ms(now))
+
+
+def forget_runs(db: Database, run_ids: Sequence[str]) -> None:
+    """Drop the claims of runs whose rows go."""
+    db.execute("prune_work", ids=json.dumps(list(run_ids)))
+
+
+def _claim(row: Row) -> Claim:
+    return Claim(
+        claim=row[0],
+        run_id=row[1],
+        handle=row[2],
+        source=decode(WorkSource, json.loads(row[3])),
+        asked_at=from_ms(row[4]),
+        item=None if row[5] is None else decode(WorkItem, json.loads(row[5])),
+        claimed_at=from_ms_or_none(row[6]),
+        state=ClaimState(row[7]),
+        ended_at=from_ms_or_none(row[8]),
+        report=None if row[9] is None else decode(WorkReport, json.loads(row[9])),
+        attempts=row[10],
+        not_before=from_ms_or_none(row[11]),
+        told_at=from_ms_or_none(row[12]),
+        error=row[13],
+    )

@@ -1,0 +1,103 @@
+"""The API of a temporary project, called in this process; the clock stands still and no scheduler runs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from rota.http.app import make_app, make_routes
+from rota.http.context import Context
+from rota.http.doorman import Doorman
+from rota.http.feed import Feed
+from rota.model.records import Outcome
+from rota.model.states import Status
+from rota.operations.access import Scope, derive_token, make_token, read_token
+from rota.operations.project import open_state
+from tests.faces.conftest import Project
+
+FILE = """
+pools: {gpu: 1}
+defaults: {retry: false}
+budgets: {day: {runs: 100, per: day}}
+jobs:
+  hello: {command: [echo, hello], cron: "0 3 * * *", labels: [greeting], overlap: allow, params: {who: world}}
+  other: {command: [echo, other], pools: [gpu], budget: day}
+groups:
+  both: {members: [hello, other]}
+"""
+BASE = "http://127.0.0.1:7682"
+COMPLETED = Outcome(Status.COMPLETED, exit_code=0, summary="done")
+
+
+class Api:
+    """A project and its API."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.store = open_state(project.state, project.clock, create=False)
+        make_token(project.state)
+        self.token = read_token(project.state)
+        self.context = Context(
+            self.store,
+            project.clock,
+            project.folder,
+            project.state,
+            environ={"HOME": str(project.folder)},
+            feed=Feed(self.store),
+        )
+        self.doorman = Doorman(project.clock, token=lambda: self.token)
+        self.app = make_app(self.context, self.doorman)
+        self.routes = make_routes(self.context)
+        self.bare = TestClient(self.app, base_url=BASE, raise_server_exceptions=True)
+
+    def token_of(self, scope: Scope) -> str:
+        return derive_token(self.token, scope, "tester")
+
+    def headers(self, scope: Scope | None = None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token if scope is None else self.token_of(scope)}"}
+
+    def call(self, method: str, path: str, body: Any = None, *, scope: Scope | None = None, **headers: str) -> Any:
+        """Send a request with a token; return the response."""
+        sent = {**self.headers(scope), **{name.replace("_", "-"): value for name, value in headers.items()}}
+        content = None
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.bare.request(method, path, content=content, headers=sent)
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a GET that works."""
+        found = self.call("GET", f"/api/v1{path}")
+        assert found.status_code == 200, (found.status_code, found.text)
+        return found.json()
+
+    def post(self, path: str, body: Any = None, *, status: int = 200) -> Any:
+        """Return the JSON of a POST that works."""
+        found = self.call("POST", f"/api/v1{path}", body)
+        assert found.status_code == status, (found.status_code, found.text)
+        return found.json()
+
+    def refused(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
+        """Return status and code of a request that is refused."""
+        found = self.call(method, path, body, **headers)
+        assert found.headers["content-type"] == "application/problem+json", (found.status_code, found.text)
+        told = found.json()
+        assert told["status"] == found.status_code
+        return found.status_code, told["code"]
+
+    def cli(self, *arguments: str) -> Any:
+        """Return what the command line tells with --json."""
+        return self.project.json(*arguments)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    made = Api(Project(folder).applied(FILE))
+    yield made
+    made.bare.close()
+    made.store.close()

@@ -1,0 +1,148 @@
+"""One vocabulary: every command has its path, every error its status, every code its line in the documentation."""
+
+import importlib
+import json
+import pkgutil
+
+import pytest
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+
+import rota.http
+from rota.cli.root import COMMANDS
+from rota.http import schemas
+from rota.http.problems import STATUSES, TITLES, status_of
+from rota.http.refusals import HttpRefusal
+from rota.model import errors as model
+from rota.model.errors import RotaError
+from tests.api.conftest import COMPLETED, Api
+from tests.docs.pages import first_cells, page
+
+PATHS = {
+    "next": ["preview_job"],
+    "status": ["get_status", "poll_scheduler"],
+    "list": ["get_jobs"],
+    "show": ["get_job", "get_run", "get_group"],
+    "history": ["get_runs", "get_job_runs"],
+    "logs": ["get_run_output"],
+    "explain": ["explain_job", "explain_run"],
+    "usage": ["get_usage"],
+    "run": ["trigger_job", "get_run_output"],
+    "trigger": ["trigger_job", "trigger_job_many"],
+    "direct": ["call_directly", "get_direct_calls"],
+    "retry": ["retry_one_run"],
+    "cancel": ["cancel_one_run", "cancel_runs"],
+    "backfill": ["backfill_job"],
+    "pause": ["pause_job", "stop_scheduler"],
+    "resume": ["resume_job", "start_scheduler"],
+    "queue": ["get_queue"],
+    "move": ["move_queued_run"],
+    "edit": ["edit_queued_run"],
+    "groups": ["get_groups", "create_group", "get_group", "cancel_group", "retry_group"],
+    "budgets": ["get_budgets", "get_budget"],
+    "stop": ["stop_scheduler"],
+    "audit": ["get_audit"],
+    "add": ["create_job", "put_job", "enable_job", "disable_job"],
+    "remove": ["delete_job"],
+    "schema": ["get_openapi"],
+    "mcp": ["call_tools"],
+    "agents": ["get_agents"],
+    "approve": ["get_approvals", "approve_job"],
+    "notify": ["get_targets"],
+    "deliveries": ["get_deliveries", "retry_sent"],
+}
+"""The operations of HTTP that do what a command does."""
+HERE_ALONE = {
+    **dict.fromkeys(("init", "check", "apply", "import", "export", "simulate"), "it is about a file on this machine"),
+    **dict.fromkeys(("serve", "tick", "service", "open", "completion", "help"), "it is about this terminal"),
+    **dict.fromkeys(("verify", "doctor", "backup", "restore"), "it is about this machine"),
+    **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
+    "touch": "requests that change something count as activity by themselves",
+}
+ON_ITS_OWN = {"follow_events", "get_metrics", "healthz", "get_front_page", "log_in", "log_out", "login_page"}
+ELSEWHERE = {"get_workers", "register_worker", "forget_worker"}
+
+
+def operations(api: Api) -> set[str]:
+    found = {route.operation_id or "" for route in api.routes.routes if isinstance(route, APIRoute)}
+    return {name for name in found if not name.startswith("legacy_")}
+
+
+def test_every_command_has_its_path_or_a_reason_to_have_none(api: Api) -> None:
+    assert set(COMMANDS) - set(PATHS) - set(HERE_ALONE) == set()
+    assert set(PATHS) & set(HERE_ALONE) == set()
+
+
+def test_every_path_is_that_of_a_command_or_stands_for_itself(api: Api) -> None:
+    named = {name for names in PATHS.values() for name in names}
+    assert named - operations(api) == set()
+    assert operations(api) - named == ON_ITS_OWN | ELSEWHERE
+
+
+def test_every_error_has_a_status(api: Api) -> None:
+    """Errors know nothing of HTTP: the face maps them, and none falls through to 500."""
+    kinds = [kind for kind in vars(model).values() if isinstance(kind, type) and issubclass(kind, RotaError)]
+    mapped = [base for base in STATUSES if base is not RotaError]
+    lost = [kind for kind in kinds if kind is not RotaError and not issubclass(kind, tuple(mapped))]
+    assert len(kinds) > 50
+    assert lost == []
+    assert {*STATUSES.values()} <= set(TITLES)
+    assert status_of(model.StorageFull("full")) == 507
+
+
+def test_every_code_of_http_is_documented() -> None:
+    for module in pkgutil.walk_packages(rota.http.__path__, "rota.http."):
+        importlib.import_module(module.name)
+    told = first_cells(page("reasons.md"))
+    kinds = [HttpRefusal, *HttpRefusal.__subclasses__()]
+    assert len(kinds) > 14
+    assert {kind.code for kind in kinds} | {"internal", "request_invalid"} <= told
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/jobs", schemas.JobPage),
+        ("/jobs/hello", schemas.WholeJob),
+        ("/jobs/hello/explain", schemas.Explanation),
+        ("/runs", schemas.RunPage),
+        ("/runs/hello:1", schemas.WholeRun),
+        ("/queue", schemas.QueueView),
+        ("/groups", schemas.GroupPage),
+        ("/budgets", schemas.AccountPage),
+        ("/scheduler/status", schemas.System),
+        ("/scheduler/poll", schemas.Summary),
+        ("/workers", schemas.WorkerPage),
+        ("/audit", schemas.EntryPage),
+        ("/usage", schemas.Usage),
+    ],
+)
+def test_what_is_answered_has_the_shape_that_is_described(api: Api, path: str, shape: type) -> None:
+    api.post("/jobs/hello/trigger", status=202)
+    api.project.carry_out([COMPLETED])
+    TypeAdapter(shape).validate_python(api.get(path))
+
+
+@pytest.mark.parametrize(("path", "shape"), [("/runs/hello:1", schemas.WholeRun), ("/jobs/hello", schemas.WholeJob)])
+def test_every_field_of_a_run_and_a_job_is_described(api: Api, path: str, shape: type) -> None:
+    api.post("/jobs/hello/trigger", status=202)
+    described = {field.alias or name for name, field in shape.model_fields.items()}  # type: ignore[attr-defined]
+    assert set(api.get(path)) - described == set()
+
+
+def test_a_refusal_reads_as_on_the_command_line(api: Api) -> None:
+    """The same code, text and hint through HTTP and the command line."""
+    cases = [
+        ("GET", "/api/v1/jobs/helo", None, ["show", "helo"]),
+        ("GET", "/api/v1/runs/hello:9", None, ["show", "hello:9"]),
+        ("POST", "/api/v1/jobs/hello/trigger", {"params": {"nope": 1}}, ["trigger", "hello", "--param", "nope=1"]),
+        ("GET", "/api/v1/runs?status=nope", None, ["history", "--status", "nope"]),
+        ("GET", "/api/v1/budgets/nope", None, ["budgets", "nope"]),
+        ("GET", "/api/v1/groups/nope", None, ["groups", "show", "nope"]),
+    ]
+    for method, path, body, command in cases:
+        over_http = api.call(method, path, body).json()
+        typed = api.project.rota(*command, "--json")
+        told = json.loads(typed.stderr)["error"]
+        assert (over_http["code"], over_http["hint"]) == (told["code"], told["hint"]), path
+        assert over_http["detail"] == told["message"], path

@@ -1,0 +1,90 @@
+"""The description of the API is true: schemathesis plays it against the routes and finds nothing.
+
+The same cases each time; SCHEMA_CASES=200 plays so many for each operation.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS
+from starlette.testclient import TestClient
+
+from rota.http.app import make_routes
+from tests.api.conftest import BASE, COMPLETED, FILE, Api
+from tests.faces.conftest import Project
+
+CASES = int(os.environ.get("SCHEMA_CASES", "3"))
+ENDLESS = {"follow_events"}
+DOCUMENT: dict[str, Any] = {**make_routes(None).openapi(), "security": []}  # type: ignore[arg-type]
+OPERATIONS = {
+    operation.definition.raw["operationId"]: operation
+    for found in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+    for operation in [found.ok()]
+}
+LEFT_OUT = [
+    CHECKS.get_one(name)
+    for name in ("ignored_auth", "positive_data_acceptance", "unsupported_method", "not_a_server_error")
+]
+"""The door has tests of its own; a name that the schema allows need not be there; without a scheduler 503 is right."""
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder: Path = tmp_path_factory.mktemp("api") / "home"
+    folder.mkdir()
+    made = Api(Project(folder).applied(FILE))
+    made.bare = TestClient(made.app, base_url=BASE, raise_server_exceptions=False)
+    for job in ("hello", "hello", "other"):
+        made.post(f"/jobs/{job}/trigger", status=202)
+    made.project.carry_out([COMPLETED], output="line\n")
+    yield made
+    made.bare.close()
+    made.store.close()
+
+
+def test_there_is_much_to_play() -> None:
+    assert len(OPERATIONS) > 45
+    assert set(OPERATIONS) >= ENDLESS
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - ENDLESS))
+def test_every_answer_is_as_described(api: Api, name: str, mode: GenerationMode) -> None:
+    try:
+        strategy = OPERATIONS[name].as_strategy(generation_mode=mode)
+        strategy.validate()
+    except Exception as error:
+        if mode is GenerationMode.NEGATIVE and "negative" in str(error).lower():
+            return  # nothing about it can be wrong
+        raise
+    played = OPERATIONS[name]
+    # In a query everything is a text: a number in the place of one is none that could be told from it.
+    left_out = [*LEFT_OUT, *([CHECKS.get_one("negative_data_rejection")] if played.query else [])]
+    if mode is GenerationMode.NEGATIVE and not (played.body or played.path_parameters or played.query):
+        return
+
+    @settings(
+        max_examples=CASES,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def play(case: Any) -> None:
+        sent = case.as_transport_kwargs(base_url=BASE)
+        sent["headers"] = {**dict(sent.get("headers") or {}), **api.headers()}
+        sent["content"] = sent.pop("data", None)
+        sent.pop("cookies", None)
+        response = api.bare.request(**{key: value for key, value in sent.items() if value is not None})
+        assert response.status_code < 500 or response.status_code == 503, response.text
+        if response.status_code != 413:  # what is wrong may also be too large
+            case.validate_response(response, excluded_checks=left_out)
+
+    play()

@@ -1,0 +1,353 @@
+"""Providers that take no more work: their runs wait, others go on, and the hold ends by itself (section 8)."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from rota.declare.agents import draws_of, own_pools
+from rota.model.errors import ProviderNotHeld
+from rota.model.records import Outcome
+from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Work
+from rota.model.states import Held, Reason, Status
+from rota.operations.explaining import explain
+from rota.operations.holds import held_providers, hold_json, release_provider
+from rota.operations.jobs import apply
+from rota.operations.queue import look_in
+from rota.operations.runs import show_run
+from rota.operations.simulating.copying import copy_state
+from rota.operations.system import Heartbeat, Liveness, look, system_json
+from rota.operations.views import whole_run_json
+from rota.settings import Settings
+from rota.store import holds, queue
+from rota.testing import Scene, Script
+from tests.engine.calling import call
+from tests.engine.conftest import ALLOW, NO_RETRY, NOON, every
+from tests.engine.test_apply import declared
+from tests.engine.test_simulated_fires import simulated
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+THREE = NOON + timedelta(hours=3)
+
+
+def agent(name: str, *draws: Draw, provider: str = "anthropic", **changes) -> JobSpec:
+    """Return a job of an agent of its own; up to ten of its runs go on at once."""
+    work = AgentWork(agent=name, adapter="claude", provider=provider, prompt="look", max_concurrent=10)
+    spec = JobSpec(name, Work(Kind.AGENT, agent=work), retry=NO_RETRY, overlap=ALLOW, pools=draws_of(work, draws))
+    return replace(spec, **changes)
+
+
+def put(scene: Scene, *specs: JobSpec, **capacities: int) -> None:
+    """Apply these jobs as the whole file."""
+    file = declared(scene, *specs)
+    own = {pool: size for spec in specs if spec.work.agent for pool, size in own_pools(spec.work.agent).items()}
+    pools = {"agents": 10, **own, **capacities}
+    file.settings = Settings(scene.settings.folder, scene.settings.state, pools=pools)
+    apply(scene.store, file, now=scene.clock.now())
+
+
+def refuses(scene: Scene, name: str, *, provider: str = "anthropic", resets_at: datetime | None = None) -> None:
+    """Let the runs of a job be refused, after a minute."""
+    error = "usage limit reached"
+    ending = Outcome(Status.FAILED, Reason.QUOTA, error=error, provider=provider, resets_at=resets_at)
+    scene.processes.scripts[name] = Script(MINUTE, ending)
+
+
+def works(scene: Scene, *names: str, provider: str = "anthropic", takes: timedelta = MINUTE) -> None:
+    for name in names:
+        scene.processes.scripts[name] = Script(takes, Outcome(Status.COMPLETED, provider=provider))
+
+
+def until(scene: Scene, provider: str = "anthropic") -> datetime | None:
+    hold = scene.store.read(partial(holds.hold_of, provider=provider))
+    return hold.until if hold else None
+
+
+def begun(scene: Scene, name: str) -> list[datetime]:
+    return [run.started_at for run in scene.history(name) if run.started_at]
+
+
+async def test_every_job_of_a_provider_waits_until_the_reset_and_then_starts(scene: Scene) -> None:
+    """R-04: a pool whose room is 0 until then."""
+    put(scene, agent("fix"), agent("review"))
+    refuses(scene, "fix", resets_at=THREE)
+    works(scene, "review")
+    scene.trigger("fix")
+    await scene.advance("2m")
+    assert scene.told("fix") == [("FAILED", "quota")]
+    scene.trigger("review")
+    await scene.advance("2h")
+    assert scene.told("review") == [("QUEUED", None)]
+    await scene.advance("1h")
+    assert begun(scene, "review") == [THREE]
+    assert scene.told("review") == [("COMPLETED", None)]
+
+
+async def test_a_run_that_is_running_goes_on(scene: Scene) -> None:
+    put(scene, agent("fix"), agent("long"))
+    refuses(scene, "fix", resets_at=THREE)
+    works(scene, "long", takes=timedelta(minutes=30))
+    scene.trigger("long")
+    scene.trigger("fix")
+    await scene.advance("1h")
+    assert scene.told("long") == [("COMPLETED", None)]
+    assert until(scene) == THREE  # it had begun before the refusal, and says nothing about it
+
+
+async def test_other_providers_and_other_work_go_on(scene: Scene) -> None:
+    put(scene, agent("fix"), agent("other", provider="openai"))
+    refuses(scene, "fix", resets_at=THREE)
+    works(scene, "other", provider="openai")
+    for name in ("fix", "fix"):
+        scene.trigger(name)
+    await scene.advance("2m")
+    scene.trigger("fix")
+    scene.trigger("other")
+    await scene.advance("2m")
+    assert scene.told("other") == [("COMPLETED", None)]
+    assert scene.told("fix")[2] == ("QUEUED", None)
+
+
+async def test_a_held_run_keeps_no_other_pool_from_those_behind(scene: Scene) -> None:
+    """R-03: what others give back would not help it."""
+    put(scene, agent("fix", Draw("gpu", 3)), agent("small", Draw("gpu"), provider="openai"), gpu=3)
+    refuses(scene, "fix", resets_at=THREE)
+    works(scene, "small", provider="openai", takes=timedelta(minutes=20))
+    scene.trigger("fix")
+    await scene.advance("2m")
+    scene.trigger("small")
+    await scene.settle()
+    scene.trigger("fix")
+    scene.trigger("small")
+    await scene.settle()
+    assert [status for status, _ in scene.told("small")] == ["RUNNING", "RUNNING"]
+
+
+async def test_a_reset_that_nobody_stated_is_a_back_off_that_doubles(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix")
+    for _ in range(4):
+        scene.trigger("fix")
+        await scene.advance("1m")
+        await scene.advance("2h")
+    starts = begun(scene, "fix")
+    assert [later - earlier for earlier, later in pairwise(starts)] == [timedelta(minutes=121)] * 3
+    assert until(scene) is None
+    scene.trigger("fix")
+    await scene.advance("1m")
+    assert until(scene) == scene.clock.now() + timedelta(hours=4)
+
+
+async def test_a_success_ends_the_count(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    for script in (refuses, refuses, works, refuses):
+        script(scene, "fix")
+        scene.trigger("fix")
+        await scene.advance("1m")
+        left = until(scene)
+        await scene.advance("1h")
+    assert scene.told("fix") == [("FAILED", "quota")] * 2 + [("COMPLETED", None), ("FAILED", "quota")]
+    assert left == begun(scene, "fix")[-1] + timedelta(minutes=16)
+
+
+async def test_runs_refused_together_are_one_refusal(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix")
+    for _ in range(5):
+        scene.trigger("fix")
+    await scene.advance("1m")
+    assert until(scene) == NOON + timedelta(minutes=16)
+
+
+async def test_a_hold_outlives_the_scheduler(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    await scene.crash()
+    await scene.start()
+    works(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("2h")
+    assert scene.told("fix")[1] == ("QUEUED", None)
+    await scene.advance("1h")
+    assert begun(scene, "fix")[1] == THREE
+
+
+async def test_a_hold_that_ended_while_nobody_looked_ends_at_the_start(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    scene.trigger("fix")
+    await scene.crash()
+    scene.clock.advance("6h")
+    works(scene, "fix")
+    await scene.start()
+    await scene.advance("2m")
+    assert scene.told("fix")[1] == ("COMPLETED", None)
+
+
+async def test_a_refusal_of_a_lost_scheduler_counts_from_when_it_was_said(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("10s")
+    await scene.crash()
+    scene.clock.advance("1m")
+    scene.processes.end_due()
+    scene.clock.advance("6h")
+    await scene.start()
+    await scene.settle()
+    assert scene.told("fix") == [("FAILED", "quota")]
+    assert until(scene) is None
+
+
+async def test_a_retry_waits_for_the_provider(scene: Scene) -> None:
+    put(scene, agent("fix", retry=Retry(max_attempts=2, backoff=MINUTE)))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    works(scene, "fix")
+    await scene.advance("3h")
+    assert begun(scene, "fix")[1] == THREE
+
+
+async def test_a_provider_is_let_go_by_hand(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    works(scene, "fix")
+    scene.trigger("fix")
+    await scene.settle()
+    [held] = held_providers(scene.store)
+    assert hold_json(held) == {
+        "provider": "anthropic",
+        "until": "2026-11-15T15:00:00Z",
+        "stated": True,
+        "why": "usage limit reached",
+        "run": "fix:1",
+        "since": "2026-11-15T12:01:00Z",
+        "waiting": 1,
+    }
+    assert release_provider(scene.store, "anthropic", now=scene.clock.now()) == held
+    await scene.advance("2m")
+    assert scene.told("fix")[1] == ("COMPLETED", None)
+    with pytest.raises(ProviderNotHeld, match="'anthropic' is not held"):
+        release_provider(scene.store, "anthropic", now=scene.clock.now())
+
+
+async def test_a_provider_is_let_go_by_the_name_of_its_agent(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("2m")
+    assert release_provider(scene.store, "fix", now=scene.clock.now()).hold.provider == "anthropic"
+    with pytest.raises(ProviderNotHeld, match="no provider is held"):
+        release_provider(scene.store, "fixx", now=scene.clock.now())
+
+
+async def test_applying_a_file_leaves_the_hold(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    put(scene, agent("fix"), agent("more"))
+    scene.trigger("more")
+    await scene.advance("10m")
+    assert scene.told("more") == [("QUEUED", None)]
+
+
+async def test_a_direct_call_is_refused_for_all_and_waits_as_well(scene: Scene) -> None:
+    """R-13."""
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    call(scene, "fix")
+    await scene.advance("2m")
+    assert until(scene) == THREE
+    call(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("1h")
+    assert len(scene.processes.begun) == 1
+    assert not scene.history("fix")[0].started_at
+
+
+async def test_a_back_off_moves_back_with_the_clock_and_a_stated_reset_does_not(scene: Scene) -> None:
+    """R-26."""
+    put(scene, agent("fix"), agent("other", provider="openai"))
+    refuses(scene, "fix", resets_at=THREE)
+    refuses(scene, "other", provider="openai")
+    scene.trigger("fix")
+    scene.trigger("other")
+    await scene.advance("1m")
+    scene.clock.step(-timedelta(hours=1))
+    await scene.settle()
+    assert until(scene) == THREE
+    assert until(scene, "openai") == NOON + timedelta(minutes=16) - timedelta(hours=1)
+
+
+async def test_faces_tell_the_provider_and_the_end(scene: Scene) -> None:
+    """R-02: derived when somebody looks, never stored."""
+    put(scene, agent("fix", schedule=every("1h")))
+    refuses(scene, "fix", resets_at=THREE)
+    await scene.advance("10m")
+    scene.trigger("fix")
+    await scene.settle()
+    now = scene.clock.now()
+    beat = Heartbeat(Liveness.RUNNING, 1, {"concurrency": 16, "slots_taken": 0, "pid": 1})
+    seen = scene.store.read(partial(look_in, beat=beat, limit=10, now=now))
+    assert [(one.run.handle, one.hold.held, one.hold.pool) for one in seen.ready] == [
+        ("fix:2", Held.PROVIDER_HOLD, "provider:anthropic")
+    ]
+    view = look(scene.store, beat, now=now)
+    assert [note.what for note in view.attention] == [
+        "FAILED quota, provider anthropic held until 15:00: usage limit reached"
+    ]
+    told = system_json(view, now=now)
+    assert [one["held"] for one in told["queued"]] == ["provider_hold"]
+    assert [one["provider"] for one in told["holds"]] == ["anthropic"]
+    assert [one["job"] for one in told["next"] if one["at"] == "2026-11-15T15:00:00Z"] == ["fix"]
+    assert [pool["name"] for pool in told["pools"]] == ["agent:fix", "agents"]
+    whole = show_run(scene.store, "fix:2")
+    assert whole_run_json(whole)["held"] == "provider_hold"
+    assert whole_run_json(show_run(scene.store, "fix:1"))["held"] is None
+
+
+async def test_explain_tells_what_is_held_and_why(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    refuses(scene, "fix", resets_at=THREE)
+    scene.trigger("fix")
+    await scene.advance("2m")
+    scene.trigger("fix")
+    await scene.settle()
+    first = explain(scene.store, "fix:1", state=scene.settings.state, now=scene.clock.now())
+    then = next(line.text for line in first.run_lines if line.label == "then")
+    assert then.startswith("provider anthropic held until 15:00; ")
+
+
+async def test_a_simulation_knows_of_the_hold(scene: Scene) -> None:
+    put(scene, agent("fix", schedule=every("1h")), agent("other", provider="openai", schedule=every("1h")))
+    refuses(scene, "fix", resets_at=THREE)
+    works(scene, "other", provider="openai")
+    await scene.advance("2m")
+    state, since = scene.store.read(partial(copy_state, now=scene.clock.now())), scene.clock.now()
+    rows = simulated(state, days=0.25, takes={"fix": "1m", "other": "1m"}, since=since)
+    assert next(row for row in rows if row[0] == "fix")[7] == THREE
+    assert next(row for row in rows if row[0] == "other")[7] == NOON + timedelta(minutes=61)
+
+
+async def test_the_pool_of_a_provider_bounds_nothing(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    works(scene, "fix")
+    for _ in range(9):
+        scene.trigger("fix")
+    await scene.settle()
+    used = {pool.name: pool.used for pool in scene.store.read(queue.pools)}
+    assert used == {"agent:fix": 9, "agents": 9, "provider:anthropic": 9}
+    await scene.advance("2m")
+    assert {pool.used for pool in scene.store.read(queue.pools)} == {0}

@@ -1,0 +1,131 @@
+"""Sessions and summaries of agents: stored with the end of a run, given to the next (section 8)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rota.engine.claim import Claimed
+from rota.model.agents import Brief, Session
+from rota.model.records import Outcome
+from rota.model.spec import AgentWork, Carry, SessionMode
+from rota.model.states import Reason, Status
+from rota.testing import Scene, Script
+from rota.testing.scene import FakeClock, ScriptedProcesses
+from tests.engine.agent_jobs import agent
+
+pytestmark = pytest.mark.anyio
+
+DONE = Outcome(Status.COMPLETED, exit_code=0)
+
+
+class Seeing(ScriptedProcesses):
+    """Processes that note what each run was given."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.briefs: list[Brief] = []
+
+    def prepare(self, claimed: Claimed) -> Claimed:
+        self.briefs.append(claimed.brief)
+        return super().prepare(claimed)
+
+
+@pytest.fixture
+async def seeing(scene: Scene) -> Seeing:
+    await scene.crash()
+    processes = Seeing(scene.clock)
+    scene.processes = processes
+    await scene.start()
+    return processes
+
+
+async def run(scene: Scene, ending: Outcome = DONE, *, job: str = "talk") -> None:
+    scene.processes.scripts[job] = Script(ending=ending)
+    scene.trigger(job)
+    await scene.settle()
+
+
+def talking(**keys: Any) -> Any:
+    return agent("talk", session=SessionMode.RESUME, **keys)
+
+
+def said(session: str, usd: float = 0.0, *, adapter: str = "claude", **more: Any) -> Outcome:
+    return replace(DONE, session=Session(session, usd=usd, tokens_in=7, adapter=adapter), **more)
+
+
+async def test_the_next_run_gets_the_session_of_the_last_with_its_totals(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking())
+    await run(scene, said("s-1", 0.25))
+    await run(scene, said("s-2", 0.5))
+    await run(scene)
+    assert [brief.session for brief in seeing.briefs] == [
+        None,
+        Session("s-1", usd=0.25, tokens_in=7, adapter="claude"),
+        Session("s-2", usd=0.5, tokens_in=7, adapter="claude"),
+    ]
+    assert scene.history("talk")[-1].decisions["session"] == "s-2"
+
+
+async def test_a_job_that_does_not_resume_gets_none(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(agent("talk"))
+    await run(scene, said("s-1"))
+    await run(scene)
+    assert [brief.session for brief in seeing.briefs] == [None, None]
+
+
+async def test_a_run_that_failed_in_its_session_leaves_it_to_the_next(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking())
+    await run(scene, said("s-1", status=Status.FAILED, reason=Reason.AGENT_ERROR, error="max_turns"))
+    await run(scene)
+    assert [brief.session.id for brief in seeing.briefs if brief.session] == ["s-1"]
+
+
+async def test_a_session_that_was_lost_is_not_tried_again(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking())
+    await run(scene, said("s-1"))
+    await run(scene, Outcome(Status.FAILED, Reason.AGENT_ERROR, error="gone", session_lost="s-1"))
+    await run(scene)
+    assert [brief.session.id if brief.session else None for brief in seeing.briefs] == [None, "s-1", None]
+
+
+async def test_a_newer_session_survives_the_loss_of_an_older_one(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking())
+    await run(scene, said("s-2"))
+    await run(scene, Outcome(Status.FAILED, Reason.AGENT_ERROR, error="gone", session_lost="s-1"))
+    await run(scene)
+    assert seeing.briefs[-1].session is not None
+
+
+async def test_another_program_does_not_get_the_session_of_the_one_before(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(talking(adapter="codex"))
+    await run(scene, said("s-1", adapter="claude"))
+    await run(scene)
+    assert [brief.session for brief in seeing.briefs] == [None, None]
+
+
+async def test_a_session_is_stored_with_the_end_of_its_run_also_after_a_crash(scene: Scene, seeing: Seeing) -> None:
+    """R-23: whoever records the run stores it."""
+    scene.declare(talking())
+    seeing.scripts["talk"] = Script(takes=scene.settings.scheduler.tick, ending=said("s-1"))
+    scene.trigger("talk")
+    await scene.settle()
+    await scene.crash()
+    assert await scene.start() == 1
+    await scene.advance("2m")
+    await run(scene)
+    assert [brief.session.id if brief.session else None for brief in seeing.briefs] == [None, "s-1"]
+
+
+async def test_a_run_is_given_the_summary_of_the_last_run_that_was_completed(scene: Scene, seeing: Seeing) -> None:
+    scene.declare(agent("talk", carry=(Carry.LAST_SUMMARY,)))
+    await run(scene, replace(DONE, summary="first"))
+    await run(scene, Outcome(Status.FAILED, Reason.AGENT_ERROR, error="no"))
+    await run(scene, replace(DONE, summary="third"))
+    await run(scene)
+    assert [brief.last_summary for brief in seeing.briefs] == [None, "first", "first", "third"]
+
+
+def test_a_job_begins_without_memory() -> None:
+    work = AgentWork("claude", "claude", "anthropic")
+    assert (work.session, work.carry) == (SessionMode.FRESH, ())

@@ -1,0 +1,161 @@
+"""What the runs of agents are given, in `run --dry-run`, `show`, `explain` and `doctor`."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.model.agents import Session
+from rota.model.records import Outcome
+from rota.model.states import Status
+from rota.model.workspaces import Worktree
+from rota.operations.project import open_state
+from rota.store import runs, worktrees
+from rota.store.driver import Database
+from rota.store.sessions import save_session
+from tests.faces.conftest import NOON, Project
+
+CLAUDE = '#!/bin/sh\n[ "$1" = --version ] && echo "2.1.259 (Claude Code)"\n'
+FILE = """
+defaults: {{env: {{PATH: "{folder}/bin:/usr/bin:/bin"}}}}
+agents: {{reviewer: {{adapter: claude, model: sonnet}}}}
+jobs:
+  fix: {{prompt: mend, workspace: worktree, cwd: repository, after: {{command: [git, push]}}}}
+  plain: {{prompt: mend, workspace: worktree, cwd: bin}}
+  draft: {{prompt: draw, workspace: scratch}}
+  talk: {{prompt: go on, session: resume, carry: [last_summary, state]}}
+  gated: {{prompt: "New: {{{{ conditions.0.output }}}}", conditions: [{{command: [echo, three PRs]}}]}}
+"""
+
+
+@pytest.fixture
+def agents(project: Project) -> Project:
+    """A project with a repository of one commit and a program that tells its version."""
+    program = project.folder / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(CLAUDE)
+    program.chmod(0o755)
+    repository = project.folder / "repository"
+    repository.mkdir()
+    identity = ("-c", "user.name=n", "-c", "user.email=n@example.net")
+    for words in (("init", "-q", "-b", "main"), (*identity, "commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    return project.applied(FILE.format(folder=project.folder))
+
+
+def write(project: Project, operation: Callable[[Database], object]) -> None:
+    store = open_state(project.state, project.clock, create=False)
+    try:
+        store.write(operation)
+    finally:
+        store.close()
+
+
+def keep_talking(db: Database, session: Session) -> None:
+    job = db.row("job_id_of", name="talk")
+    assert job is not None
+    save_session(db, job[0], session, run_id="r", now=NOON)
+
+
+def line(text: str, label: str) -> str:
+    """Return what stands behind the label of a line."""
+    return next(one.split(maxsplit=1)[1] for one in text.splitlines() if one.strip().startswith(f"{label} "))
+
+
+def test_a_dry_run_tells_who_would_work_in_which_worktree_and_makes_none(agents: Project) -> None:
+    told = agents.ok("run", "fix", "--dry-run")
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"],
+        cwd=agents.folder / "repository",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    where = f"a new worktree of main@{head}, branch rota/fix-1"
+    assert f"fix, agent reviewer (claude 2.1.259, sonnet), in {where}" in told
+    assert line(told, "after") == "git push, in its workspace"
+    assert line(told, "command").startswith("claude -p --output-format stream-json")
+    assert not (Path(agents.state) / "worktrees").exists()
+    assert agents.json("run", "fix", "--dry-run")["agent"]["workspace"] == where
+
+
+def test_a_dry_run_tells_the_length_of_the_prompt_and_prints_it_when_asked(agents: Project) -> None:
+    """R-25: also what the conditions wrote."""
+    told = agents.ok("run", "gated", "--dry-run")
+    prompt = agents.json("run", "gated", "--dry-run")["agent"]["prompt"]
+    assert prompt.endswith("New: three PRs")
+    assert line(told, "prompt") == f"{len(prompt):,} characters, shown with --full"
+    assert "New: three PRs" not in told
+    assert agents.ok("run", "gated", "--dry-run", "--full").rstrip().endswith("New: three PRs")
+
+
+def test_the_whole_prompt_is_shown_by_a_dry_run_alone(agents: Project) -> None:
+    assert "--full belongs to --dry-run" in agents.rota("run", "fix", "--full").stderr
+
+
+def test_a_dry_run_tells_what_git_would_refuse(agents: Project) -> None:
+    told = agents.ok("run", "plain", "--dry-run")
+    assert "it would fail at once: git rev-parse failed in" in told
+    assert "not a git repository" in told
+
+
+def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -> None:
+    assert line(agents.ok("run", "talk", "--dry-run"), "session") == "resume: begins a new one"
+    write(agents, lambda db: keep_talking(db, Session("s-7", adapter="claude")))
+    told = agents.ok("run", "talk", "--dry-run")
+    assert line(told, "session") == "resume: goes on with s-7"
+    assert line(told, "carry") == "the last summary and the job's state"
+    assert "--resume s-7" in line(told, "command")
+
+
+def test_show_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None:
+    told = agents.ok("show", "fix")
+    assert line(told, "workspace") == "worktree: a git worktree and branch of its own for each run"
+    assert line(told, "after") == "git push, in its workspace"
+    assert line(agents.ok("show", "talk"), "session") == "resume: each run goes on with the newest one"
+
+
+def kept(project: Project) -> Worktree:
+    """Leave a run of `fix` that was kept in a worktree."""
+    project.ok("trigger", "fix")
+    path = Path(project.state) / "worktrees" / "fix-1"
+    path.mkdir(parents=True)
+    [run] = project.json("history", "fix")
+    tree = Worktree(run["id"], "fix:1", "/srv/api", str(path), "rota/fix-1", "4f1c2d9", NOON)
+    told = {"workspace": {"kind": "worktree", "path": tree.path, "branch": tree.branch, "base": tree.base}}
+    write(project, lambda db: runs.note_decisions(db, tree.run_id, told))
+    write(project, lambda db: worktrees.store_worktree(db, tree))
+    project.carry_out([Outcome(Status.COMPLETED, exit_code=0)])
+    write(project, lambda db: worktrees.keep_worktree(db, tree, why="it has commits", now=NOON))
+    return tree
+
+
+def test_show_and_explain_name_the_folder_and_branch_that_were_kept(agents: Project) -> None:
+    tree = kept(agents)
+    where = f"worktree rota/fix-1 in {tree.path}, kept: it has commits"
+    assert line(agents.ok("show", "fix:1"), "workspace") == where
+    told = agents.ok("explain", "fix:1")
+    assert line(told, "workspace") == where
+    assert "worktree rota/fix-1" in line(told, "start")
+    assert agents.json("show", "fix:1")["workspace"]["kept"] == "it has commits"
+
+
+def test_doctor_counts_what_was_kept_and_tells_how_it_goes(agents: Project) -> None:
+    tree = kept(agents)
+    [finding] = [one for one in agents.json("doctor")["findings"] if one["topic"] == "worktrees"]
+    assert finding["level"] == "note"
+    assert finding["text"] == f"1 kept in {Path(tree.path).parent}: rota/fix-1 (it has commits)"
+    assert finding["remedy"] == f"in /srv/api: git worktree remove {tree.path} && git branch -d rota/fix-1"
+
+
+def test_doctor_looks_for_the_program_of_the_step_after_an_agent(project: Project) -> None:
+    project.applied("jobs: {fix: {prompt: mend, after: {command: [no-such-program]}}}\n")
+    [finding] = [one for one in project.json("doctor")["findings"] if one["topic"] == "PATH"]
+    assert finding["text"] == "not found on this PATH: fix: no-such-program"
+
+
+def test_explain_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None:
+    told = agents.ok("explain", "talk")
+    assert line(told, "session") == "resume: each run goes on with the newest one"
+    assert line(told, "carry") == "the last summary and the job's state"

@@ -1,0 +1,115 @@
+"""`rota token`, `rota open`, `rota audit`, `rota secrets`."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.operations.access import Caller, Scope, know_token, read_token
+from rota.runners.secrets import read_env_file
+from tests.faces.conftest import Project
+
+FILE = "jobs:\n  a: {command: [echo, hi], env: {KEY: {secret: GITHUB_TOKEN}}}\n"
+
+
+@pytest.fixture
+def applied(project: Project) -> Project:
+    return project.applied(FILE)
+
+
+def test_the_token_is_made_by_whoever_asks_first(applied: Project) -> None:
+    first = applied.ok("token").strip()
+    assert first == applied.ok("token").strip() == read_token(applied.state)
+    assert (applied.state / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_of_a_scope_is_printed(applied: Project) -> None:
+    told = applied.json("token", "--scope", "run", "--name", "ci")
+    assert (told["scope"], told["name"]) == ("run", "ci")
+    assert know_token(read_token(applied.state), told["token"]) == Caller("ci", Scope.RUN)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--scope", "run"], ["--name", "x"], ["--renew", "--scope", "run", "--name", "x"], ["--scope", "all"]]
+)
+def test_a_token_that_is_not_clear_is_refused(applied: Project, flags: list[str]) -> None:
+    assert applied.rota("token", *flags).exit_code == 2
+
+
+def test_the_token_is_renewed(applied: Project) -> None:
+    old = applied.ok("token").strip()
+    applied.ok("token", "--renew", "--dry-run")
+    assert applied.ok("token").strip() == old
+    assert applied.ok("token", "--renew").strip() == applied.ok("token").strip() != old
+
+
+def test_there_is_nothing_to_open_without_a_scheduler(applied: Project) -> None:
+    refused = applied.rota("open")
+    assert (refused.exit_code, "no scheduler is running" in refused.stderr) == (69, True)
+
+
+def test_the_audit_tells_who_did_what(applied: Project) -> None:
+    applied.ok("trigger", "a")
+    applied.ok("cancel", "a:1")
+    told = applied.json("audit")
+    assert [(one["action"], one["target"], one["face"]) for one in told] == [
+        ("cancel", "a:1", "command"),
+        ("trigger", "a", "command"),
+        ("apply", "", "command"),
+    ]
+    assert {one["actor"].partition(":")[0] for one in told} == {"user"}
+    assert applied.json("audit", "--actor", "token:x") == []
+    assert applied.ok("audit").splitlines()[1].endswith("a:1")
+
+
+def test_what_was_refused_or_only_tried_is_not_in_the_audit(applied: Project) -> None:
+    applied.rota("trigger", "nope")
+    applied.ok("trigger", "a", "--dry-run")
+    applied.ok("list")
+    assert [one["action"] for one in applied.json("audit")] == ["apply"]
+
+
+@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'me'", "DELETE FROM audit"])
+def test_the_audit_cannot_be_changed(applied: Project, statement: str) -> None:
+    import apsw
+
+    connection = apsw.Connection(str(applied.state / "rota.db"))
+    with pytest.raises(apsw.ConstraintError, match="never changes"):
+        connection.execute(statement)
+    connection.close()
+
+
+def test_a_secret_is_listed_by_where_it_comes_from(applied: Project, tmp_path: Path) -> None:
+    assert applied.json("secrets") == [{"name": "GITHUB_TOKEN", "source": "missing", "jobs": ["a"]}]
+    assert (
+        "from-the-environment" not in applied.rota("secrets", environ={"GITHUB_TOKEN": "from-the-environment"}).output
+    )
+    listed = applied.rota("secrets", "--json", environ={"GITHUB_TOKEN": "x"}).stdout
+    assert '"source": "environment"' in listed
+    (tmp_path / "GITHUB_TOKEN").write_text("x")
+    listed = applied.rota("secrets", "--json", environ={"CREDENTIALS_DIRECTORY": str(tmp_path)}).stdout
+    assert '"source": "credential"' in listed
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", 'quo"te', "back\\slash", "two\nlines", " spaces # not a comment ", "$x `y`"]
+)
+def test_a_secret_is_stored_as_it_was_given(applied: Project, value: str) -> None:
+    from click.testing import CliRunner
+
+    from rota.cli.invocation import Invocation
+    from rota.cli.root import cli
+
+    (applied.state / "secrets.env").write_text("# mine\nOTHER=1\nexport GITHUB_TOKEN=old\n")
+    invocation = Invocation({"HOME": str(applied.folder)}, applied.folder, applied.clock)
+    done = CliRunner().invoke(cli, ["secrets", "set", "GITHUB_TOKEN"], obj=invocation, input=value + "\n")
+    assert (done.exit_code, done.output) == (0, "GITHUB_TOKEN replaced\n")
+    path = applied.state / "secrets.env"
+    assert read_env_file(path) == {"OTHER": "1", "GITHUB_TOKEN": value}
+    assert path.read_text().startswith("# mine\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["", "1X", "A-B", "A B", "../x"])
+def test_a_name_that_no_secret_can_have_is_refused(applied: Project, name: str) -> None:
+    assert applied.rota("secrets", "set", name).exit_code == 2
+    assert not (applied.state / "secrets.env").exists()

@@ -1,0 +1,272 @@
+"""`rota approve`, `remove` and `list --made-by`, and commands inside a run: what a person and an agent see."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.model.records import Outcome
+from rota.model.states import Status
+from rota.operations.project import open_state
+from rota.store.audit import entries
+from tests.faces.conftest import Project
+from tests.faces.test_tools import DAILY, Tools
+
+FILE = """
+agents:
+  reviewer: {adapter: claude, max_concurrent: 5}
+agent_policy: {approval: required}
+jobs:
+  nightly: {cron: "0 2 * * *", agent: reviewer, prompt: Review the day.}
+  script: {command: "true"}
+  plain: {command: "true"}
+"""
+
+
+@pytest.fixture
+def made(project: Project) -> Project:
+    """A project in which a job waits for approval."""
+    Tools(project.applied(FILE)).call("schedule_job", **{**DAILY, "task": "Look at CI.\nThen tell."})
+    return project
+
+
+@pytest.fixture
+def acting(made: Project) -> "Acting":
+    return Acting(made)
+
+
+class Acting:
+    """A project, and `rota` typed inside the runs of its jobs."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def inside(self, job: str, *arguments: str, **further: str) -> Any:
+        if self.project.rota("show", f"{job}:1").exit_code != 0:
+            self.project.ok("trigger", job)
+            self.project.begin()
+        run_id = self.project.json("show", f"{job}:1")["id"]
+        return self.project.rota(*arguments, environ={"ROTA_RUN_ID": run_id, **further})
+
+
+def refused(result: Any) -> bool:
+    return result.exit_code == 6 and "is not for agents" in result.stderr
+
+
+# approve
+
+
+def test_what_waits_is_listed_and_shown_as_attention(made: Project) -> None:
+    assert "watch" in made.ok("approve")
+    assert made.json("approve")[0]["prompt"] == "Look at CI.\nThen tell."
+    assert "waits for approval, made by user" in made.rota("status").stdout
+    assert "provisional" in made.ok("list")
+    assert "rota approve watch" in made.ok("explain", "watch")
+
+
+def test_an_approval_shows_exactly_what_it_is_for(made: Project) -> None:
+    told = made.ok("approve", "watch", "--dry-run")
+    assert "  │ Look at CI.\n  │ Then tell.\n" in told
+    for part in ("access       read", "by user", "what access read gives", "2026-11-16T09:00:00+00:00"):
+        assert part in told
+    assert told.count("would start") == 5
+    assert made.json("show", "watch")["state"] == "provisional"
+
+
+def test_an_approval_needs_a_yes_where_nobody_can_be_asked(made: Project) -> None:
+    result = made.rota("approve", "watch")
+    assert result.exit_code == 2
+    assert "pass --yes" in result.stderr
+    assert "is approved; next Mon 16 Nov 09:00" in made.ok("approve", "watch", "--yes")
+    assert made.json("show", "watch")["state"] == "idle"
+    assert made.ok("approve") == "no job waits for approval\n"
+    again = made.rota("approve", "watch", "--yes")
+    assert again.exit_code == 6
+    assert "does not wait for approval" in again.stderr
+
+
+def test_an_approval_in_json_tells_what_was_approved(made: Project) -> None:
+    answer = made.json("approve", "watch", "--yes")
+    assert (answer["job"], answer["approved"], len(answer["next_fires"])) == ("watch", True, 5)
+
+
+def test_an_edit_voids_an_approval(made: Project) -> None:
+    made.ok("approve", "watch", "--yes")
+    Tools(made).call("schedule_job", **{**DAILY, "task": "Something else."})
+    assert made.json("show", "watch")["state"] == "provisional"
+
+
+def test_a_job_that_waits_does_not_start(made: Project) -> None:
+    for command in (("trigger", "watch"), ("run", "watch", "--force")):
+        result = made.rota(*command)
+        assert result.exit_code == 6
+        assert "nobody has approved it yet" in result.stderr
+
+
+def test_an_export_says_what_nobody_has_approved(made: Project) -> None:
+    result = made.rota("export", "watch")
+    assert "prompt: |-" in result.stdout
+    assert "watch: waits for approval here" in result.stderr
+
+
+# list and remove
+
+
+def test_jobs_are_listed_by_their_maker(made: Project) -> None:
+    Tools(made, None).call("schedule_job", name="second", task="Another.", schedule="0 7 * * *")
+    assert [job["name"] for job in made.json("list", "--made-by", "agent")] == ["second", "watch"]
+    assert [job["name"] for job in made.json("list", "--made-by", "user")] == ["second", "watch"]
+    assert made.ok("list", "--made-by", "agent:reviewer") == "no jobs were made by agent:reviewer\n"
+    assert "by user, Sun 15 Nov 12:00" in made.ok("show", "watch")
+
+
+def test_one_command_removes_all_that_agents_made(made: Project) -> None:
+    assert made.rota("remove", "--made-by", "agent").exit_code == 2
+    assert "would be removed" in made.ok("remove", "--made-by", "agent", "--dry-run")
+    assert made.json("show", "watch")["state"] == "provisional"
+    assert made.json("remove", "--made-by", "agent", "--yes") == {"dry_run": False, "removed": ["watch"]}
+    assert made.json("show", "watch")["state"] == "retired"
+    assert [job["name"] for job in made.json("list")] == ["nightly", "plain", "script"]
+    assert "that maker has no jobs" in made.ok("remove", "--made-by", "agent", "--yes")
+
+
+def test_a_job_of_the_file_is_not_removed(made: Project) -> None:
+    result = made.rota("remove", "plain", "watch")
+    assert result.exit_code == 2
+    assert "take it out of that file" in result.stderr
+    assert made.json("show", "watch")["state"] == "provisional"
+    assert made.rota("remove").exit_code == 2
+    assert made.ok("remove", "watch") == "- watch  removed\n"
+
+
+def test_queued_runs_of_a_removed_job_are_cancelled_where_that_is_asked(made: Project) -> None:
+    made.ok("approve", "watch", "--yes")
+    made.ok("trigger", "watch")
+    made.ok("remove", "watch", "--cancel-queued")
+    assert made.json("show", "watch:1")["status"] == "CANCELLED"
+
+
+# inside a run
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("status",),
+        ("explain", "plain"),
+        ("history",),
+        ("approve",),
+        ("approve", "--json"),
+        ("export",),
+        ("next",),
+        ("groups",),
+        ("queue",),
+        ("trigger", "plain"),
+        ("check",),
+    ],
+)
+def test_an_agent_may_look_and_start(acting: Acting, command: tuple[str, ...]) -> None:
+    result = acting.inside("nightly", *command)
+    assert "not for agents" not in result.stderr
+    assert result.exit_code in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pause", "plain"),
+        ("resume", "--all"),
+        ("apply",),
+        ("apply", "--dry-run"),
+        ("add", "x", "--cron", "0 9 * * *", "--", "true"),
+        ("cancel", "--all", "--yes"),
+        ("trigger", "plain", "--force"),
+        ("run", "plain", "--next-slot"),
+        ("direct", "plain"),
+        ("retry", "plain"),
+        ("backfill", "nightly", "--from", "2026-11-01", "--to", "2026-11-02"),
+        ("approve", "watch", "--yes"),
+        ("remove", "--made-by", "agent", "--yes"),
+        ("stop",),
+        ("serve",),
+        ("tick",),
+        ("touch",),
+        ("move", "plain:1", "--first"),
+        ("edit", "plain:1", "--priority", "9"),
+        ("groups", "cancel", "x"),
+        ("init",),
+        ("restore", "x"),
+        ("service", "install"),
+    ],
+)
+def test_an_agent_changes_nothing_else(acting: Acting, command: tuple[str, ...]) -> None:
+    before = (acting.project.folder / "rota.yaml").read_text()
+    result = acting.inside("nightly", *command)
+    assert refused(result), result.output
+    assert "this is the run nightly:1" in result.stderr
+    assert (acting.project.folder / "rota.yaml").read_text() == before
+
+
+def test_a_refusal_has_a_code_of_its_own(acting: Acting) -> None:
+    result = acting.inside("nightly", "pause", "plain", "--json")
+    assert json.loads(result.stderr)["error"]["code"] == "agent_refused"
+
+
+def test_what_an_agent_starts_is_recorded_and_bounded(acting: Acting) -> None:
+    acting.project.write(FILE.replace("approval: required", "creations_per_hour: 1"))
+    acting.project.ok("apply")
+    assert acting.inside("nightly", "trigger", "plain").exit_code == 0
+    assert acting.project.json("show", "plain:1")["decisions"]["by"] == {"maker": "agent:reviewer", "run": "nightly:1"}
+    second = acting.inside("nightly", "trigger", "script")
+    assert second.exit_code == 6
+    assert "1 are allowed" in second.stderr
+
+
+def test_a_run_of_other_work_is_not_bound_and_what_it_changes_is_noted(acting: Acting) -> None:
+    assert acting.inside("script", "pause", "plain", "nightly").exit_code == 0
+    assert acting.inside("script", "trigger", "plain").exit_code == 0
+    assert acting.inside("script", "list").exit_code == 0
+    store = open_state(acting.project.state, acting.project.clock, create=False)
+    try:
+        found = store.read(partial(entries, limit=10))
+    finally:
+        store.close()
+    told = [(entry.actor, entry.action, entry.target) for entry in found if entry.actor.startswith("run:")]
+    assert told == [
+        ("run:script (script:1)", "trigger", "plain"),
+        ("run:script (script:1)", "pause", "plain nightly"),
+    ]
+    assert "started by run:script (script:1)" in acting.project.ok("explain", "plain:1")
+
+
+def test_a_run_that_is_not_under_way_binds_nobody(acting: Acting) -> None:
+    acting.project.ok("trigger", "nightly")
+    run_id = acting.project.json("show", "nightly:1")["id"]
+    assert acting.project.rota("pause", "plain", environ={"ROTA_RUN_ID": run_id}).exit_code == 0
+    acting.project.carry_out([Outcome(Status.COMPLETED)])
+    assert acting.project.rota("resume", "plain", environ={"ROTA_RUN_ID": run_id}).exit_code == 0
+    assert acting.project.rota("pause", "plain", environ={"ROTA_RUN_ID": "nonsense"}).exit_code == 0
+
+
+def test_outside_of_any_project_a_run_binds_nobody(tmp_path: Path) -> None:
+    assert Project(tmp_path).rota("help", environ={"ROTA_RUN_ID": "0" * 36}).exit_code == 0
+
+
+def test_in_a_worktree_the_project_is_that_of_the_run(acting: Acting, tmp_path: Path) -> None:
+    worktree = tmp_path / "worktree"
+    worktree.mkdir()
+    (worktree / "rota.yaml").write_text(FILE)
+    acting.inside("nightly", "list")
+    run_id = acting.project.json("show", "nightly:1")["id"]
+    environ = {
+        "ROTA_RUN_ID": run_id,
+        "ROTA_PROJECT_DIR": str(acting.project.folder),
+        "ROTA_WORKSPACE": str(worktree),
+    }
+    typed = Project(worktree, acting.project.clock)
+    assert "nightly" in typed.rota("list", environ=environ).stdout
+    assert refused(typed.rota("apply", environ=environ))
+    assert not (worktree / ".rota").exists()

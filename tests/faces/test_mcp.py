@@ -1,0 +1,219 @@
+"""`rota mcp`: the tools over the SDK's own client, through real pipes; what a model sees when something is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, TextContent
+
+from rota.mcp import ARGUMENTS_LIMIT, server_of
+from rota.operations.tools.toolbox import TOOLS
+from tests.faces.conftest import Project
+
+FILE = """
+timezone: Europe/Madrid
+jobs:
+  review: {prompt: look, agent: claude, rota_tools: true}
+  backup: {command: [echo, hi], cron: "30 2 * * *"}
+"""
+LONGEST = 120
+
+
+def parameters(project: Project, **environ: str) -> StdioServerParameters:
+    env = {"PATH": os.environ["PATH"], "HOME": str(project.folder), **environ}
+    arguments = ["-m", "rota", "mcp", "--dir", str(project.folder)]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=env)
+
+
+@asynccontextmanager
+async def client(project: Project, **environ: str) -> AsyncIterator[Client]:
+    async with Client(parameters(project, **environ), read_timeout_seconds=LONGEST) as found:
+        yield found
+
+
+def text(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@pytest.fixture
+def served(project: Project) -> Project:
+    return project.applied(FILE)
+
+
+async def test_it_offers_every_tool_with_its_text_and_schema(served: Project) -> None:
+    async with client(served) as here:
+        offered = {tool.name: tool for tool in (await here.list_tools()).tools}
+    assert set(offered) == set(TOOLS)
+    assert offered["schedule_job"].description == TOOLS["schedule_job"].text
+    assert offered["schedule_job"].input_schema["additionalProperties"] is False
+    assert offered["schedule_job"].input_schema["type"] == "object"
+
+
+async def test_a_job_is_made_listed_and_removed_by_a_person_outside_of_a_run(served: Project) -> None:
+    async with client(served) as here:
+        asked = {"name": "news", "schedule": "0 8 * * *", "task": "Read the news.", "timezone": "Europe/Madrid"}
+        made = await here.call_tool("schedule_job", asked)
+        assert (made.is_error, json.loads(text(made))) == (False, made.structured_content)
+        listed = (await here.call_tool("list_jobs", {})).structured_content
+        await here.call_tool("unschedule_job", {"name": "news", "delete": True})
+    assert made.structured_content is not None
+    job = made.structured_content["job"]
+    assert (job["name"], job["made_by"], len(job["next_fires"])) == ("news", "user", 5)
+    assert listed is not None
+    assert "news" in [one["name"] for one in listed["jobs"]]
+    assert "news" not in [one["name"] for one in served.json("list")]
+
+
+async def test_what_is_wrong_comes_back_as_words_and_the_server_goes_on(served: Project) -> None:
+    cases: list[tuple[str, Mapping[str, Any], str]] = [
+        ("schedule_everything", {}, "unknown_tool: there is no tool 'schedule_everything'"),
+        ("schedule_job", {"name": "x", "task": "y", "schedule": "0 8 * * *", "cron": "1 * * * *"}, "cron"),
+        ("schedule_job", {"name": "x", "task": "y", "schedule": "61 8 * * *"}, "minute '61' is outside 0-59"),
+        ("schedule_job", {"name": "x", "task": "y", "schedule": 8}, "schedule"),
+        ("schedule_job", {"name": "backup", "task": "y", "schedule": "0 8 * * *"}, "backup"),
+        ("get_run", {"run": "nothing:7"}, "nothing"),
+        ("schedule_job", {"name": "x", "task": "y" * (ARGUMENTS_LIMIT + 1), "schedule": "0 8 * * *"}, "characters"),
+    ]
+    async with client(served) as here:
+        for name, arguments, expected in cases:
+            result = await here.call_tool(name, dict(arguments))
+            assert result.is_error, name
+            assert expected in text(result)
+            assert "Traceback" not in text(result)
+        assert not (await here.call_tool("list_jobs", {})).is_error
+    assert [one["name"] for one in served.json("list")] == ["backup", "review"]
+
+
+async def test_inside_a_run_it_acts_as_that_run(served: Project) -> None:
+    """R-29: the job that it makes carries its maker, and a job of the file cannot be touched."""
+    served.ok("trigger", "review")
+    served.carry_out([])
+    run_id = served.json("show", "review:1")["id"]
+    async with client(served, ROTA_RUN_ID=run_id) as here:
+        made = await here.call_tool("schedule_job", {"name": "later", "interval_seconds": 3600, "task": "Look again."})
+        refused = await here.call_tool("unschedule_job", {"name": "backup"})
+    assert made.structured_content is not None, text(made)
+    assert made.structured_content["job"]["made_by"] == "agent:claude"
+    assert refused.is_error
+    assert served.json("show", "backup")["enabled"]
+
+
+async def test_a_bug_of_ours_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        tools = ()
+
+        def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+            raise ZeroDivisionError("secret detail")
+
+    async with Client(server_of(Broken())) as here:
+        result = await here.call_tool("list_jobs", {})
+    assert result.is_error
+    assert text(result).startswith("list_jobs failed inside rota")
+    assert "secret detail" not in text(result)
+    assert "secret detail" in caplog.text
+
+
+# the process
+
+
+def started(project: Project) -> subprocess.Popen[bytes]:
+    found = parameters(project)
+    return subprocess.Popen(
+        [found.command, *found.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=found.env,
+    )
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def say(process: subprocess.Popen[bytes], message: object) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(message).encode() + b"\n" if not isinstance(message, bytes) else message)
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[bytes]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def test_it_ends_with_its_input_and_says_nothing_else(served: Project) -> None:
+    process = started(served)
+    out, errors = process.communicate(b"", timeout=LONGEST)
+    assert (process.returncode, out, errors) == (0, b"", b"")
+
+
+def test_lines_that_are_no_messages_do_not_end_it(served: Project) -> None:
+    process = started(served)
+    say(process, b"no json\n")
+    say(process, b"\xff\xfe\n")
+    say(process, HELLO)
+    answers = [hear(process)]
+    while answers[-1].get("id") != 1:
+        answers.append(hear(process))
+    assert answers[-1]["result"]["serverInfo"]["name"] == "rota"
+    process.communicate(timeout=LONGEST)
+    assert process.returncode == 0
+
+
+def test_it_ends_when_nobody_reads_any_more(served: Project) -> None:
+    process = started(served)
+    say(process, HELLO)
+    assert hear(process)["id"] == 1
+    assert process.stdout is not None
+    process.stdout.close()
+    say(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    say(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    assert process.wait(LONGEST) == 0
+    assert b"Traceback" not in errors
+
+
+def test_an_interrupt_ends_it_at_once(served: Project) -> None:
+    process = started(served)
+    say(process, HELLO)
+    assert hear(process)["id"] == 1
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=LONGEST)
+    assert process.returncode == -signal.SIGINT
+    assert b"Traceback" not in errors
+
+
+# without serving
+
+
+def test_the_tools_are_listed_for_people_and_for_programs(served: Project) -> None:
+    assert served.ok("mcp", "--list").splitlines()[0].startswith("schedule_job")
+    told = served.json("mcp")["tools"]
+    assert [tool["name"] for tool in told] == list(TOOLS)
+    assert all(tool["input_schema"]["type"] == "object" for tool in told)
+
+
+def test_nothing_applied_is_told_on_standard_error(project: Project, tmp_path: Path) -> None:
+    project.write(FILE)
+    process = started(project)
+    out, errors = process.communicate(b"", timeout=LONGEST)
+    assert (process.returncode, out) == (66, b"")
+    assert b"rota apply" in errors

@@ -1,0 +1,56 @@
+"""What is said of denied tools, and of agents that cannot work."""
+
+from typing import Any
+
+import pytest
+
+from rota.agents.probing import Found
+from rota.model.agents import Access
+from rota.model.spec import AgentWork
+from rota.rules.agent_words import SHOWN, remedy_of, say_denied
+
+
+def work(**keys: Any) -> AgentWork:
+    return AgentWork(**{"agent": "a", "adapter": "claude", "provider": "p", **keys})
+
+
+@pytest.mark.parametrize(
+    ("tools", "keys", "expected"),
+    [
+        (["Bash", "Bash"], {}, "Bash: beyond `access: read`; give it `access: write` or `full`, or ask for less"),
+        (["Bash"], {"access": Access.WRITE}, "Bash: beyond `access: write`; give it `access: full`, or ask for less"),
+        (["Bash"], {"access": Access.FULL}, "look at the program's own settings and hooks"),
+        (["Edit"], {"allowed_tools": ("Read",)}, "Edit: not among its `allowed_tools`"),
+        (["mcp__rota__list_jobs"], {}, "rota's own tools need `rota_tools: true`"),
+        (["rota_list_jobs"], {"rota_tools": True}, "rota's server was not there in time"),
+    ],
+)
+def test_what_would_allow_a_denied_tool_is_said(tools: list[str], keys: dict[str, Any], expected: str) -> None:
+    assert expected in say_denied(tools, work(**keys))
+
+
+def test_no_denied_tool_is_no_word() -> None:
+    assert say_denied([], work()) == ""
+
+
+def test_many_denied_tools_are_counted() -> None:
+    told = say_denied([f"tool{number}" for number in range(SHOWN + 3)], work())
+    assert f"tool{SHOWN - 1} and 3 more: " in told
+
+
+@pytest.mark.parametrize(
+    ("found", "keys", "expected"),
+    [
+        (Found("a", "/a"), (), ""),
+        (Found("a", problem="not on PATH"), (), "install it"),
+        (Found("a", "http://127.0.0.1:1", problem="no answer"), (), "start that server"),
+        (Found("a", "/a", headless=False, problem="old"), (), "update it"),
+        (Found("a", "/a", logged_in=False, problem="out"), (), "log in with it once"),
+        (Found("a", "/a", logged_in=False, problem="out"), ("KEY",), "`env_pass: [KEY]`"),
+        (Found("a", "/a", problem="`a --version` ended with exit code 3"), (), "try that command"),
+    ],
+)
+def test_each_problem_has_its_remedy(found: Found, keys: tuple[str, ...], expected: str) -> None:
+    told = remedy_of(found, keys)
+    assert expected in told
+    assert bool(told) == bool(expected)

@@ -1,0 +1,86 @@
+"""How long a provider that refuses is held (section 8)."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rota.model.holds import ProviderHold, Refusal
+from rota.rules.hold_words import say_hold
+from rota.rules.provider_hold import FARTHEST, FIRST, LONGEST, forgets, hold_after
+
+SIX = datetime(2026, 11, 15, 6, tzinfo=UTC)
+ELEVEN = SIX + timedelta(hours=5)
+MINUTE = timedelta(minutes=1)
+
+
+def refused(*, at: datetime = SIX, resets_at: datetime | None = None, began_at: datetime | None = None) -> Refusal:
+    return Refusal(began_at or at - MINUTE, at, "usage limit reached", resets_at, "run-8")
+
+
+def after(known: ProviderHold | None, refusal: Refusal) -> ProviderHold:
+    return hold_after(known, refusal, provider="anthropic")
+
+
+def over(hold: ProviderHold) -> ProviderHold:
+    return ProviderHold(hold.provider, None, hold.stated, hold.refusals, hold.why, hold.run_id, hold.set_at)
+
+
+def test_a_provider_is_held_until_the_reset_that_it_stated() -> None:
+    assert after(None, refused(resets_at=ELEVEN)) == ProviderHold(
+        "anthropic", ELEVEN, stated=True, refusals=0, why="usage limit reached", run_id="run-8", set_at=SIX
+    )
+
+
+def test_without_a_stated_reset_the_first_wait_is_a_quarter_of_an_hour() -> None:
+    hold = after(None, refused())
+    assert (hold.until, hold.stated, hold.refusals) == (SIX + FIRST, False, 1)
+
+
+def test_each_further_refusal_doubles_the_wait_up_to_six_hours() -> None:
+    hold: ProviderHold | None = None
+    at, waits = SIX, []
+    for _ in range(8):
+        hold = after(hold, refused(at=at))
+        assert hold.until is not None
+        waits.append(hold.until - at)
+        at = hold.until + MINUTE * 2
+        hold = over(hold)
+    quarter = timedelta(minutes=15)
+    assert waits == [quarter, quarter * 2, quarter * 4, quarter * 8, quarter * 16, LONGEST, LONGEST, LONGEST]
+
+
+@pytest.mark.parametrize("passed", [SIX, SIX - MINUTE])
+def test_a_stated_reset_that_has_passed_says_nothing(passed: datetime) -> None:
+    assert after(None, refused(resets_at=passed)).until == SIX + FIRST
+
+
+def test_a_stated_reset_is_at_most_a_month_away() -> None:
+    assert after(None, refused(resets_at=SIX + timedelta(days=4000))).until == SIX + FARTHEST
+
+
+def test_runs_that_began_before_the_hold_say_nothing_new() -> None:
+    first = after(None, refused())
+    assert after(first, refused(at=SIX + MINUTE, began_at=SIX - MINUTE)) == first
+
+
+def test_a_reset_that_such_a_run_states_counts() -> None:
+    guessed = after(None, refused())
+    stated = after(guessed, refused(at=SIX + MINUTE, began_at=SIX - MINUTE, resets_at=ELEVEN))
+    assert (stated.until, stated.stated, stated.refusals) == (ELEVEN, True, 1)
+    earlier = refused(at=SIX + MINUTE * 2, began_at=SIX - MINUTE, resets_at=ELEVEN - MINUTE)
+    assert after(stated, earlier).until == ELEVEN
+
+
+def test_a_stated_reset_does_not_count_as_a_refusal_without_one() -> None:
+    later = after(over(after(None, refused(resets_at=ELEVEN))), refused(at=ELEVEN + MINUTE))
+    assert (later.refusals, later.until) == (1, ELEVEN + MINUTE + FIRST)
+
+
+def test_only_the_success_of_a_run_that_began_later_ends_the_count() -> None:
+    hold = after(None, refused())
+    assert not forgets(hold, began_at=SIX - MINUTE)
+    assert forgets(hold, began_at=SIX + MINUTE)
+
+
+def test_a_hold_is_told_with_its_end_in_the_zone_asked_for() -> None:
+    assert say_hold("provider:anthropic", ELEVEN, zone="UTC", now=SIX) == "provider anthropic held until 11:00"
