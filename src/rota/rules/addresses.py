@@ -11,6 +11,8 @@ from rota.model.errors import AddressRefused
 LONGEST_URL = 2048
 PORTS = {"https": 443, "http": 80}
 HINT = "write https://host/path"
+METADATA = "metadata.google.internal"
+"""A name that stands for 169.254.169.254 on machines of that cloud, whatever is asked."""
 
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
@@ -96,6 +98,8 @@ def _literal(name: str) -> str | None:
     """Return the address that a host is by itself, also in the odd notations that C libraries take."""
     if name == "localhost" or name.endswith(".localhost"):
         return "127.0.0.1"
+    if name == METADATA:
+        return "169.254.169.254"
     try:
         return str(ipaddress.ip_address(name.partition("%")[0]))
     except ValueError:
@@ -118,10 +122,8 @@ def is_public(text: str) -> bool:
     if any(address in net for net in _REFUSED):
         return False
     inner = _inner(address)
-    if inner is not None and not is_public(str(inner)):
-        return False
-    if inner is not None and not address.sixtofour:
-        return True
+    if inner is not None:  # not by `is_global`: versions of Python differ about 6to4
+        return is_public(str(inner))
     return address in _GLOBAL and address.is_global and not address.is_multicast
 
 
