@@ -1,7 +1,10 @@
 """A stop that comes between a claim and the first step of what was claimed."""
 
+from datetime import timedelta
+
 import pytest
 
+from rota.engine.stopping import Stop, Stopping
 from rota.testing import Scene
 from tests.engine.conftest import command
 
@@ -31,3 +34,14 @@ async def test_a_run_cancelled_right_after_its_claim_never_starts(scene: Scene) 
     await scene.quiet()
     assert scene.told("backup") == [("CANCELLED", "requested")]
     assert handle not in scene.processes.begun
+
+
+async def test_a_claim_under_way_is_waited_for_also_by_a_stop_without_grace(scene: Scene) -> None:
+    """R-08: else what it brings would be left behind as RUNNING, without its process."""
+    scene.declare(command("backup"))
+    scene.trigger("backup")
+    scene.engine.claim_now()
+    scene.engine.quiesce()
+    assert scene.engine.busy
+    await Stopping().carry_out(Stop("grace", timedelta()), scene.engine)
+    assert scene.told("backup") == [("QUEUED", None)]

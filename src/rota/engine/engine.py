@@ -178,12 +178,12 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is carried or an outcome is not yet stored."""
-        return bool(self.executor.carried) or bool(self._outcomes)
+        """Whether a run is carried, an outcome is not yet stored, or a claim is under way that may bring one."""
+        return bool(self.executor.carried) or bool(self._outcomes) or self._claiming is not None
 
     async def until_empty(self) -> None:
         """Wait until nothing is carried and every outcome is stored."""
-        while self.busy or self._claiming is not None:
+        while self.busy:
             self._emptied.clear()
             await self._emptied.wait()
 
