@@ -3,13 +3,17 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 
 from bench.measuring import Report, figure, quantile, scratch
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
+from rota.http.listening import Listening
+from rota.http.side import HttpSide
 from rota.operations.summary import summarise_in
 from rota.operations.system import Heartbeat, Liveness
+from rota.settings import Http
 
 TARGET = "≤ 20 ms with 1,000,000 runs, of which 100,000 are queued; beside a raw count of the rows by status"
 RUNS = 1_000_000
@@ -40,7 +44,12 @@ def measure() -> Report:
         counted = [_timed(lambda: rows.connection.execute(COUNT).fetchall()) for _ in range(COUNTS)]
         rows.connection.close()
         asked = _ask(folder)
-    shown = [figure(f"summary, p{share * 100:g}", "ms", quantile(asked, share) * 1000) for share in (0.5, 0.99)]
+        over_http = _ask_over_http(folder)
+    shown = [
+        figure(f"{name}, p{share * 100:g}", "ms", quantile(took, share) * 1000)
+        for name, took in (("summary", asked), ("over HTTP", over_http))
+        for share in (0.5, 0.99)
+    ]
     return Report("summary", TARGET, [*shown, figure("counting rows, p50", "ms", quantile(counted, 0.5) * 1000)])
 
 
@@ -51,6 +60,29 @@ def _ask(folder: Path) -> list[float]:
     took = [_timed(lambda: store.read(look)) for _ in range(LOOKS)]
     store.close()
     return took
+
+
+def _ask_over_http(folder: Path) -> list[float]:
+    """Ask a real server for `scheduler/poll`, over one connection that stays open."""
+    store = store_in(folder)
+    wanted = Listening(Http(listen="127.0.0.1:0"))
+    side = HttpSide(store, CLOCK, folder=folder, state=folder, wanted=wanted, environ={})
+    side.start()
+    try:
+        headers = {"Authorization": f"Bearer {side.token}"}
+        connection = HTTPConnection("127.0.0.1", side.port, timeout=60)
+
+        def ask() -> bytes:
+            connection.request("GET", "/api/v1/scheduler/poll?worker_id=bench", headers=headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.status
+            return answer.read()
+
+        assert b"claimable" in ask()
+        return [_timed(ask) for _ in range(LOOKS)]
+    finally:
+        side.close()
+        store.close()
 
 
 def _timed(act: Callable[[], object]) -> float:

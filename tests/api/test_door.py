@@ -17,7 +17,7 @@ from rota.operations.access import GRANTS, Scope
 from tests.api.conftest import Api
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "FOO")
-EXAMPLES = {"job": "hello", "run": "hello:1", "group": "both", "account": "day", "worker": "elsewhere"}
+EXAMPLES = {"job": "hello", "run": "hello:1", "group": "both", "account": "day", "worker": "elsewhere", "target": "ops"}
 
 
 def routes(api: Api) -> list[APIRoute]:
@@ -64,6 +64,7 @@ def test_every_route_refuses_a_token_of_too_little_scope(api: Api) -> None:
             (method,) = route.methods
             found = api.call(method, path_of(route), {} if method != "GET" else None, scope=scope)
             assert (found.status_code, found.json()["code"]) == (403, "forbidden"), (method, route.path, scope)
+            assert found.json()["hint"] == f"it needs the scope {wanted}"
             walked.add(wanted)
     assert walked == {"run", "admin", "agent"}
 

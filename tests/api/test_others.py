@@ -2,10 +2,12 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from rota.operations.access import Scope
+from rota.store import deliveries
 from tests.api.conftest import BASE, Api
 
 
@@ -192,3 +194,35 @@ def test_the_older_path_of_a_retry_answers_as_the_new_one(api: Api) -> None:
     found = api.call("POST", f"/api/job-runs/{run['id']}/retry")
     assert (found.status_code, found.json()["retried"]) == (202, "hello:1")
     assert found.headers["link"].startswith(f"</api/v1/runs/{run['id']}/retry>")
+
+
+HOOKED = """
+notify: {ops: {webhook: "https://hooks.example.net/a", on: [cancelled]}}
+jobs: {backup: {command: 'true', notify: ops}}
+"""
+
+
+def test_a_target_that_was_switched_off_is_told_again(api: Api) -> None:
+    api.project.applied(HOOKED)
+    endpoint = "webhook https://hooks.example.net/a"
+    api.store.write(partial(deliveries.endpoint_gone, name=endpoint, error="410 Gone", now=api.project.clock.now()))
+    assert api.get("/notify")["items"][0]["error"] == "410 Gone"
+    told = {"target": "ops", "changed": True, "dry_run": True}
+    assert api.post("/notify/ops/enable", {"dry_run": True}) == told == api.cli("notify", "enable", "ops", "--dry-run")
+    assert api.post("/notify/ops/enable") == {**told, "dry_run": False}
+    assert api.get("/notify")["items"][0]["disabled_at"] is None
+    assert api.post("/notify/ops/enable")["changed"] is False
+    assert api.get("/audit")["items"][0]["target"] == "ops"
+    assert api.refused("POST", "/api/v1/notify/opps/enable") == (404, "unknown_target")
+
+
+def test_a_run_shows_what_was_told_of_it(api: Api) -> None:
+    api.project.applied(HOOKED)
+    api.post("/jobs/backup/trigger", status=202)
+    api.post("/runs/backup:1/cancel")
+    shown = api.get("/runs/backup:1")
+    assert [(one["target"], one["event"], one["status"]) for one in shown["deliveries"]] == [
+        ("ops", "cancelled", "PENDING")
+    ]
+    assert api.cli("show", "backup:1")["deliveries"] == shown["deliveries"] == api.get("/deliveries")["items"]
+    assert "\n  told         ops of cancelled: PENDING\n" in api.project.ok("show", "backup:1")

@@ -48,7 +48,7 @@ PATHS = {
     "mcp": ["call_tools"],
     "agents": ["get_agents"],
     "approve": ["get_approvals", "approve_job"],
-    "notify": ["get_targets"],
+    "notify": ["get_targets", "enable_notify"],
     "deliveries": ["get_deliveries", "retry_sent"],
 }
 """The operations of HTTP that do what a command does."""

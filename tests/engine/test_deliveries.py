@@ -1,10 +1,12 @@
 """Deliveries of notifications: written with what they are about, sent by a loop of their own (DEC-009)."""
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import apsw
 import pytest
 
 from rota.engine.enqueue import cancel
@@ -14,7 +16,7 @@ from rota.model.spec import GroupMode, JobSpec, Kind, Member, Misfire, MisfirePo
 from rota.model.states import Reason, Status
 from rota.store import deliveries
 from rota.testing import Scene, Script
-from tests.engine.conftest import command
+from tests.engine.conftest import audit, command
 
 HOURLY = Schedule(cron=("0 * * * *",))
 OPS = Target("ops", Channel.WEBHOOK, address="https://hooks.example.net/a")
@@ -24,7 +26,8 @@ NO = Receipt(ok=False, answer=500, error="500 Internal Server Error")
 
 
 def told(scene: Scene, *targets: Target) -> None:
-    scene.store.write(lambda db: deliveries.declare_targets(db, {target.name: target for target in targets}))
+    named = {target.name: target for target in targets}
+    scene.store.write(partial(deliveries.declare_targets, declared=named, now=scene.clock.now()))
 
 
 def job(name: str = "backup", schedule: Schedule = HOURLY, **changes: Any) -> JobSpec:
@@ -314,3 +317,52 @@ async def test_a_restored_copy_tells_nobody_what_the_other_one_tells(scene: Scen
     sent = len(scene.post.letters)
     await scene.advance("10m")
     assert (len(scene.post.letters), states(scene)) == (sent, [("FAILED", 1)])
+
+
+# what `rota verify` says of it
+
+
+def lose(scene: Scene, delivery: Delivery) -> None:
+    """Take a row away behind everybody's back."""
+    with closing(apsw.Connection(str(scene.settings.database))) as connection:
+        connection.execute("DELETE FROM delivery WHERE id = ?", (delivery.id,))
+
+
+EVENTS = replace(OPS, on=(Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.SKIPPED, Event.MISSED), remind=None)
+
+
+@pytest.mark.parametrize(
+    ("script", "event"), [(Script(), "completed"), (FAILED, "failed")], ids=["completed", "failed"]
+)
+async def test_an_end_that_nobody_was_told_of_is_found_by_verify(unaudited: Scene, script: Script, event: str) -> None:
+    """DEC-009: the delivery is written with the end, so that one without is a loss."""
+    told(unaudited, EVENTS)
+    unaudited.declare(job())
+    unaudited.processes.scripts["backup"] = script
+    await unaudited.advance("3h")
+    assert audit(unaudited).violations == ()
+    lost = stored(unaudited)[1]
+    lose(unaudited, lost)
+    found = audit(unaudited).violations
+    assert [(one.check.value, one.run, one.text) for one in found] == [
+        ("delivery", "backup:2", f"ops was not told of {event} (DEC-009)")
+    ]
+
+
+async def test_a_reminder_that_was_not_written_is_found_by_verify(unaudited: Scene) -> None:
+    told(unaudited, OPS)
+    unaudited.declare(job())
+    unaudited.processes.scripts["backup"] = FAILED
+    await unaudited.advance("60h")
+    assert audit(unaudited).violations == ()
+    second = stored(unaudited)[1]
+    lose(unaudited, second)
+    assert {one.check.value for one in audit(unaudited).violations} == {"delivery"}
+
+
+async def test_what_ended_before_the_targets_changed_is_not_held_against_them(scene: Scene) -> None:
+    told(scene, OPS)
+    scene.declare(job())
+    await scene.advance("3h")
+    told(scene, EVENTS)
+    assert audit(scene).violations == ()

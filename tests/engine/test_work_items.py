@@ -17,9 +17,12 @@ from rota.model.records import Outcome
 from rota.model.spec import AgentWork, JobSpec, Kind, Retry, SourceKind, Work, WorkSource
 from rota.model.states import Reason, Status
 from rota.model.work import WorkAhead, WorkItem, WorkReport, WorkRequest
+from rota.operations.doctor import untold_findings
 from rota.operations.explaining import explain
 from rota.operations.runs import cancel_run, show_run
+from rota.operations.system import Attention, Heartbeat, Liveness, look
 from rota.operations.views import whole_run_json
+from rota.rules.machine import Level
 from rota.store import work
 from rota.testing import Scene, Script
 from tests.engine.calling import call, told
@@ -28,6 +31,7 @@ from tests.engine.conftest import ALLOW, NO_RETRY, audit, every
 pytestmark = pytest.mark.anyio
 
 MINUTE = timedelta(minutes=1)
+DEAD = Heartbeat(Liveness.DEAD)
 SHELF = WorkSource(SourceKind.RUN, "shelf")
 FAILS = Outcome(Status.FAILED, Reason.EXIT_CODE, error="exit 2", exit_code=2)
 
@@ -245,6 +249,24 @@ async def test_a_source_that_is_never_heard_again_is_given_up_in_the_end(scene: 
     (claim,) = claims(scene)
     assert (claim.state, claim.attempts) == (ClaimState.GIVEN_UP, 20)
     assert scene.told("fix") == [("COMPLETED", None)]
+
+
+async def test_what_a_source_was_never_told_needs_attention_and_is_a_finding(scene: Scene) -> None:
+    shelf = stock(scene, "a", "b")
+    scene.declare(fixer())
+    scene.trigger("fix")
+    await scene.settle()
+    shelf.refuses = SourceError("gone")
+    await scene.advance("1d")
+    assert look(scene.store, DEAD, now=scene.clock.now()).attention == (
+        Attention("run shelf", "1 report or release was given up: gone", "rota show fix:1"),
+    )
+    assert look(scene.store, DEAD, now=scene.clock.now(), scope="api").attention == ()
+    (finding,) = scene.store.read(partial(untold_findings, now=scene.clock.now()))
+    assert (finding.level, finding.text) == (Level.WARNING, "run shelf: 1 report or release was given up: gone")
+    later = scene.clock.now() + timedelta(days=8)
+    assert look(scene.store, DEAD, now=later).attention == ()
+    assert list(scene.store.read(partial(untold_findings, now=later))) == []
 
 
 async def test_two_runs_never_hold_the_same_item_even_when_their_source_gives_it_twice(scene: Scene) -> None:

@@ -59,6 +59,16 @@ def test_list_tells_of_a_failure_its_reason_and_the_denied_tool(agents: Project)
     assert "FAILED agent_error, 1 tool denied" in line(agents.ok("list"), "review")
 
 
+def test_list_tells_what_the_last_run_cost_or_its_tokens_where_nobody_knows(agents: Project) -> None:
+    ran(agents, "review", told(410_000, denied=("Bash",)))
+    ran(agents, "fix", told(0))
+    ran(agents, "backup", told())
+    listed = agents.ok("list")
+    assert "COMPLETED, 1 tool denied · $0.41" in line(listed, "review")
+    assert "COMPLETED 3 min 12 s · 20,317 tokens" in line(listed, "fix")
+    assert "COMPLETED 3 min 12 s" in line(listed, "backup")
+
+
 def test_history_has_cost_and_tokens_where_any_run_tells_them(agents: Project) -> None:
     ran(agents, "backup", told())
     assert "COST" not in agents.ok("history")

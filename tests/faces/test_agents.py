@@ -130,6 +130,16 @@ def test_a_function_is_an_agent_that_is_always_there(project: Project) -> None:
     assert (found["path"], found["headless"], found["problem"]) == ("thinking:think", True, None)
 
 
+def test_a_function_that_no_job_asks_shows_the_access_that_a_job_would_have(project: Project) -> None:
+    (project.folder / "thinking.py").write_text("def think(task):\n    return None\n")
+    project.applied(
+        "agents: {thinker: {adapter: {run: 'thinking:think'}}, writer: {adapter: claude}}\njobs: {a: {command: x}}\n"
+    )
+    found = told(project, "agents")
+    assert (found["thinker"]["access"], found["writer"]["access"]) == (["full"], ["read"])
+    assert "as the function does" in typed(project, "agents", "check", "thinker").stdout
+
+
 def test_ollama_is_looked_for_at_the_host_that_its_options_name(project: Project) -> None:
     project.write("agents: {local: {adapter: ollama, model: m, options: {host: '127.0.0.1:1'}}}\njobs: {}\n")
     found = told(project, "agents")["local"]

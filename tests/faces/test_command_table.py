@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import rota.cli
 from rota.cli.errors import EXIT_CODES
@@ -120,3 +121,10 @@ def test_no_error_is_without_an_exit_code() -> None:
     unmapped = [kind for kind in named if not any(base in EXIT_CODES for base in kind.__mro__ if base is not RotaError)]
     assert len(named) > 20
     assert unmapped == []
+
+
+def test_help_breaks_no_option_and_cuts_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ([], *([name] for name in COMMANDS)):
+        told = CliRunner().invoke(cli, [*name, "--help"]).output
+        assert not re.search(r"\w-$|\.\.\.$|\u2011", told, re.MULTILINE), told

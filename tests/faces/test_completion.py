@@ -75,6 +75,16 @@ def test_runs_are_offered_newest_first_behind_their_job(filled: Project, command
     assert offered(filled, command, "backup:1") == ["backup:1"]
 
 
+def test_targets_and_agents_are_offered_where_a_command_takes_one(project: Project) -> None:
+    project.applied(
+        "notify:\n  ops: {command: [x]}\n  log: {command: [y]}\n"
+        "agents:\n  reviewer: {adapter: claude}\njobs:\n  a: {prompt: x, agent: reviewer}\n"
+    )
+    assert offered(project, "notify", "test", "") == ["log", "ops"]
+    assert offered(project, "notify", "enable", "o") == ["ops"]
+    assert offered(project, "agents", "check", "") == ["reviewer"]
+
+
 def test_a_job_alone_takes_no_runs(filled: Project) -> None:
     assert offered(filled, "run", "backup:") == []
 
@@ -86,6 +96,7 @@ def test_nothing_is_offered_outside_a_project_or_without_a_database(project: Pro
     (tmp_path / "rota.db").write_bytes(b"this is no database at all, only text")
     assert known_jobs(tmp_path / "rota.db") == []
     assert known_runs(tmp_path / "missing.db", "a") == []
+    assert offered(project, "notify", "test", "") == offered(project, "agents", "check", "") == []
 
 
 def test_another_project_is_named_with_dir(filled: Project, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from rota.cli.console import LINES_AT_ONCE, Console
 from rota.engine.birth import Born
 from rota.engine.fire import Fired
 from rota.engine.stopping import Stop
-from rota.model.states import Reason
-from rota.operations.project import Place
+from rota.model.records import Outcome
+from rota.model.states import Reason, Status
+from rota.operations.project import Place, open_state
+from rota.operations.runs import show_run
 from rota.settings import Settings
 from tests.faces.conftest import Project
 
@@ -61,6 +63,24 @@ def test_a_dense_job_is_collapsed_and_nothing_is_lost(project: Project, capsys: 
 def test_a_skip_is_told_with_its_reason_and_count(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     play(project, Fired("disk", (), ((Born("id", "disk", 4), Reason.MISSED, 288),)))
     assert "13:00:00  disk:4      SKIPPED missed ×288" in capsys.readouterr().out
+
+
+def test_a_failure_that_is_tried_again_says_when(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.applied(JOBS)
+    project.ok("trigger", "disk")
+    project.carry_out([Outcome(Status.FAILED, Reason.EXIT_CODE, error="exit 3: no printer", exit_code=3)])
+    store = open_state(project.state, project.clock, create=False)
+    failed = show_run(store, "disk:1").run
+    store.close()
+
+    async def serve() -> None:
+        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console.serving(Settings(project.folder, project.state, timezone="UTC"), recovered=0)
+        console.finished(failed)
+        console.close()
+
+    asyncio.run(serve())
+    assert "FAILED exit 3: no printer · retrying, attempt 2 of 3 at 12:00:12" in capsys.readouterr().out
 
 
 def test_with_json_each_line_is_an_object(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

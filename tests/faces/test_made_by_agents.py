@@ -69,7 +69,7 @@ def test_what_waits_is_listed_and_shown_as_attention(made: Project) -> None:
 def test_an_approval_shows_exactly_what_it_is_for(made: Project) -> None:
     told = made.ok("approve", "watch", "--dry-run")
     assert "  │ Look at CI.\n  │ Then tell.\n" in told
-    for part in ("access       read", "by user", "what access read gives", "2026-11-16T09:00:00+00:00"):
+    for part in ("access       read", "by user", "what access read gives", "Mon 16 Nov 09:00 (UTC)\n"):
         assert part in told
     assert told.count("would start") == 5
     assert made.json("show", "watch")["state"] == "provisional"
@@ -270,3 +270,27 @@ def test_in_a_worktree_the_project_is_that_of_the_run(acting: Acting, tmp_path: 
     assert "nightly" in typed.rota("list", environ=environ).stdout
     assert refused(typed.rota("apply", environ=environ))
     assert not (worktree / ".rota").exists()
+
+
+def test_inside_a_run_the_state_is_that_of_its_scheduler(acting: Acting, tmp_path: Path) -> None:
+    """R-27: a scheduler may have been started with ROTA_STATE."""
+    elsewhere = tmp_path / "elsewhere"
+    acting.inside("nightly", "list")
+    run_id = acting.project.json("show", "nightly:1")["id"]
+    acting.project.state.rename(elsewhere)
+    folder = str(acting.project.folder)
+    environ = {
+        "ROTA_RUN_ID": run_id,
+        "ROTA_PROJECT_DIR": folder,
+        "ROTA_SCHEDULER_DIR": folder,
+        "ROTA_STATE_DIR": str(elsewhere),
+    }
+    nowhere, other = tmp_path / "nowhere", tmp_path / "other"
+    for where in (nowhere, other):
+        where.mkdir()
+    (other / "rota.yaml").write_text("jobs: {own: {shell: 'true'}}\n")
+    for place in (acting.project, Project(nowhere, acting.project.clock)):
+        assert refused(place.rota("pause", "plain", environ=environ))
+    assert Project(other, acting.project.clock).rota("apply", environ=environ).exit_code == 0
+    assert (other / ".rota" / "rota.db").exists()
+    assert not acting.project.state.exists()

@@ -204,9 +204,9 @@ def test_an_interrupt_ends_it_at_once(served: Project) -> None:
 # without serving
 
 
-def test_the_tools_are_listed_for_people_and_for_programs(served: Project) -> None:
-    assert served.ok("mcp", "--list").splitlines()[0].startswith("schedule_job")
-    told = served.json("mcp")["tools"]
+def test_the_tools_are_listed_for_people_and_for_programs_before_anything_is_applied(project: Project) -> None:
+    assert project.ok("mcp", "--list").splitlines()[0].startswith("schedule_job")
+    told = project.json("mcp")["tools"]
     assert [tool["name"] for tool in told] == list(TOOLS)
     assert all(tool["input_schema"]["type"] == "object" for tool in told)
 

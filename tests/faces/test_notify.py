@@ -57,7 +57,8 @@ def _deliver(db: Database, *, run_id: str, handle: str, status: DeliveryStatus) 
     deliveries.insert(db, target, Event.FAILED, run_id=run_id, handle=handle, own=False, now=NOW)
     (made,) = deliveries.listed(db, run_id=run_id, limit=1)
     if status is not DeliveryStatus.PENDING:
-        receipt = Receipt(ok=status is DeliveryStatus.DELIVERED, answer=500, error="500 no")
+        failed = Receipt(ok=False, answer=500, error="500 no")
+        receipt = failed if status is DeliveryStatus.FAILED else Receipt(ok=True, answer=0)
         deliveries.done(db, made.id, status, receipt=receipt, now=NOW)
 
 
@@ -100,6 +101,12 @@ def test_the_targets_are_listed_without_what_is_secret(told: Project) -> None:
     assert [one["name"] for one in told.json("notify")] == ["log", "ops"]
 
 
+def test_the_secrets_of_targets_are_listed_with_the_targets_that_name_them(told: Project) -> None:
+    """R-27."""
+    assert told.json("secrets") == [{"name": "HOOK", "source": "secrets.env", "jobs": [], "targets": ["ops"]}]
+    assert "notify.ops" in told.ok("secrets")
+
+
 def test_a_project_without_targets_says_how_to_declare_some(project: Project) -> None:
     project.applied("jobs:\n  a: {command: 'true'}\n")
     assert "declare some under `notify:`" in project.ok("notify")
@@ -115,6 +122,7 @@ def test_deliveries_are_listed_and_filtered(told: Project) -> None:
     assert len(told.json("deliveries", "--job", "backup")) == 2
     assert told.json("deliveries", "--target", "log") == []
     assert "500 no" in told.ok("deliveries")
+    assert "DELIVERED  0      exit 0" in told.ok("deliveries")
     assert told.rota("deliveries", "--failed", "--pending").exit_code == 2
 
 

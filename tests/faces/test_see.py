@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.cli.tables import Column, fitting
+from rota.cli.tables import Column, fitting, kept
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.times import day_time, read_instant
@@ -218,6 +218,18 @@ def test_a_narrow_terminal_cuts_flexible_columns_first_and_never_the_first() -> 
     assert fitting(columns, [12, 40, 20], room=80) == [12, 40, 20]
     assert fitting(columns, [12, 40, 20], room=60) == [12, 24, 20]
     assert fitting(columns, [12, 40, 20], room=40) == [12, 10, 14]
+
+
+def test_a_narrow_terminal_does_without_spare_columns_before_it_cuts_the_others() -> None:
+    columns = [
+        Column("AGENT"),
+        Column("PROGRAM", spare=True),
+        Column("HEADLESS", spare=True),
+        Column("WHY", flexible=True),
+    ]
+    assert kept(columns, [10, 30, 8, 40], room=64) == [0, 1, 2, 3]
+    assert kept(columns, [10, 30, 8, 40], room=60) == [0, 2, 3]
+    assert kept(columns, [10, 30, 8, 40], room=30) == [0, 3]
 
 
 def test_instants_are_told_as_short_as_they_stay_clear() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from rota.model.errors import RotaError
+from rota.model.errors import JobProblems, RotaError
 from rota.model.making import Maker
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
@@ -137,8 +137,12 @@ def test_what_is_accepted_is_what_the_schema_says(tools: Tools) -> None:
 def test_every_mistake_is_told_with_the_nearest_name(tools: Tools) -> None:
     told = tools.refusal("schedule_job", nam="x", task=7, interval_seconds="300")
     assert told.startswith("tool_arguments: ")
-    for part in ("there is no argument 'nam', did you mean name?", "name is needed", "task: ", "interval_seconds: "):
+    for part in ("there is no argument 'nam'; did you mean 'name'?", "name is needed", "task: ", "interval_seconds: "):
         assert part in told
+
+
+def test_a_question_is_not_followed_by_a_full_stop(tools: Tools) -> None:
+    assert "did you mean 'labels'? What to do: " in tools.refusal("schedule_job", **DAILY, lables=["x"])
 
 
 def test_a_null_counts_as_left_out(tools: Tools) -> None:
@@ -168,6 +172,7 @@ def test_exactly_one_way_of_times_is_given(tools: Tools, times: dict[str, Any]) 
         ({"task": "hid\u200bden"}, "U+200B"),
         ({"task": "tag \U000e0041"}, "U+E0041"),
         ({"task": "x" * 20_001}, "at most 20000 characters"),
+        ({"task": " \n"}, "task: is empty"),
         ({"labels": ["x"] * 21}, "labels"),
     ],
 )
@@ -175,6 +180,34 @@ def test_a_definition_that_cannot_be_is_refused_in_the_words_of_the_tool(
     tools: Tools, changes: dict[str, Any], told: str
 ) -> None:
     assert told in tools.refusal("schedule_job", **{**DAILY, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"schedule": "99 * * * *"}, "schedule: cron minute '99'"),
+        ({"timezone": "Europe/Berlim"}, "timezone: "),
+        ({"schedule": "", "at": "yesterday"}, "at: "),
+        ({"provider": "nobody"}, "provider: "),
+        ({"task": "say {{ params.x }}"}, "task: "),
+        ({"name": "two words"}, "name: "),
+        ({"labels": ["two words"]}, "labels: "),
+    ],
+)
+def test_a_program_that_calls_the_tools_is_told_their_own_fields(
+    tools: Tools, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(JobProblems) as caught:
+        tools.call("schedule_job", **{**DAILY, **changes})
+    assert str(caught.value).startswith(told)
+    assert "jobs." not in str(caught.value)
+
+
+def test_a_file_that_is_broken_is_told_with_its_place(tools: Tools) -> None:
+    tools.project.write(FILE + "\n  - what: [is this\n")
+    told = tools.refusal("schedule_job", **DAILY)
+    assert told.startswith("yaml_syntax: ")
+    assert "rota.yaml:" in told
 
 
 def test_a_task_may_be_in_any_language_with_lines_and_tabs(tools: Tools) -> None:
@@ -415,6 +448,45 @@ def test_a_job_is_started_and_its_starter_is_recorded(inside: Tools) -> None:
     assert whole["params"] == {"name": "y"}
     assert "started by agent:reviewer (nightly:1)" in inside.project.ok("explain", "plain:1")
     assert "wait until plain:1 has ended" in inside.refusal("trigger_job", name="plain")
+
+
+def test_every_answer_about_a_job_has_its_next_five_starts_in_its_zone_and_in_utc(tools: Tools) -> None:
+    made = tools.call("schedule_job", **DAILY, timezone="Europe/Berlin")
+    started = tools.call("trigger_job", name="watch")
+    fires = made["job"]["next_fires"]
+    assert len(fires) == 5
+    assert {tuple(fire) for fire in fires} == {("local", "utc")}
+    answers = {
+        "trigger_job": started["job"],
+        "get_run": tools.call("get_run", run="watch:1")["job"],
+        "explain_job": tools.call("explain_job", name="watch")["job"],
+        "list_jobs": tools.call("list_jobs", mine=True)["jobs"][0],
+        "search_jobs": tools.call("search_jobs", query="watch")["jobs"][0],
+        "preview_schedule": tools.call("preview_schedule", schedule=DAILY["schedule"], timezone="Europe/Berlin"),
+    }
+    assert {tool for tool, told in answers.items() if told["next_fires"] != fires} == set()
+    disabled = tools.call("unschedule_job", name="watch")["job"]
+    assert (disabled["enabled"], disabled["next_fires"]) == (False, [])
+
+
+def test_a_job_that_waits_for_approval_tells_when_it_would_start(tools: Tools) -> None:
+    tools.project.applied(FILE + "\nagent_policy: {approval: required}\n")
+    made = tools.call("schedule_job", **DAILY)
+    assert (made["job"]["state"], made["job"]["next_fires"]) == ("provisional", [])
+    assert len(made["next_fires_if_approved"]) == 5
+    assert "tell them" in made["waits_for_approval"]
+
+
+def test_a_refusal_names_tools_and_no_commands(tools: Tools) -> None:
+    tools.call("schedule_job", **{**DAILY, "enabled": False})
+    told = {
+        tools.refusal("get_run", run="watch:9"): "list_jobs tells each last_run",
+        tools.refusal("trigger_job", name="wath"): "did you mean 'watch'? find it with list_jobs or search_jobs",
+        tools.refusal("trigger_job", name="watch"): "schedule_job with its name and enabled=true",
+    }
+    for text, expected in told.items():
+        assert expected in text
+        assert "`rota " not in text
 
 
 def test_only_declared_params_can_be_given(tools: Tools) -> None:

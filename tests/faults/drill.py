@@ -46,7 +46,9 @@ poll: {run: "{chores}:poll", interval: 1s}
 defaults: {overlap: allow, term_grace: "0", retry: false}
 agents:
   fixer: {adapter: custom, access: full, workspace: worktree, options: {argv: [sh, "../../../agent"], prompt: stdin}}
+  picker: {adapter: custom, access: full, options: {argv: [sh, agent], prompt: stdin}}
 jobs:
+  pick: {agent: picker, prompt: do it, work_source: {directory: inbox}}
   fix: {agent: fixer, prompt: fix it, cwd: repository}
   tick: {interval: 1s, anchor: fixed, first_run: now, command: [sh, effect]}
   call: {interval: 1s, anchor: fixed, first_run: now, run: "{chores}:call"}
@@ -134,8 +136,10 @@ class Drill(Project):
         self.clock = SystemClock()
         self.faults: Path | None = None
         self.extra: dict[str, str] = {}
+        self.items = 0
         chores = f"chores_{uuid4().hex}"  # a name of its own: our process imports it too
         self.write(FILE.replace("{chores}", chores))
+        (folder / "inbox").mkdir()
         (folder / "effect").write_text(EFFECT)
         (folder / "tell").write_text(TELL)
         (folder / "agent").write_text(AGENT)
@@ -213,6 +217,11 @@ class Drill(Project):
         identity = ("-c", "user.name=n", "-c", "user.email=n@example.net")
         for words in (("init", "-q", "-b", "main"), (*identity, "commit", "-q", "--allow-empty", "-m", "first")):
             subprocess.run(["git", *words], cwd=folder, check=True)
+
+    def put_item(self) -> None:
+        """Lay a piece of work into the folder that agents take it from."""
+        self.items += 1
+        (self.folder / "inbox" / f"item-{self.items}.md").write_text("do it\n")
 
     def fall_asleep(self) -> None:
         """Let the last activity be long ago, so that every job with intervals by mode must be planned anew."""
@@ -328,6 +337,14 @@ class Drill(Project):
             f"{handle} was not heard" for handle in unheard
         ]
 
+    def _misplaced(self) -> list[str]:
+        """Return the items that are gone, lie twice, or are still claimed when nobody works on them (003)."""
+        inbox = self.folder / "inbox"
+        found = Counter(path.name for path in inbox.rglob("item-*.md"))
+        wanted = {f"item-{number}.md" for number in range(1, self.items + 1)}
+        wrong = [f"{name} lies {found[name]} times" for name in sorted(wanted | set(found)) if found[name] != 1]
+        return wrong + [f"{path} is still claimed" for path in (inbox / "claimed").rglob("item-*.md")]
+
     def _wrong(self) -> list[str]:
         connection = apsw.Connection(str(self.state / "rota.db"))
         try:
@@ -337,7 +354,7 @@ class Drill(Project):
         wrong = [f"{job}: {found}" for job, found in books.items() if not found.clean]
         known = {Path(path) for (path,) in self.rows("SELECT path FROM worktree")}
         wrong += [f"{path} is forgotten" for path in (self.state / "worktrees").glob("*") if path not in known]
-        wrong += self._untold()
+        wrong += self._untold() + self._misplaced()
         store = self.client()
         try:
             report = verify(store, self.state, now=self.clock.now())

@@ -49,6 +49,13 @@ def asked_for_a_fix(drill: Drill) -> None:
     drill.trigger("fix")
 
 
+def asked_for_an_item(drill: Drill) -> None:
+    """Have an agent to start that works on an item of a folder."""
+    drill.declare()
+    drill.put_item()
+    drill.trigger("pick")
+
+
 def asleep(drill: Drill) -> None:
     """Have jobs that were planned while somebody was there, and nobody there any more."""
     drill.declare()
@@ -158,6 +165,7 @@ CHILD = Scene("child", serve, declared)
 RECOVERY = Scene("serve", serve, crashed)
 FIRST_START = Scene("serve", serve, nothing)
 WORKSPACE = Scene("serve", serve, asked_for_a_fix)
+ITEMS = Scene("serve", serve, asked_for_an_item)
 
 SCENES: dict[str, Scene] = {
     "apply.changed": FIRST_START,
@@ -186,6 +194,10 @@ SCENES: dict[str, Scene] = {
     "group.finished": BUSY,
     "group.members_born": BUSY,
     "group.members_let_go": BUSY,
+    "items.asked": ITEMS,
+    "items.given": ITEMS,
+    "items.held": ITEMS,
+    "items.told": ITEMS,
     "keeper.after_rename": CHILD,
     "keeper.at_gate": CHILD,
     "keeper.before_rename": CHILD,
@@ -259,6 +271,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "many": ("enqueue.many_inserted", "bulk.committed", "bulk.cancelled", "backfill.committed"),
     "tick": ("tick.looked",),
     "workspace": ("workspace.noted", "workspace.made", "workspace.found", "workspace.cleared"),
+    "items": ("items.asked", "items.given", "items.held", "items.told"),
     "prune": ("prune.rows_deleted", "prune.committed", "prune.folders_removed"),
     "commands": (
         "trigger.committed",

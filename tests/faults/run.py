@@ -26,6 +26,8 @@ SIZES = {"cut": 250, "kill": 25, "step": 10}
 PASSES = (1, 2, 4)
 ONCE_ONLY = ("migrate.", "apply.committed", "apply.written", "recover.epochs_ended", "session.", "shutdown.quiesced")
 ONCE_TOO = ("shutdown.runs_ended", "prune.", "function.timed_out", "keeper.term_sent", "recover.swept", "stop.sent")
+ONCE_EACH = ("tick.", "workspace.cleared")
+"""What one process passes once: the command, or the only workspace there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def units(wanted: argparse.Namespace) -> Iterator[Unit]:
         yield from (Unit(part, number, wanted.seed) for number in range(-(-amount // size)))
     if wanted.points:
         for name in points.SCENES:
-            often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO) else PASSES
+            often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO + ONCE_EACH) else PASSES
             yield from (Unit("point", nth, wanted.seed, name) for nth in often)
     yield from (Unit("disk", nth, wanted.seed, how) for how in cuts.FAILING for nth in range(1, wanted.disks + 1))
     if wanted.trees:

@@ -30,7 +30,9 @@ def test_a_class_gives_work_to_a_function_that_is_an_agent(store: Path) -> None:
 
     @scheduler.agent("reader")
     def read(task: rota.AgentTask) -> rota.AgentResult:
-        return rota.AgentResult(summary=task.prompt.partition("Work item: ")[2])
+        assert task.item is not None
+        assert task.prompt.endswith(task.item.title)
+        return rota.AgentResult(summary=task.item.title)
 
     scheduler.add_job(
         "triage", agent="reader", prompt="Look.", work_source={"run": "board", "options": {"names": ["a"]}}

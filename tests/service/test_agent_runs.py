@@ -156,6 +156,11 @@ def test_a_step_that_fails_fails_the_run_and_what_the_agent_used_is_charged(proj
     assert failed["execution"]["artifacts"]["usage"]["tokens_in"] == 100
 
 
+def test_a_step_that_fails_without_a_word_is_not_told_in_the_words_of_the_agent(project: Project) -> None:
+    serve(project, fix="prompt: x, after: {shell: 'exit 4', cwd: project}")
+    assert run(project, "fix", "FAILED", "exit_code")["error"] == "after: exit 4"
+
+
 def test_no_step_comes_after_an_agent_that_failed(project: Project) -> None:
     serve(project, fix="prompt: fail, after: {command: [touch, ran]}")
     failed = run(project, "fix", "FAILED", "agent_error")

@@ -126,7 +126,7 @@ def test_the_scheduler_is_stopped_through_its_api(mortal: Project) -> None:
         assert http.post("/api/v1/scheduler/stop", json={"mode": "now"}).status_code == 202
     assert ended(mortal.servers[-1]) == 0
     assert not (mortal.state / "http.json").exists()
-    assert [one["action"] for one in mortal.json("audit")] == ["stop_scheduler"]
+    assert [one["action"] for one in mortal.json("audit")] == ["stop_scheduler", "apply"]
 
 
 def test_a_stop_does_not_wait_for_those_who_follow(mortal: Project) -> None:

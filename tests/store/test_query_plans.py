@@ -58,6 +58,7 @@ HOT = {
     "making_count": "making_recent",
     "work_any_open": "work_open",
     "work_due": "work_due",
+    "work_given_up": "work_given_up",
     "work_failures": "work_of_item",
     "work_holders": "work_held",
     "work_next_due": "work_due",

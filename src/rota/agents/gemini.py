@@ -6,7 +6,7 @@ from dataclasses import replace
 from rota.agents.adapter import Adapter
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
-from rota.agents.telling import say_failure, say_tool
+from rota.agents.telling import Piece, say_failure, say_tool
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
@@ -72,7 +72,7 @@ def _refused(event: Event) -> bool:
 def tell(event: Event) -> Iterator[str]:
     """Yield its words, which come in pieces, the tools that it uses, and what went wrong."""
     if event.get("type") == "message" and event.get("role") == "assistant":
-        yield text_at(event, "content") or ""
+        yield Piece(text_at(event, "content") or "")
     elif event.get("type") == "tool_use":
         yield say_tool(text_at(event, "tool_name"), part(event, "parameters"))
     elif event.get("type") == "tool_result" and event.get("status") == "error":

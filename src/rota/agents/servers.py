@@ -7,7 +7,7 @@ from rota.model.agents import AgentTask
 SERVER = "rota"
 PATIENCE = 60
 """So many seconds may the server take to start: a machine may be busy, and the programs' own limits are short."""
-FORWARDED = ("ROTA_RUN_ID", "ROTA_RUN", "ROTA_JOB", "ROTA_PROJECT_DIR", "ROTA_STATE", "ROTA_DIR")
+FORWARDED = ("ROTA_RUN_ID", "ROTA_RUN", "ROTA_JOB", "ROTA_PROJECT_DIR", "ROTA_SCHEDULER_DIR", "ROTA_STATE_DIR")
 """What the server knows its run by; some agents give their servers no other variable of theirs."""
 
 

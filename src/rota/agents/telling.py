@@ -15,12 +15,37 @@ TELLING = (
 """Arguments that say best what a tool is used for, the best first."""
 
 
-def told(adapter: Adapter, line: str) -> list[str]:
-    """Return a line of output for people: none for an event that says nothing, the line itself where it is no event."""
-    event = parse(line) if adapter.tell is not None and line.lstrip().startswith("{") else None
-    if adapter.tell is None or not isinstance(event, dict):
-        return [line]
-    return [part for text in adapter.tell(event) for part in text.strip().splitlines()]
+class Piece(str):
+    """Words that go on where the piece before them ended."""
+
+    __slots__ = ()
+
+
+class Teller:
+    """Makes lines for people of an agent's output, line by line; words that come in pieces are joined."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._begun = ""
+
+    def __call__(self, line: str) -> list[str]:
+        """Return what a line of output says: nothing for most events, the line itself where it is no event."""
+        tell = self._adapter.tell
+        event = parse(line) if tell is not None and line.lstrip().startswith("{") else None
+        if tell is None or not isinstance(event, dict):
+            return [*self.rest(), line]
+        return [shown for text in tell(event) for shown in self._say(text)]
+
+    def rest(self) -> list[str]:
+        """Return the words that nothing followed yet."""
+        begun, self._begun = self._begun, ""
+        return begun.strip("\n").rstrip().splitlines()
+
+    def _say(self, text: str) -> list[str]:
+        if not isinstance(text, Piece):
+            return [*self.rest(), *text.strip().splitlines()]
+        whole, _, self._begun = (self._begun + text).rpartition("\n")
+        return whole.strip("\n").splitlines()
 
 
 def say_tool(name: str | None, given: Any) -> str:

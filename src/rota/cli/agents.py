@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NONE = "no agents; a job with `prompt:` asks one: see the page Agents, or `rota init --with claude --dry-run`"
 UNKNOWN = "–"
+SPARE = frozenset({"PROGRAM", "HEADLESS"})
+"""What a narrow terminal does without; `rota agents check` tells all."""
 
 
 @click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
@@ -57,7 +59,8 @@ def _list(invocation: Invocation) -> None:
         click.echo(NONE)
         return
     titles = ("AGENT", "PROGRAM", "VERSION", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
-    columns = [*(Column(title) for title in titles), Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
+    columns = [Column(title, spare=title in SPARE) for title in titles]
+    columns += [Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
     print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
     for one in view.agents:
         _tell_remedy(one)
@@ -165,11 +168,12 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
     known, found = view.known, view.found
     yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
     yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
-    yield "logged in", {True: "yes", False: "no", None: "cannot be told without asking a model"}[found.logged_in]
+    untold = "as the function does" if known.function else "cannot be told without asking a model"
+    yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
     yield "headless", {True: "yes", False: "no", None: "cannot be told without starting it"}[found.headless]
     if known.kind is not None:
         yield "can keep", _capabilities(view)
-    yield "model", ", ".join(known.models) or "the program's own"
+    yield "model", ", ".join(known.models) or f"the {'function' if known.function else 'program'}'s own"
     yield "access", ", ".join(known.access) or "read"
     yield "running", f"{view.running} of {known.max_concurrent} (pool {view.pool})"
     yield "jobs", ", ".join(spec.name for spec in known.specs) or "none"

@@ -9,7 +9,10 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rota.model.records import Job
+    from rota.rules.coming import Fire
     from rota.store.driver import Store
 
 FIRES = 5
@@ -123,16 +126,28 @@ def _show(job: "Job", now: datetime) -> None:
     click.echo(f"  prompt, {len(work.prompt):,} characters:")
     for line in clean_for_terminal(work.prompt).splitlines():
         click.echo(f"  │ {line}")
-    for fire in _fires(job, now):
-        print_pairs([("would start", f"{fire['local']}   {fire['utc']}")])
+    for fire in _coming(job, now):
+        print_pairs([("would start", _start(fire, job.spec.schedule.timezone, now=now))])
+
+
+def _start(fire: "Fire", zone: str, *, now: datetime) -> str:
+    from rota.model.clock import iso
+    from rota.rules.times import full_time
+
+    told = f"{full_time(fire.at, zone, now=now)} ({zone})"
+    return told if zone == "UTC" else f"{told}, {iso(fire.at)}"
 
 
 def _fires(job: "Job", now: datetime) -> list[dict[str, Any]]:
-    """Return when a job would start if it was approved now, or does since it is."""
     from rota.operations.tools.answers import fires_answer
+
+    return fires_answer(_coming(job, now), job.spec.schedule.timezone)
+
+
+def _coming(job: "Job", now: datetime) -> "Sequence[Fire]":
+    """Return when a job would start if it was approved now, or does since it is."""
     from rota.rules.coming import coming_fires, next_fires
 
-    schedule = job.spec.schedule
-    waits = job.provisional_at is not None
-    coming = next_fires(schedule, now, FIRES, created_at=now, name=job.name) if waits else coming_fires(job, n=FIRES)
-    return fires_answer(coming, schedule.timezone)
+    if job.provisional_at is None:
+        return coming_fires(job, n=FIRES)
+    return next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)

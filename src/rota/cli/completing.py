@@ -1,4 +1,4 @@
-"""What a shell's completion offers for jobs and runs; a shell waits for it, so nothing heavy is imported."""
+"""What a shell's completion offers for names; a shell waits for it, so nothing heavy is imported."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 JOB_ARGUMENTS = frozenset({"job", "jobs", "group"})
 RUN_ARGUMENTS = frozenset({"run", "runs"})
+AGENTS, TARGETS = "agents", "notify"
+"""Commands whose commands take such a NAME."""
 
 
 class Known(click.types.StringParamType):
@@ -23,6 +25,22 @@ class Known(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Return the names that begin as what was typed; none outside a project."""
         return [CompletionItem(name) for name in _names(ctx, incomplete, runs=self.runs)]
+
+
+class Listed(click.types.StringParamType):
+    """A text for which the shell offers the project's agents, or its targets of notifications."""
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the names that begin as what was typed; none outside a project."""
+        from rota.store.names import known_agents, known_targets
+
+        place = _place(ctx)
+        names = {AGENTS: known_agents, TARGETS: known_targets}[self.of]
+        found = names(place.state / "rota.db") if place is not None else []
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
 def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
@@ -50,7 +68,12 @@ def _place(ctx: click.Context) -> "Place | None":
 
 
 def offer_names(command: click.Command) -> None:
-    """Let the shell offer jobs and runs for the arguments of a command that take them, by their names."""
+    """Let the shell offer names for the arguments of a command, and of those below it, that take them."""
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        offer_names(below)
+        for param in below.params:
+            if param.name == "name" and command.name in (AGENTS, TARGETS):
+                param.type = Listed(command.name)
     for param in command.params:
         both = param.name == "name" and command.name in ("show", "explain")
         if isinstance(param, click.Argument) and (both or param.name in JOB_ARGUMENTS | RUN_ARGUMENTS):

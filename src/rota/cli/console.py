@@ -27,9 +27,11 @@ from rota.operations.pausing import Pauses, pauses
 from rota.operations.project import Place, open_state
 from rota.operations.views import run_json
 from rota.rules.coming import coming_fires
+from rota.rules.retry_words import say_attempt
 from rota.rules.times import clock_time, day_time, from_now
 from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
+from rota.store.chains import retry_of
 from rota.store.driver import Store
 
 LINES_AT_ONCE = 10
@@ -181,7 +183,8 @@ class Console:
         now = self._clock.now()
         status, _, rest = outcome_words(run, now=now).partition(" ")
         text = self._text(run)
-        told = ["" if rest and text.startswith(rest) else rest, text, self._next_of(run)]
+        said = text.startswith(rest) or (run.denied_tools and rest in text)
+        told = ["" if said else rest, text, self._next_of(run)]
         return f"{coloured(run.status, status.rstrip(','))} " + " · ".join(part for part in told if part)
 
     def _text(self, run: Run) -> str:
@@ -198,7 +201,12 @@ class Console:
             return f"looked at again {clock_time(run.not_before, self._zone)}"
         if self._store is None:
             return ""
-        fires = coming_fires(self._store.read(partial(find_job, name=run.job)), n=1)
+        job = self._store.read(partial(find_job, name=run.job))
+        retry = self._store.read(partial(retry_of, run_id=run.id)) if run.status is Status.FAILED else None
+        if retry is not None:
+            when = f" at {clock_time(retry.not_before, self._zone)}" if retry.not_before else ""
+            return f"retrying, {say_attempt(retry, job.spec)}{when}"
+        fires = coming_fires(job, n=1)
         return f"next {day_time(fires[0].at, self._zone, now=self._clock.now(), seconds=True)}" if fires else ""
 
     def _tell_next(self) -> None:

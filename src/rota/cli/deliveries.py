@@ -65,7 +65,8 @@ def _cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]:
     from rota.rules.times import full_time
 
     again = f"; again {full_time(one.next_at, zone, now=now, seconds=True)}" if one.next_at and one.attempts else ""
-    answer = plain(one.error or "") or (str(one.answer) if one.answer is not None else "")
+    told = "exit 0" if one.answer == 0 else str(one.answer or "")
+    answer = plain(one.error or "") or told
     when = full_time(one.created_at, zone, now=now, seconds=True)
     tried = [one.id[-SHORT:], when, one.event.value, one.handle, one.target, one.status.value, str(one.attempts)]
     return [*tried, f"{answer}{again}"]

@@ -90,8 +90,11 @@ class _Calling:
         *,
         bound: timedelta | None,
     ) -> None:
+        from rota.operations.direct import direct_spec, direct_view
         from rota.operations.output import follow
 
+        asked = direct_view(store, call_id)
+        spec = direct_spec(store, asked) if asked is not None else None
         self._invocation = invocation
         self._place = place
         self._store = store
@@ -99,7 +102,7 @@ class _Calling:
         self._job = job
         self._bound = bound
         self._quiet = invocation.as_json
-        self._reader = follow(place.state, call_id)
+        self._reader = follow(place.state, call_id, spec=spec)
         self._open = False
 
     def give_up(self) -> bool:

@@ -27,7 +27,7 @@ def command(ctx: click.Context, *, name: str | None, everything: bool) -> None:
     for each in [name] if name else COMMANDS:
         found = cli.get_command(root, each)
         assert found is not None
-        with click.Context(found, info_name=each, parent=root) as inner:
+        with found.context_class(found, info_name=each, parent=root) as inner:
             click.echo(found.get_help(inner) + ("" if name else "\n"))
 
 

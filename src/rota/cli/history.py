@@ -100,7 +100,7 @@ def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
         return
     amounts = [(name, of) for name, of in _amounts() if any(of(runs) for runs in stretches)]
     names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK", *(name for name, _ in amounts))
-    columns = [*(Column(name) for name in names), Column("WHY", flexible=True)]
+    columns = [*(Column(name, spare=name == "TOKENS") for name in names), Column("WHY", flexible=True)]
     rows = []
     for runs in stretches:
         *row, why = _row(runs, zone, now=now)

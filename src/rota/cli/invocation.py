@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.interrupts import raise_lost_interrupt
+from rota.cli.layout import HelpContext
 
 if TYPE_CHECKING:
     from rota.model.clock import Clock
@@ -70,10 +71,17 @@ class Invocation:
         return self.found[1]
 
     def _inside(self) -> Path:
-        """Return the folder to look from; in a workspace the project's own, of whose file a worktree has a copy."""
+        """Return the folder to look from: in a run that is in no project that of its job.
+
+        So it is in a workspace too, since a worktree has a copy of the project's file.
+        """
+        from rota.declare.files import nearest_project
+
         project = self.environ.get("ROTA_PROJECT_DIR")
-        inside = project and self.in_run and self.environ.get("ROTA_WORKSPACE")
-        return Path(project) if project and inside else self.cwd
+        if not project or not self.in_run:
+            return self.cwd
+        inside = self.environ.get("ROTA_WORKSPACE") or nearest_project(self.cwd) is None
+        return Path(project) if inside else self.cwd
 
     @property
     def in_run(self) -> bool:
@@ -180,6 +188,8 @@ def _declares(folder: Path, name: str) -> bool:
 
 class RotaCommand(click.Command):
     """A command with what every command has: --json and --dir."""
+
+    context_class = HelpContext
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

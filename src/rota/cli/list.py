@@ -1,8 +1,13 @@
 """`rota list`: jobs with schedule, last outcomes and next fire."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.model.records import Run
 
 
 @click.command("list", cls=RotaCommand)
@@ -29,7 +34,7 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
     rows = []
     for view in views:
         last = (view.unfinished or view.last)[:1]
-        words = Cell(outcome_words(last[0], now=now), colour_of(last[0])) if last else ""
+        words = Cell(outcome_words(last[0], now=now) + _used(last[0]), colour_of(last[0])) if last else ""
         schedule = schedule_words(view, zone)
         rows.append([view.job.name, schedule, words, ticks(view.last), next_words(view, zone, now=now)])
     titles = (Column("JOB"), Column("SCHEDULE", flexible=True), Column("LAST"), Column("LAST 10"))
@@ -39,3 +44,13 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
     none = "no jobs; write some into rota.yaml and apply it" if maker is None else f"no jobs were made by {maker}"
     click.echo(f"{told} · {LEGEND}   rota explain JOB" if rows else none)
+
+
+def _used(run: "Run") -> str:
+    """Return what a run cost; where nobody knows that, how many tokens it took."""
+    from rota.rules.budget_words import say_money
+
+    if "usd_millionths" in run.usage:
+        return f" · {say_money(run.usage['usd_millionths'])}"
+    tokens = sum(run.usage.get(key, 0) for key in ("tokens_in", "tokens_out"))
+    return f" · {tokens:,} tokens" if tokens else ""

@@ -12,6 +12,7 @@ import click
 from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
 from rota.cli.interrupts import interrupts_noted
 from rota.cli.invocation import Invocation
+from rota.cli.layout import HelpContext
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -100,6 +101,8 @@ COMMANDS: dict[str, Entry] = {
 
 class Root(click.Group):
     """The group behind `rota`. Its help is printed from the table, so that no command is imported for it."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""

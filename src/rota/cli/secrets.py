@@ -2,11 +2,15 @@
 
 import sys
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.groups import RotaGroup
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.secrets import SecretView
 
 COLOURS = {"missing": "red"}
 
@@ -14,7 +18,7 @@ COLOURS = {"missing": "red"}
 @click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List the secrets that jobs name: where each comes from, as this shell sees it, and who names it; never a value.
+    """List the secrets that jobs and targets name: where each comes from, as this shell sees it; never a value.
 
     A run looks in $CREDENTIALS_DIRECTORY, in the scheduler's environment, and in secrets.env of the state folder.
     """
@@ -36,13 +40,16 @@ def _list(invocation: Invocation) -> None:
         print_json([secret_json(one) for one in found])
         return
     if not found:
-        click.echo("no job names a secret; `env: {NAME: {secret: NAME}}` does")
+        click.echo("nothing that is applied names a secret; `env: {NAME: {secret: NAME}}` of a job does")
         return
     rows: list[list[Cell | str]] = [
-        [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), ", ".join(one.jobs) or "no job"]
-        for one in found
+        [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), _who(one)] for one in found
     ]
-    print_table([Column("SECRET"), Column("FROM"), Column("JOBS", flexible=True)], rows)
+    print_table([Column("SECRET"), Column("FROM"), Column("NAMED BY", flexible=True)], rows)
+
+
+def _who(one: "SecretView") -> str:
+    return ", ".join([*one.jobs, *(f"notify.{name}" for name in one.targets)]) or "nobody"
 
 
 @command.command("set", cls=RotaCommand)

@@ -212,6 +212,7 @@ def _run_pairs(view: "RunView", now: datetime) -> Pairs:
     yield "started", when(run.started_at)
     yield "finished", when(run.finished_at)
     yield from _outcome_pairs(view, now)
+    yield from _told_pairs(view)
     yield view.spec.work.kind.value, work_words(view.spec)
     yield "definition", f"version {run.version}" + ("" if run.version == view.job.version else " (changed since)")
     if view.execution is not None:
@@ -267,6 +268,16 @@ def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
         yield "workspace", plain(place)
     if run.params:
         yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
+
+
+def _told_pairs(view: "RunView") -> Pairs:
+    """Yield who was told of what: a state beside that of the run, never in it (DEC-009)."""
+    from rota.cli.words import plain
+
+    for one in view.deliveries:
+        tries = f", {one.attempts} tries" if one.attempts > 1 else ""
+        error = f": {plain(one.error)}" if one.error and one.finished_at else ""
+        yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
 
 
 def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> None:

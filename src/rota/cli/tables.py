@@ -21,10 +21,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; `flexible` columns are the first to be cut where the terminal is narrow."""
+    """A heading. On a narrow terminal `flexible` columns are the first to be cut; `spare` ones go before others are."""
 
     title: str
     flexible: bool = False
+    spare: bool = False
 
 
 Row = Sequence[Cell | str]
@@ -53,15 +54,31 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for column, width in zip(columns, fitting(columns, widths, room=console.width), strict=True):
-        table.add_column(column.title, no_wrap=True, overflow="ellipsis", width=width)
+    shown = kept(columns, widths, room=console.width)
+    fitted = fitting([columns[index] for index in shown], [widths[index] for index in shown], room=console.width)
+    for index, width in zip(shown, fitted, strict=True):
+        table.add_column(columns[index].title, no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
-        table.add_row(*(Text(_text(cell), style=_style(cell)) for cell in row))
+        table.add_row(*(Text(_text(row[index]), style=_style(row[index])) for index in shown))
     console.print(table)
 
 
 def _style(cell: Cell | str) -> str:
     return (cell.colour or "") if isinstance(cell, Cell) else ""
+
+
+def kept(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return which columns are shown: spare ones go, the first of them first, while the others would have to be cut.
+
+    >>> kept([Column("JOB"), Column("PATH", spare=True), Column("WHY", flexible=True)], [10, 30, 60], room=50)
+    [0, 2]
+    """
+    least = [min(width, FLEXIBLE_LEAST) if one.flexible else width for one, width in zip(columns, widths, strict=True)]
+    shown = list(range(len(columns)))
+    for index, column in enumerate(columns):
+        if column.spare and sum(least[one] for one in shown) + GAP * (len(shown) - 1) > room:
+            shown.remove(index)
+    return shown
 
 
 def fitting(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:

@@ -66,12 +66,10 @@ def own_pools(work: AgentWork) -> dict[str, int]:
 
 def read_agent(name: str, keys: Keys) -> Agent:
     """Return a configured agent from its read keys; raise Refused for what it cannot be."""
-    kind = keys.get("adapter") or (name if name in names() else None)
+    # Document 003 knows one program alone, and its agents name none.
+    kind = keys.get("adapter") or (name if name in names() else DEFAULT)
     if isinstance(kind, FunctionAdapter):
         return _read_function(name, kind, keys)
-    if kind is None:
-        hint = f"add `adapter:`, one of {', '.join(names())}"
-        raise Refused("does not say which program it is", code="missing_value", hint=hint)
     if kind not in names():
         near = get_close_matches(kind, names(), n=1)
         hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(names())}"
@@ -246,8 +244,8 @@ def agent_limit(keys: Keys, agents: Agents) -> float | None:
     """Return what one run may cost at most, None where nobody says."""
     try:
         work = work_of(keys, agents, prompt_file="")
-    except Refused:
-        return None
+    except Refused:  # told elsewhere; what the job itself says is said
+        return keys.get("max_usd")
     return None if work is None else work.max_usd
 
 
@@ -286,9 +284,8 @@ def read_schedule(value: Any) -> dict[str, Any]:
     if kind in RESERVED:
         raise Refused(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron", at=("type",))
     if kind is not None and (kind not in ("interval", "cron") or kind not in keys):
-        raise Refused(
-            f"{shown(kind)} does not agree with its other keys", code="conflict", hint="remove this line", at=("type",)
-        )
+        hint = f"add `{kind}:`, or remove this line" if kind in ("interval", "cron") else "remove this line"
+        raise Refused(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint, at=("type",))
     for key in ("agent", "provider"):
         if key in keys:
             raise Refused("is said by the agent that it stands in", code="conflict", hint="remove this line", at=(key,))

@@ -33,7 +33,9 @@ _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
 _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
 )
-_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+"""What no program can be given, however it is written."""
+TEXT_HINT, KEY_HINT = "no program can be given such a text; remove it", "remove it"
 
 
 class WrittenInt(int):
@@ -195,9 +197,9 @@ class _Composer:
 
     def _scalar(self, event: Any, mark: Mark, path: KeyPath) -> Any:
         text: str = event.value
-        if found := _UNUSABLE.search(text):
+        if found := UNUSABLE.search(text):
             flaw = Flaw(f"holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
-            self._flaw(flaw, hint="no program can be given such a text; remove it")
+            self._flaw(flaw, hint=TEXT_HINT)
             return ""
         if event.style or event.ctag:
             return text
@@ -231,10 +233,10 @@ class _Composer:
         if event.value == "<<" and not event.style:
             flaw = Flaw("merge keys are not supported", "yaml_merge", mark, (*path, "<<"))
             self._flaw(flaw, hint="write the keys out, or put them into `defaults:`")
-        if found := _UNUSABLE.search(event.value):
+        if found := UNUSABLE.search(event.value):
             flaw = Flaw(f"a key holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
-            self._flaw(flaw, hint="remove it")
-            return _UNUSABLE.sub("\ufffd", event.value)
+            self._flaw(flaw, hint=KEY_HINT)
+            return UNUSABLE.sub("\ufffd", event.value)
         return str(event.value)
 
     def _sequence(self, path: KeyPath, *, depth: int) -> list[Any]:

@@ -14,7 +14,7 @@ from rota.declare.excluding import Calendars, resolve_except
 from rota.declare.fields import JOB_NAME, Refused, shown
 from rota.declare.files import Document, KeyPath, Stamp, home_of, load, parse, write_path
 from rota.declare.function_agents import with_registered
-from rota.declare.given import document_of, plain
+from rota.declare.given import document_of, plain, usable
 from rota.declare.groups import NO_MEMBERS, build_group
 from rota.declare.including import Included, find_included, join_parts, patterns_of
 from rota.declare.jobs import (
@@ -189,7 +189,10 @@ def read_further(
 def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:
     """Return a file as if it had these jobs, and no others."""
     kept = {key: value for key, value in document.data.items() if key not in ("jobs", "groups")}
-    return replace(document, data={**kept, "jobs": plain(jobs)})
+    spoilt: dict[KeyPath, Problem] = {}
+    data = {**kept, "jobs": usable(plain(jobs), ("jobs",), spoilt=spoilt)}
+    problems = (*document.problems, *spoilt.values())
+    return replace(document, data=data, problems=problems, spoilt=document.spoilt | frozenset(spoilt))
 
 
 def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:

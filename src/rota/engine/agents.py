@@ -24,7 +24,7 @@ from rota.runners.agent_tasks import TASK, read_task, session_of, task_of, write
 from rota.runners.environment import RunFacts, Surroundings, placeholder_values
 from rota.runners.keeper import ERRORS
 from rota.runners.launch import check_on_path, folder_of, prepare_program
-from rota.runners.output import forget_output, read_all
+from rota.runners.output import forget_output, last_line, read_all
 from rota.runners.spawning import Launch
 from rota.sources.items import write_item
 
@@ -88,6 +88,7 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> A
         run_id=run.run_id,
         job=run.job,
         params=run.params,
+        item=brief.item,
         options=work.options,
         tools_server=tools_server(run, surroundings) if work.rota_tools else (),
     )
@@ -187,7 +188,7 @@ def read_agent(folder: Path, ended: Outcome) -> Outcome:
     outcome = agent_outcome(ended, result, resumed=session_of(told), resumes=told.get("resumes", False))
     if outcome.session is not None:
         outcome = replace(outcome, session=replace(outcome.session, adapter=told["adapter"]))
-    outcome = replace(_after_words(outcome, result, step), provider=told.get("provider"))
+    outcome = replace(_after_words(outcome, result, step, folder=folder), provider=told.get("provider"))
     if told["output"] == OutputPolicy.NONE:
         forget_output(folder)
         forget_output(folder / AGENT_OUTPUT)
@@ -207,8 +208,11 @@ def _process(folder: Path, ended: Outcome, step: Mapping[str, Any] | None) -> En
     )
 
 
-def _after_words(outcome: Outcome, result: AgentResult, step: Mapping[str, Any] | None) -> Outcome:
+def _after_words(outcome: Outcome, result: AgentResult, step: Mapping[str, Any] | None, *, folder: Path) -> Outcome:
     """Return an outcome whose error says that it was the step after the agent that failed."""
     if step is None or step.get("stage") != "after" or result.problem or outcome.status is not Status.FAILED:
         return outcome
-    return replace(outcome, error=cut(f"after: {step.get('error') or outcome.error}", ERROR_LIMIT))
+    line = last_line(folder)
+    silent = line == last_line(folder / AGENT_OUTPUT)
+    error = (outcome.error or "").removesuffix(f": {line}") if silent else outcome.error
+    return replace(outcome, error=cut(f"after: {step.get('error') or error}", ERROR_LIMIT))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from rota import faults
 from rota.engine import work
 from rota.engine.claim import Claimed
 from rota.engine.outbox import Outbox
@@ -53,6 +54,7 @@ class Items:
         self._asked.add(run.id)
         ask = partial(work.ask, run=run, source=wanted, now=self._clock.now())
         request: WorkRequest = await self._store.submit(ask)
+        faults.point("items.asked")
         try:
             item = await self._sources.ask(
                 partial(source.next_item, request),
@@ -62,11 +64,13 @@ class Items:
         except SourceError:
             await self._store.submit(partial(work.give_back, claim=request.claim, now=self._clock.now()))
             raise
+        faults.point("items.given")
         if item is None:
             await self._store.submit(partial(claims.forget, claim=request.claim))
             return None
         hold = partial(work.hold, request=request, source=wanted, item=item, now=self._clock.now())
         holder = await self._store.submit(hold)
+        faults.point("items.held")
         if holder is not None:
             raise SourceError(f"it gave {item.id!r}, which {holder} holds", hint="a source gives an item to one run")
         return item

@@ -4,6 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from functools import partial
 
+from rota import faults
 from rota.engine.loop import Loop
 from rota.engine.ports import Sources
 from rota.log import log
@@ -103,6 +104,7 @@ class Outbox:
             except RotaError as error:
                 await self._refused(claim, error)
                 return
+            faults.point("items.told")
             await self._store.submit(partial(work.told, claim=claim.claim, now=self._clock.now()))
         except RotaError as error:  # the storage: told again when the lease is over, which changes nothing outside
             log.warning("what a work source was told could not be stored", run=claim.handle, error=str(error))

@@ -28,7 +28,6 @@ ROWS_A_BATCH = 500
 YOUNG = timedelta(minutes=10)
 WINDOWS_KEPT = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
-DELIVERIES_KEPT = timedelta(days=30)
 PRUNED_KEY = "pruned_at"
 
 
@@ -83,7 +82,7 @@ class Pruner:
         removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
         await self._prune_events(now)
         await self._prune_windows(now)
-        await self._prune_deliveries(now - DELIVERIES_KEPT)
+        await self._prune_deliveries(now - deliveries.KEPT)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed

@@ -83,7 +83,8 @@ def bind(wanted: Listening) -> socket.socket:
 
 
 def _bound(family: int, host: str, port: int) -> socket.socket | None:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, else asyncio does not know it and leaves Nagle's wait on: 40 ms for each answer.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # A port that only waits for late packets may be used again; one that somebody listens on may not.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -32,7 +32,7 @@ class ScopeRefused(HttpRefusal):
     status = 403
 
     def __init__(self, scope: str, wanted: str) -> None:
-        super().__init__(f"a token of the scope {scope!r} may not do this", hint=f"it needs the scope {wanted!r}")
+        super().__init__(f"a token of the scope {scope} may not do this", hint=f"it needs the scope {wanted}")
 
 
 class HostRefused(HttpRefusal):

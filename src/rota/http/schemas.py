@@ -80,6 +80,7 @@ class WholeRun(Run):
     expires_at: Instant | None
     cancel_requested_at: Instant | None
     decisions: dict[str, Any]
+    deliveries: list[dict[str, Any]]
     execution: dict[str, Any] | None
     group: dict[str, Any] | None
 

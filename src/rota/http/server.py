@@ -7,6 +7,7 @@ import anyio.to_thread
 import uvicorn
 
 from rota.http.app import make_app
+from rota.http.connections import PatientProtocol, most_connections
 from rota.http.context import Context
 from rota.http.doorman import Doorman
 from rota.http.feed import Feed
@@ -15,7 +16,6 @@ from rota.http.side import HttpSide
 THREADS = 2
 """How many operations run at the same time, each with a connection of its own to the database."""
 HEADS = 64 * 1024
-AT_ONCE = 2_000
 PATIENCE = 5
 
 
@@ -67,7 +67,7 @@ def _config(app: Any, side: HttpSide) -> uvicorn.Config:
         further = {"ssl_certfile": str(wanted.certificate), "ssl_keyfile": str(wanted.key or wanted.certificate)}
     return uvicorn.Config(
         app,
-        http="h11",
+        http=PatientProtocol,
         ws="none",
         lifespan="off",
         loop="none",
@@ -78,7 +78,7 @@ def _config(app: Any, side: HttpSide) -> uvicorn.Config:
         proxy_headers=wanted.behind_proxy,
         forwarded_allow_ips="*" if wanted.behind_proxy else "127.0.0.1",
         h11_max_incomplete_event_size=HEADS,
-        limit_concurrency=AT_ONCE,
+        limit_concurrency=most_connections(),
         timeout_graceful_shutdown=PATIENCE,
         **further,
     )

@@ -62,6 +62,8 @@ class AgentTask:
     run_id: str = ""
     job: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
+    item: WorkItem | None = None
+    """The piece of work that the run has claimed, if its job has a work source."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the file says about this agent beyond the common keys (`custom` uses it)."""
     tools_server: tuple[str, ...] = ()

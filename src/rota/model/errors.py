@@ -201,6 +201,7 @@ class UnknownJob(RotaError):
         guess = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"no job is named {name!r}", hint=f"{guess}list them with `rota list`")
         self.name = name
+        self.near = tuple(near)
 
 
 class UnknownRun(RotaError):
@@ -627,7 +628,7 @@ class SecretMissing(RotaError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"secret {name!r} is in none of $CREDENTIALS_DIRECTORY, the scheduler's environment, secrets.env",
-            hint="set it in one of them and run the job again",
+            hint=f"set it in one of them, for example with `rota secrets set {name}`, and try again",
         )
 
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.clock import iso
+from rota.model.notify import Delivery
 from rota.model.records import Run
 
 
@@ -37,3 +38,21 @@ def run_json(run: Run) -> dict[str, Any]:
 def iso_or_none(at: datetime | None) -> str | None:
     """Return an instant as ISO 8601, None for none."""
     return None if at is None else iso(at)
+
+
+def delivery_json(delivery: Delivery) -> dict[str, Any]:
+    """Return a delivery; its status is its own, never that of the run."""
+    return {
+        "id": delivery.id,
+        "run": delivery.handle,
+        "run_id": delivery.run_id,
+        "event": delivery.event.value,
+        "target": delivery.target,
+        "status": delivery.status.value,
+        "attempts": delivery.attempts,
+        "created_at": iso(delivery.created_at),
+        "next_at": iso_or_none(delivery.next_at),
+        "finished_at": iso_or_none(delivery.finished_at),
+        "answer": delivery.answer,
+        "error": delivery.error,
+    }

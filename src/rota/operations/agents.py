@@ -14,7 +14,7 @@ import psutil
 
 from rota.agents.probing import Found, probe
 from rota.agents.registry import Adapter, adapter
-from rota.declare.agents import Agent, pool_of
+from rota.declare.agents import Agent, default_access, pool_of
 from rota.model.errors import FileProblems, RotaError, UnknownAgent
 from rota.model.records import Job, Run
 from rota.model.spec import AgentWork, JobSpec
@@ -128,7 +128,14 @@ def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[Know
         work = spec.work.agent
         if work is not None:
             found[work.agent] = _with_job(found.get(work.agent) or _of_work(work), spec, work)
-    return [found[name] for name in sorted(found)]
+    return [_with_access(found[name]) for name in sorted(found)]
+
+
+def _with_access(known: Known) -> Known:
+    """Return an agent with the access that a job of it would have, where neither it nor a job says one."""
+    if known.access or known.kind is None:
+        return known
+    return replace(known, access=(default_access(known.adapter, known.options).value,))
 
 
 def _of_entry(entry: Agent) -> Known:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place, open_state
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
+from rota.operations.untold import given_up
 from rota.rules.agent_words import remedy_of
 from rota.rules.guard import REASON
 from rota.rules.machine import (
@@ -49,6 +50,8 @@ from rota.store.worktrees import kept_worktrees
 
 DATABASE = "rota.db"
 NAMES_SHOWN = 3
+UNTOLD = timedelta(days=7)
+"""For how long a work source that could not be told is a finding."""
 
 
 def examine(place: Place | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
@@ -234,7 +237,20 @@ def _stored(db: Database, *, clock: Clock) -> list[Finding]:
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
         found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
-    return [*found, *_ticks(db, clock.now()), *_worktrees(db)]
+    return [*found, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
+
+
+def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
+    """Tell which work sources were not told how runs ended: there the items still look as if they were worked on."""
+    return [
+        Finding(
+            "work sources",
+            Level.WARNING,
+            f"{one.source}: {one.text}",
+            f"see `rota show {one.newest.handle}`, then put the item right where it lies",
+        )
+        for one in given_up(db, now - UNTOLD)
+    ]
 
 
 def _worktrees(db: Database) -> Iterator[Finding]:

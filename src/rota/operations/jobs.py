@@ -114,7 +114,7 @@ def apply_in(
     queue.declare_pools(db, settings.pools)
     queue.set_aging(db, settings.scheduler.aging)
     budget.declare(db, settings.budgets, settings.prices)
-    deliveries.declare_targets(db, settings.notify)
+    deliveries.declare_targets(db, settings.notify, now=now)
     for change in found.changing:
         carry_out(db, change, source=source, tzdata=tzdata, now=now)
         faults.point("apply.changed")

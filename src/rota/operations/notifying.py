@@ -13,6 +13,7 @@ from rota.model.clock import iso
 from rota.model.errors import RotaError, UnknownDelivery, UnknownTarget
 from rota.model.ids import new_id
 from rota.model.notify import Delivery, DeliveryStatus, Event, Receipt, Target
+from rota.model.shapes import delivery_json as delivery_json
 from rota.model.shapes import iso_or_none
 from rota.operations.dry import tried
 from rota.operations.jobs import find_job
@@ -145,24 +146,6 @@ def target_json(view: TargetView) -> dict[str, Any]:
         "failures": endpoint.failures,
         "error": endpoint.error,
         "last": None if view.last is None else delivery_json(view.last),
-    }
-
-
-def delivery_json(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery; its status is its own, never that of the run."""
-    return {
-        "id": delivery.id,
-        "run": delivery.handle,
-        "run_id": delivery.run_id,
-        "event": delivery.event.value,
-        "target": delivery.target,
-        "status": delivery.status.value,
-        "attempts": delivery.attempts,
-        "created_at": iso(delivery.created_at),
-        "next_at": iso_or_none(delivery.next_at),
-        "finished_at": iso_or_none(delivery.finished_at),
-        "answer": delivery.answer,
-        "error": delivery.error,
     }
 
 

@@ -1,21 +1,17 @@
 """The output of a run: read, followed, or why there is none (R-21)."""
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from rota.agents.registry import adapter, names
-from rota.agents.telling import told
+from rota.agents.telling import Teller
 from rota.model.durations import say_duration
 from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct import DirectView
 from rota.operations.runs import RunView
 from rota.runners.output import clean_for_terminal, folder_of, gap_mark, read_from, read_output, size, tail
-
-Tell = Callable[[str], list[str]]
-"""Makes lines for people of a line of output."""
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
@@ -65,7 +61,7 @@ def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
 class Follower:
     """Reads a run's output as it grows, in whole lines."""
 
-    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Tell | None = None) -> None:
+    def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Teller | None = None) -> None:
         self.folder = folder
         self.tell = tell
         self.raw = raw
@@ -86,7 +82,8 @@ class Follower:
         """Return what is left at the end, finished or not."""
         found = self.lines()
         last, self._rest = self._rest, ""
-        return [*found, *self._shown(last)] if last else found
+        said = self.tell.rest if self.tell is not None and not self.raw else list
+        return [*found, *(self._shown(last) if last else ()), *map(clean_for_terminal, said())]
 
     def _shown(self, line: str) -> list[str]:
         if self.raw:
@@ -100,11 +97,11 @@ def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec
     return Follower(folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
 
 
-def teller_of(spec: JobSpec | None) -> Tell | None:
+def teller_of(spec: JobSpec | None) -> Teller | None:
     """Return what makes lines for people of an agent's output, None where it is text already."""
     work = spec.work.agent if spec is not None else None
     kind = adapter(work.adapter, work.options) if work is not None and work.adapter in names() else None
-    return partial(told, kind) if kind is not None and kind.tell is not None else None
+    return Teller(kind) if kind is not None and kind.tell is not None else None
 
 
 class GrowingBytes:

@@ -56,17 +56,29 @@ def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> Plac
 
     folder = find_project(directory, environ, cwd)
     nearest = None if directory else nearest_project(cwd)
-    hosts = [folder] if environ.get("ROTA_DIR") else known_hosts(environ)
+    hosts = [folder] if environ.get("ROTA_DIR") else [*_scheduler_of_run(environ), *known_hosts(environ)]
     inclusion = find_inclusion(nearest, hosts, environ) if nearest else None
     if inclusion is None:
         return Place(folder, state_of(folder, environ))
     return Place(inclusion.host, state_of(inclusion.host, environ), inclusion.name, nearest)
 
 
+def _scheduler_of_run(environ: Mapping[str, str]) -> list[Path]:
+    """Return the project whose scheduler started the run that this environment is of, if it is one."""
+    told = environ.get("ROTA_SCHEDULER_DIR")
+    return [Path(told)] if told and environ.get("ROTA_RUN_ID") else []
+
+
 def state_of(folder: Path, environ: Mapping[str, str]) -> Path:
-    """Return the state folder of a project: ROTA_STATE, `state:` in its file, or .rota."""
+    """Return the state folder of a project: ROTA_STATE, that of the scheduler in a run of its, `state:`, or .rota.
+
+    A run may look at other projects: what it was told about its own scheduler is not about those.
+    """
     if environ.get("ROTA_STATE"):
         return (folder / Path(environ["ROTA_STATE"]).expanduser()).absolute()
+    told = environ.get("ROTA_STATE_DIR")
+    if told and any(os.path.realpath(own) == os.path.realpath(folder) for own in _scheduler_of_run(environ)):
+        return Path(told)
     text = (folder / FILE_NAME).read_text("utf-8", errors="replace")
     if not _STATE_KEY.search(text):
         return folder / STATE_NAME

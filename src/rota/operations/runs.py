@@ -16,6 +16,7 @@ from rota.model.errors import InvalidValue, JobDisabled, JobProvisional, Overlap
 from rota.model.holds import ProviderHold
 from rota.model.ids import is_id
 from rota.model.making import Maker
+from rota.model.notify import Delivery
 from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
@@ -25,7 +26,7 @@ from rota.operations.making import count_start
 from rota.rules.brief_words import workspace_of
 from rota.rules.overlap import Go, Refuse, judge
 from rota.runners.processes import send_signal
-from rota.store import chains, groups, holds, jobs, runs, work
+from rota.store import chains, deliveries, groups, holds, jobs, runs, work
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
 from rota.store.worktrees import worktree_of_run
@@ -47,6 +48,8 @@ class RunView:
     """The git worktree of its own, while there is one."""
     hold: ProviderHold | None = None
     """That of its provider, which keeps it from starting, or which it caused itself (section 8)."""
+    deliveries: tuple[Delivery, ...] = ()
+    """What was told of it to whom, the oldest first (DEC-009)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,7 @@ def run_view(db: Database, run: Run) -> RunView:
         work=_claim(db, run, spec),
         worktree=worktree_of_run(db, run.id) if workspace_of(run) else None,
         hold=_hold(db, run, spec),
+        deliveries=tuple(deliveries.of_run(db, run.id)),
     )
 
 

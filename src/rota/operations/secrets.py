@@ -1,8 +1,8 @@
-"""The secrets that jobs name: where each comes from, and storing one. Values are never shown (R-27)."""
+"""The secrets that jobs and targets name: where each comes from, and storing one. Values are never shown (R-27)."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +13,7 @@ from rota.model.errors import InvalidValue
 from rota.operations.jobs import list_jobs
 from rota.operations.project import make_state
 from rota.runners.secrets import FILE_NAME, read_env_file
+from rota.store import deliveries
 from rota.store.driver import Store
 from rota.store.sqlite import reachable
 
@@ -34,22 +35,32 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SecretView:
-    """A secret by its name: where it is found, and the jobs that name it."""
+    """A secret by its name: where it is found, and the jobs and the targets of `notify` that name it."""
 
     name: str
     source: Source
     jobs: tuple[str, ...]
+    targets: tuple[str, ...] = ()
 
 
 def look_at_secrets(store: Store | None, state: Path, environ: Mapping[str, str]) -> list[SecretView]:
-    """Return the secrets that stored jobs name, and those of secrets.env that nobody names."""
-    named: dict[str, list[str]] = {}
-    for view in list_jobs(store) if store is not None else ():
-        for name in sorted(set(_names(encode(view.job.spec)))):
-            named.setdefault(name, []).append(view.job.name)
+    """Return the secrets that stored jobs and targets name, and those of secrets.env that nobody names."""
+    jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
+    targets = _named(store.read(deliveries.targets).items()) if store is not None else {}
     stored = _stored(state)
-    names = sorted({*named, *stored})
-    return [SecretView(name, _source(name, stored, environ), tuple(named.get(name, ()))) for name in names]
+    return [
+        SecretView(name, _source(name, stored, environ), tuple(jobs.get(name, ())), tuple(targets.get(name, ())))
+        for name in sorted({*jobs, *targets, *stored})
+    ]
+
+
+def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """Return who names each secret."""
+    named: dict[str, list[str]] = {}
+    for who, definition in definitions:
+        for name in sorted(set(_names(encode(definition)))):
+            named.setdefault(name, []).append(who)
+    return named
 
 
 def _names(value: Any) -> Iterator[str]:
@@ -119,4 +130,4 @@ def _write(path: Path, text: str) -> None:
 
 def secret_json(view: SecretView) -> dict[str, Any]:
     """Return a secret as JSON, without its value."""
-    return {"name": view.name, "source": view.source.value, "jobs": list(view.jobs)}
+    return {"name": view.name, "source": view.source.value, "jobs": list(view.jobs), "targets": list(view.targets)}

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from rota import faults
 from rota.declare.files import Stamp, home_of, stamp_of
 from rota.declare.plan import Plan
+from rota.declare.validate import Declared
 from rota.engine.functions import FunctionTable
 from rota.log import log
 from rota.model.clock import Clock
@@ -19,8 +21,12 @@ from rota.operations.jobs import apply_in
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place
 from rota.settings import FILE_NAME, Settings
-from rota.store import jobs
-from rota.store.driver import Store
+from rota.store import audit, jobs
+from rota.store.driver import Database, Store
+
+ACTOR = "scheduler"
+"""Who the audit says applied the file when nobody typed it."""
+MOST_NOTED = 50
 
 
 class ServedFile:
@@ -70,7 +76,7 @@ class ServedFile:
 
     async def _apply(self, store: Store, loaded: Loaded) -> None:
         try:
-            operation = partial(apply_in, declared=loaded.declared, now=self._clock.now())
+            operation = partial(_apply_noted, declared=loaded.declared, now=self._clock.now())
             plan = await store.submit(operation)
         except StateError:
             raise  # not the file's fault: whoever looks tries again
@@ -142,6 +148,16 @@ class ServedFile:
         self.problem = text
         log.error("the file cannot be applied; the last good set goes on", problem=text)
         self._broken(error)
+
+
+def _apply_noted(db: Database, *, declared: Declared, now: datetime) -> Plan:
+    """Apply, and note it in the audit where it changes something: nobody but the scheduler asked for it."""
+    plan = apply_in(db, declared=declared, now=now)
+    if plan.changing or plan.settings:
+        jobs_changed = {change.name: change.kind.value for change in plan.changing[:MOST_NOTED]}
+        detail = {"changed": len(plan.changing), "jobs": jobs_changed, "settings": list(plan.settings)}
+        audit.note(db, actor=ACTOR, face=ACTOR, action="apply", target=FILE_NAME, detail=detail, now=now)
+    return plan
 
 
 def _starts_alike(one: Settings, other: Settings) -> bool:

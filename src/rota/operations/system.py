@@ -26,6 +26,7 @@ from rota.operations.jobs import JobView, list_jobs
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
+from rota.operations.untold import given_up
 from rota.operations.views import is_failing, iso_or_none, pause_json, run_json
 from rota.rules.coming import coming_fires
 from rota.rules.hold_words import say_hold
@@ -172,6 +173,7 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
             *_stuck(running, specs, now),
             *needing,
             *store.read(partial(_unheard, now=now, scope=scope)),
+            *store.read(partial(_untold, now=now, scope=scope)),
         ),
         running=running,
         queued=queued,
@@ -226,6 +228,12 @@ def _unheard(db: Database, *, now: datetime, scope: str) -> list[Attention]:
         Attention(target, f"{count} notification{'s' if count > 1 else ''} failed: {error}", "rota deliveries --failed")
         for target, count, error in found
     ]
+
+
+def _untold(db: Database, *, now: datetime, scope: str) -> list[Attention]:
+    """Return the work sources that were not told since yesterday how runs ended."""
+    found = given_up(db, now - UNHEARD, prefix=f"{scope}/" if scope else "")
+    return [Attention(one.source, one.text, f"rota show {one.newest.handle}") for one in found]
 
 
 def _stuck(running: Sequence[Run], specs: Mapping[str, JobSpec], now: datetime) -> list[Attention]:

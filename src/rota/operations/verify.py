@@ -8,16 +8,18 @@ from functools import partial
 from pathlib import Path
 
 from rota.engine.clock import tzdata_version
-from rota.model.clock import to_ms
+from rota.model.clock import MILLISECOND, to_ms
 from rota.model.errors import UnknownJob
 from rota.operations.auditing.counters import check_counters
 from rota.operations.auditing.database import check_integrity, check_schema
+from rota.operations.auditing.deliveries import check_deliveries
 from rota.operations.auditing.ledger import Ledger, read_rows
 from rota.operations.auditing.liveness import Alive, check_processes
 from rota.operations.auditing.report import Findings, Report
 from rota.operations.auditing.rows import check_rows, check_stall, clock_was_set_back
 from rota.operations.auditing.spans import AuditedJob, Kind, Stretch, check_spans, read_spans, stretches_of
 from rota.runners.processes import alive as process_alive
+from rota.store import deliveries
 from rota.store.driver import Database, Store
 from rota.store.jobs import job_names
 
@@ -58,6 +60,9 @@ def _audit(db: Database, *, findings: Findings, names: Sequence[str], now: int, 
     if stepped:
         findings.notes.append("the clock was set back once: the order of times is not checked")
     check_rows(db, findings, chosen=chosen, stepped=stepped)
+    if not stepped:
+        kept = now - deliveries.KEPT // MILLISECOND
+        check_deliveries(db, findings, jobs=_filter(chosen), since=max(kept, since or 0))
     for job in _jobs(db, chosen):
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
     if chosen is None:

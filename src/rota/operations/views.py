@@ -8,6 +8,7 @@ from rota.model.claims import Claim
 from rota.model.clock import iso
 from rota.model.codec import encode
 from rota.model.records import Job
+from rota.model.shapes import delivery_json
 from rota.model.shapes import iso_or_none as iso_or_none
 from rota.model.shapes import run_json as run_json
 from rota.model.spec import JobSpec, QuietHours
@@ -113,6 +114,7 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
         "work": None if view.work is None else work_json(view.work),
         "workspace": workspace_json(view),
         "decisions": dict(run.decisions),
+        "deliveries": [delivery_json(one) for one in view.deliveries],
         "execution": None
         if execution is None
         else {

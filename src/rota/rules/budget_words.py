@@ -95,12 +95,12 @@ def say_window(since: datetime, per: Per, tz: str) -> str:
 
 
 def say_usage(usage: Mapping[str, Any]) -> str:
-    """Return what a run used; a cost that nobody knows is `?`, never 0.
+    """Return what a run used; what nobody knows is `?`, never 0.
 
     >>> say_usage({"tokens_in": 18204, "tokens_out": 2113, "usd_millionths": 410000})
     '$0.41 · 18,204 in / 2,113 out tokens'
     >>> say_usage({"tokens_in": 5, "model": "sonnet"})
-    '$? · 5 in / 0 out tokens · sonnet'
+    '$? · 5 in / ? out tokens · sonnet'
     """
     parts = []
     tokens = "tokens_in" in usage or "tokens_out" in usage
@@ -109,7 +109,8 @@ def say_usage(usage: Mapping[str, Any]) -> str:
     elif tokens:
         parts.append("$?")
     if tokens:
-        parts.append(f"{usage.get('tokens_in', 0):,} in / {usage.get('tokens_out', 0):,} out tokens")
+        told_in, told_out = (f"{usage[key]:,}" if key in usage else "?" for key in ("tokens_in", "tokens_out"))
+        parts.append(f"{told_in} in / {told_out} out tokens")
     if "requests" in usage:
         parts.append(say_amount(usage["requests"], Unit.REQUESTS))
     if "model" in usage:

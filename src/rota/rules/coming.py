@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from rota.model.records import Job
@@ -18,6 +19,8 @@ LAST_YEAR = 9900
 LULLS_TRIED = 1000
 """After so many quiet hours or excluded days one after another without a run, none is looked for any more."""
 A_YEAR = timedelta(days=366)
+KEPT = 2_000
+"""Of how many jobs the coming fires are remembered."""
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -68,10 +71,18 @@ def coming_fires(job: Job, *, n: int) -> list[Fire]:
         return []
     mode = job.mode or Mode.ACTIVE
     schedule = job.spec.schedule
-    fires = fires_from(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode)
+    fires = list(_worked_out(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode))
     if fires and fires[0].nominal == cursor.next_for and not fires[0].deferred:
         fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it (R-26)
     return fires
+
+
+@lru_cache(KEPT)
+def _worked_out(
+    schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode
+) -> tuple[Fire, ...]:
+    """Return what `fires_from` does; who lists jobs asks for the same ones until they fire."""
+    return tuple(fires_from(schedule, since, n, created_at=created_at, name=name, mode=mode))
 
 
 def fires_from(

@@ -286,6 +286,7 @@ def _uneven_day(fields: _Fields, tz: str, day: date) -> _UnevenDay:
     return _UnevenDay(sorted(instants))
 
 
+@lru_cache(2_000)
 def explain_cron(expressions: tuple[str, ...]) -> str:
     """Return what the expressions mean, in plain English.
 

@@ -104,6 +104,8 @@ def described(run: RunFacts, *, surroundings: Surroundings, params: str) -> dict
         "PARAMS": params,
         "PARAMS_FILE": str(surroundings.folder / PARAMS_NAME),
         "PROJECT_DIR": str(surroundings.project),
+        "SCHEDULER_DIR": str(surroundings.root or surroundings.project),
+        "STATE_DIR": str(surroundings.state),
     }
     if run.poll_data is not None:
         found["POLL_FILE"] = str(surroundings.folder / POLL_NAME)

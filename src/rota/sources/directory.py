@@ -175,4 +175,4 @@ def _telling(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         hint = "look at its permissions" if folder.is_dir() else "make it, or correct `directory:`"
-        raise SourceError(f"the folder {folder} cannot be worked on: {error}", hint=hint) from error
+        raise SourceError(f"the folder {folder} cannot be worked on: {error.strerror or error}", hint=hint) from error

@@ -12,7 +12,11 @@ from rota.model.notify import Delivery, DeliveryStatus, Event, Receipt, Target
 from rota.store.driver import Database, Row
 from rota.store.rows import write_json
 
+KEPT = timedelta(days=30)
+"""How long deliveries that are over stay."""
 TARGETS_KEY = "targets"
+TARGETS_AT_KEY = "targets_at"
+"""When the targets became what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,12 @@ def targets(db: Database) -> dict[str, Target]:
     return {name: decode(Target, value) for name, value in found.items()}
 
 
-def declare_targets(db: Database, declared: Mapping[str, Target]) -> None:
+def declare_targets(db: Database, declared: Mapping[str, Target], *, now: datetime) -> None:
     """Set the declared targets."""
     if targets(db) != dict(declared):
         written = {name: encode(target) for name, target in declared.items()}
         db.execute("meta_set", key=TARGETS_KEY, value=write_json(written))
+        db.execute("meta_set", key=TARGETS_AT_KEY, value=str(to_ms(now)))
 
 
 def insert(db: Database, target: Target, event: Event, *, run_id: str, handle: str, own: bool, now: datetime) -> None:
@@ -93,6 +98,11 @@ def listed(
     """Return deliveries, newest first."""
     found = db.rows("delivery_list", status=status, run_id=run_id, job_id=job_id, target=target, limit=limit)
     return [_delivery(row) for row in found]
+
+
+def of_run(db: Database, run_id: str) -> list[Delivery]:
+    """Return the deliveries about a run, the oldest first."""
+    return [_delivery(row) for row in db.rows("delivery_of_run", run_id=run_id)]
 
 
 def named(db: Database, text: str) -> list[Delivery]:

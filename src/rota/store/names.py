@@ -1,5 +1,6 @@
 """Names for a shell's completion, read by Python's own SQLite: nothing heavy is imported and nothing is upgraded."""
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,3 +37,15 @@ def known_jobs(database: Path) -> list[str]:
 def known_runs(database: Path, job: str, *, limit: int = 20) -> list[str]:
     """Return the newest runs of a job as handles; none where the database cannot be read."""
     return [handle for (handle,) in _Reader(database).rows("run_handles", job=job, limit=limit)]
+
+
+def known_targets(database: Path) -> list[str]:
+    """Return the names of the targets of `notify`; none where the database cannot be read."""
+    rows = _Reader(database).rows("meta_get", key="targets")
+    return sorted(json.loads(rows[0][0])) if rows else []
+
+
+def known_agents(database: Path) -> list[str]:
+    """Return the names of the agents that jobs ask, by their pools; none where the database cannot be read."""
+    pools = [name for name, *_ in _Reader(database).rows("pools_all")]
+    return [name.removeprefix("agent:") for name in pools if name.startswith("agent:")]

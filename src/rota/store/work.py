@@ -107,6 +107,12 @@ def of_run(db: Database, run_id: str) -> Claim | None:
     return None if row is None else _claim(row)
 
 
+def given_up(db: Database, since: datetime, *, prefix: str = "", limit: int) -> list[Claim]:
+    """Return the newest claims whose sources were never told of their end; `prefix` begins the names of the jobs."""
+    rows = db.rows("work_given_up", since=to_ms(since), prefix=prefix, limit=limit)
+    return [_claim(row) for row in rows]
+
+
 def failures(db: Database, source: WorkSource, item_id: str) -> int:
     """Return how many runs failed at an item since its source was last told how it ended."""
     row = db.row("work_failures", source_key=source.key, item_id=item_id)

@@ -5,13 +5,24 @@ import json
 import pytest
 from tests.agents.replaying import recording
 
+from rota.agents.adapter import Adapter
 from rota.agents.registry import adapter
-from rota.agents.telling import LONGEST, told
+from rota.agents.telling import LONGEST, Teller
 
 
 def seen(name: str) -> list[str]:
     kind = adapter(name.partition("-")[0])
-    return [text for line in recording(name).stdout.splitlines() for text in told(kind, line)]
+    return whole(kind, recording(name).stdout.splitlines())
+
+
+def whole(kind: Adapter, lines: list[str]) -> list[str]:
+    """Return what a person sees of all these lines."""
+    tell = Teller(kind)
+    return [text for line in lines for text in tell(line)] + tell.rest()
+
+
+def told(kind: Adapter, line: str) -> list[str]:
+    return whole(kind, [line])
 
 
 @pytest.mark.parametrize(
@@ -72,3 +83,21 @@ def test_a_long_use_of_a_tool_is_cut() -> None:
 
 def test_text_of_a_custom_agent_is_left_alone() -> None:
     assert told(adapter("custom", {"argv": ["x"]}), '{"a": 1}') == ['{"a": 1}']
+
+
+def said(text: str) -> str:
+    return json.dumps({"type": "message", "role": "assistant", "content": text, "delta": True})
+
+
+def test_words_that_come_in_pieces_are_joined_until_something_else_comes() -> None:
+    use = json.dumps({"type": "tool_use", "tool_name": "read_file", "parameters": {"path": "a"}})
+    lines = [said("I look"), said(" at the no"), said("tes.\nThen I"), said(" write.\n"), use, said("Do"), said("ne.")]
+    assert whole(adapter("gemini"), lines) == ["I look at the notes.", "Then I write.", "→ read_file a", "Done."]
+
+
+def test_a_whole_line_of_pieces_is_seen_before_the_next_begins() -> None:
+    tell = Teller(adapter("gemini"))
+    assert tell(said("one")) == []
+    assert tell(said(" line\n\n  - ind")) == ["one line"]
+    assert tell(said("ented")) == []
+    assert tell("a warning") == ["  - indented", "a warning"]

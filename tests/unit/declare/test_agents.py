@@ -64,6 +64,12 @@ def test_the_schedules_of_an_agent_are_jobs_named_after_it() -> None:
     assert frequent.work.cwd == "/srv/project/repo"
 
 
+def test_an_agent_of_document_003_names_no_program_and_is_claude() -> None:
+    declared = read(DOCUMENT_003.replace("    adapter: claude\n", ""))
+    assert declared.jobs == read(DOCUMENT_003).jobs
+    assert asked("agents: {codex: {max_concurrent: 2}}\njobs: {j: {prompt: x}}\n").adapter == "codex"
+
+
 def test_the_jobs_of_an_agent_get_what_it_says_and_may_say_something_else() -> None:
     frequent, nightly = (spec.work.agent for spec in read(DOCUMENT_003).jobs)
     assert frequent == AgentWork(
@@ -151,6 +157,14 @@ def test_the_limit_of_a_run_is_its_estimate_in_a_budget_of_money() -> None:
     assert "nobody says what a run may cost" in told
 
 
+def test_a_job_that_is_wrong_in_another_way_still_says_what_it_costs() -> None:
+    text = (
+        "budgets: {day: {usd: 5, per: day}}\njobs: {j: {prompt: x, budget: day, max_usd: 0.5, allowed_tools: [Edit]}}\n"
+    )
+    [told] = problems(text)
+    assert "allowed_tools" in told
+
+
 def test_a_limit_of_the_agent_is_one_of_its_jobs() -> None:
     text = (
         "agents: {r: {adapter: claude, max_usd: 2}}\nbudgets: {day: {usd: 5, per: day}}\n"
@@ -207,10 +221,6 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
     ("text", "said"),
     [
         (
-            "agents: {r: {}}\n",
-            f"1:10: agents.r: does not say which program it is; add `adapter:`, one of {', '.join(names())}",
-        ),
-        (
             "agents: {r: {adapter: cladue}}\njobs: {j: {agent: r, prompt: x}}\n",
             '1:14: agents.r.adapter: there is no adapter "cladue"; did you mean "claude"?',
         ),
@@ -236,7 +246,10 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
         ),
         (
             "agents: {codex: {schedules: {a: {type: cron, interval: 5m}}}}\n",
-            '1:34: agents.codex.schedules.a.type: "cron" does not agree with its other keys; remove this line',
+            (
+                '1:34: agents.codex.schedules.a.type: "cron" does not agree with its other keys; '
+                "add `cron:`, or remove this line"
+            ),
         ),
         (
             "agents: {codex: {schedules: {a: {interval: 5m, agent: claude}}}}\n",

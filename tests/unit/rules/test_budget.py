@@ -141,8 +141,9 @@ def test_a_run_that_never_started_settles_at_what_it_had_spent() -> None:
     [
         ({}, ""),
         ({"requests": 1}, "1 request"),
-        ({"tokens_in": 1, "usd_millionths": 0}, "$0.00 · 1 in / 0 out tokens"),
-        ({"tokens_out": 1}, "$? · 0 in / 1 out tokens"),
+        ({"tokens_in": 1, "usd_millionths": 0}, "$0.00 · 1 in / ? out tokens"),
+        ({"tokens_out": 1}, "$? · ? in / 1 out tokens"),
+        ({"tokens_in": 0, "tokens_out": 1}, "$? · 0 in / 1 out tokens"),
     ],
 )
 def test_a_cost_that_nobody_knows_is_a_question_mark(usage: dict, text: str) -> None:

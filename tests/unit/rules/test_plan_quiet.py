@@ -323,3 +323,13 @@ def test_a_day_whose_midnight_clocks_skip_begins_after_the_gap() -> None:
     assert excluded_until(cairo, begins - SECOND) is None
     assert excluded_until(cairo, begins) == begins + 23 * HOUR
     assert next_excluded(cairo, begins - DAY) == begins
+
+
+def test_coming_fires_that_are_asked_for_again_are_the_same_whatever_was_done_with_the_first() -> None:
+    """R-26: a moved fire of one job is not remembered as that of the schedule."""
+    daily = deferring(Schedule(cron=("0 3 * * *",)))
+    moved = coming_fires(stored(daily, at(3), fires=at(7)), n=2)
+    moved.clear()
+    assert [fire.at for fire in coming_fires(stored(daily, at(3), fires=at(7)), n=2)] == [at(7), at(31)]
+    assert [fire.at for fire in coming_fires(stored(HOURLY, at(3), fires=at(3.5)), n=2)] == [at(3.5), at(4)]
+    assert [fire.at for fire in coming_fires(stored(HOURLY, at(3), fires=at(3)), n=2)] == [at(3), at(4)]

@@ -48,6 +48,8 @@ def test_r27_the_environment_is_exactly_what_the_ruling_lists(facts, around):
         "ROTA_PARAM_DEPTH": "3",
         "ROTA_PARAM_RATIO": "0.5",
         "ROTA_PROJECT_DIR": str(around.project),
+        "ROTA_SCHEDULER_DIR": str(around.root or around.project),
+        "ROTA_STATE_DIR": str(around.state),
     }  # fmt: skip
 
 

@@ -25,4 +25,7 @@ RunName = Annotated[
 GroupName = Annotated[
     str, Path(pattern=RUN, max_length=430, description="NAME:NUMBER, NAME, or an identifier."), AfterValidator(_plain)
 ]
+TargetName = Annotated[
+    str, Path(pattern=JOB, max_length=400, description="A target; a slash in its name is ~."), AfterValidator(_plain)
+]
 Word = Annotated[str, Path(pattern=WORD)]

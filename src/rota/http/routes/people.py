@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from rota.http import schemas
 from rota.http.context import DeskOf
-from rota.http.routes.names import JobName
+from rota.http.routes.names import JobName, TargetName
 from rota.http.routing import Routes, answer, page
 from rota.model.errors import InvalidValue
 from rota.model.notify import DeliveryStatus
@@ -16,7 +16,14 @@ from rota.operations.access import Scope
 from rota.operations.agents import agents_json, look_at_agents
 from rota.operations.jobs import show_job
 from rota.operations.making import approve, waiting
-from rota.operations.notifying import delivery_json, list_deliveries, list_targets, retry_deliveries, target_json
+from rota.operations.notifying import (
+    delivery_json,
+    enable_target,
+    list_deliveries,
+    list_targets,
+    retry_deliveries,
+    target_json,
+)
 from rota.operations.project import Place
 from rota.operations.views import job_json, provisional_json
 
@@ -49,6 +56,16 @@ def approve_job(desk: DeskOf, job: JobName, wish: schemas.ApproveWish) -> Respon
 def get_targets(desk: DeskOf) -> Response:
     """List who is told of runs."""
     return answer(page([target_json(view) for view in list_targets(desk.store)], following=None))
+
+
+@routes.on("POST", "/notify/{target}/enable", scope=Scope.RUN, answer=schemas.Told)
+def enable_notify(desk: DeskOf, target: TargetName, wish: schemas.DryRun | None = None) -> Response:
+    """Send to a target again that was switched off by a 410, or is left alone since it kept failing."""
+    dry_run = wish is not None and wish.dry_run
+    changed = enable_target(desk.store, target, dry_run=dry_run)
+    if changed and not dry_run:
+        desk.wake()
+    return answer({"target": target, "changed": changed, "dry_run": dry_run})
 
 
 @routes.on("GET", "/deliveries", scope=Scope.READ, answer=schemas.Page)

@@ -25,6 +25,7 @@ class Check(StrEnum):
     POOL = "pool"
     BUDGET = "budget"
     WORK = "work"
+    DELIVERY = "delivery"
     ORDER = "order"
     COUNTER = "counter"
     PROCESS = "process"

@@ -14,15 +14,16 @@ from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job, job_view
 from rota.operations.making import put_made, refuse_others, remove, switch_off
 from rota.operations.runs import show_run, trigger
-from rota.operations.tools.answers import LONG, NOTICE, Answer, job_answer, run_answer
+from rota.operations.tools.answers import FIRES, LONG, NOTICE, Answer, fires_answer, job_answer, run_answer
 from rota.operations.tools.arguments import NamedJob, ScheduleJob, TriggerJob, UnscheduleJob, refuse_hiding
 from rota.operations.tools.desk import Desk
 from rota.operations.tools.times import keys_of
+from rota.operations.tools.words import WAITS, declare
 from rota.rules.agent_policy import held_back
+from rota.rules.coming import next_fires
 from rota.store import jobs, making
 from rota.store.driver import Database
 
-WAITS = "it starts nothing until a person approves it with `rota approve`; tell them"
 GIVEN = ("timezone", "timeout_seconds", "provider", "model", "labels")
 """Keys that are passed on as they are, where they were given."""
 AFTER_EACH_RUN = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.value]
@@ -31,13 +32,22 @@ AFTER_EACH_RUN = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.val
 
 def schedule(desk: Desk, wanted: ScheduleJob) -> Answer:
     """Answer `schedule_job`."""
-    for key in ("name", "task", "provider", "model"):
+    for key in ("task", "provider", "model"):
         refuse_hiding(key, getattr(wanted, key))
+    if not wanted.task.strip():
+        raise ToolArguments("task: is empty", hint="say what the agent is to do, complete")
     operation = partial(put_made, wanted=_declared(desk, wanted), maker=desk.maker, policy=desk.policy, now=desk.now())
     put = desk.store.write(operation)
     wake(desk.state)
     answer = {"result": put.done, "job": _job(desk, put.job), "notice": NOTICE}
-    return answer | ({"waits_for_approval": WAITS} if put.job.provisional_at is not None else {})
+    return answer | (_waiting(put.job, desk) if put.job.provisional_at is not None else {})
+
+
+def _waiting(job: Job, desk: Desk) -> Answer:
+    """Return that a job waits for approval, and when it would start if it got it now."""
+    schedule = job.spec.schedule
+    fires = next_fires(schedule, desk.now(), FIRES, created_at=desk.now())
+    return {"waits_for_approval": WAITS, "next_fires_if_approved": fires_answer(fires, schedule.timezone)}
 
 
 def _keys(desk: Desk, wanted: ScheduleJob) -> dict[str, Any]:
@@ -63,7 +73,7 @@ def _keys(desk: Desk, wanted: ScheduleJob) -> dict[str, Any]:
 def _declared(desk: Desk, wanted: ScheduleJob) -> JobSpec:
     """Return the definition of a wish, held to what its maker may do, and without a step that only the owner adds."""
     keys = _keys(desk, wanted)
-    spec = desk.declare(wanted.name, keys, desk.maker)
+    spec = declare(desk, wanted.name, keys=keys)
     work = spec.work.agent
     if work is None:
         return spec
@@ -71,7 +81,7 @@ def _declared(desk: Desk, wanted: ScheduleJob) -> JobSpec:
     can = adapter(work.adapter, work.options).capabilities
     further = held_back(spec, desk.maker.limits, ceiling=policy.access, can=can)
     if further:
-        spec = desk.declare(wanted.name, {**keys, **further}, desk.maker)
+        spec = declare(desk, wanted.name, keys={**keys, **further})
     assert spec.work.agent is not None
     return replace(spec, work=replace(spec.work, agent=replace(spec.work.agent, after=None)))
 
@@ -121,4 +131,10 @@ def start(desk: Desk, wanted: TriggerJob) -> Answer:
         error.hint = f"wait until {error.blocking} has ended; get_run tells"
         raise
     wake(desk.state)
-    return {"result": "queued", **run_answer(show_run(desk.store, born.id).run), "next": "look at it with get_run"}
+    return {
+        "result": "queued",
+        **run_answer(show_run(desk.store, born.id).run),
+        "job": _job(desk, job),
+        "next": "look at it with get_run",
+        "notice": NOTICE,
+    }

@@ -39,7 +39,6 @@ class Times(Arguments):
 
     schedule: str = Field(
         "",
-        max_length=TEXT_LIMIT,
         description="Cron: five fields, minute hour day-of-month month day-of-week, such as `0 9 * * mon-fri`. "
         "Read in `timezone`. Give exactly one of schedule, interval_seconds and at.",
     )
@@ -62,7 +61,7 @@ class Times(Arguments):
 class ScheduleJob(Times):
     """A whole job; what is left out has its default, also where the job is there already."""
 
-    name: Name = Field(
+    name: str = Field(
         description="The job's name: letters, digits and . _ -, the first a letter or digit. "
         "The same name again changes the job."
     )
@@ -175,7 +174,7 @@ def _tell(kind: type[Arguments], error: Any) -> str:
     path = ".".join(str(part)[:TEXT_LIMIT] for part in error["loc"]) or "arguments"
     if error["type"] == "extra_forbidden":
         near = get_close_matches(path, list(kind.model_fields), n=1)
-        guess = f", did you mean {near[0]}?" if near else ""
+        guess = f"; did you mean {near[0]!r}?" if near else ""
         return f"there is no argument {path!r}{guess}"
     if error["type"] == "missing":
         return f"{path} is needed"

@@ -136,7 +136,7 @@ def get_run(desk: Desk, wanted: GetRun) -> Answer:
     job = desk.store.read(partial(job_view, job=view.job))
     return {
         **answer,
-        "job": {"job_id": view.job.id, "name": view.job.name, "state": job.state},
+        "job": job_answer(job, desk.maker),
         "trigger": run.trigger.value,
         "attempt": run.attempt,
         "output": _output(desk, run.id, run.handle) if wanted.output else None,

@@ -26,12 +26,9 @@ from rota.operations.tools.arguments import (
     schema,
 )
 from rota.operations.tools.desk import Declare, Desk
+from rota.operations.tools.words import hint_of
 from rota.operations.trail import Deed, Trailed
 from rota.store.driver import Store
-
-WORDS = {"cron": "schedule", "interval": "interval_seconds", "overlap": "overlap_policy", "timeout": "timeout_seconds"}
-"""What the tools call the keys of a file."""
-BRACES = "text in double braces is filled in when the job runs; write it without them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,11 @@ class Toolbox:
         if described is None:
             raise UnknownTool(name, list(TOOLS))
         wanted = read(described.takes, arguments)
-        return described.does(self._noting(name, wanted) if described.changes else self._desk, wanted)
+        try:
+            return described.does(self._noting(name, wanted) if described.changes else self._desk, wanted)
+        except RotaError as error:
+            error.hint = hint_of(error)
+            raise
 
     def _noting(self, name: str, wanted: Arguments) -> Desk:
         """Return the desk with a store that notes who changes what."""
@@ -168,13 +169,14 @@ def say_error(error: RotaError) -> str:
     """Return an error as a model is told it: what is wrong, which rule or code, and what to do next."""
     code = error.rule if isinstance(error, PolicyRefused) else error.code
     if isinstance(error, FileProblems):
-        return f"{code}: {'; '.join(map(_say_problem, error.problems))}"
-    hint = f". What to do: {error.hint}" if error.hint else ""
+        return "; ".join(f"{problem.code}: {_say_problem(problem)}" for problem in error.problems)
+    stop = "" if error.message.endswith(("?", "!", ".")) else "."
+    hint = f"{stop} What to do: {error.hint}" if error.hint else ""
     return f"{code}: {error.message}{hint}"
 
 
 def _say_problem(problem: Problem) -> str:
-    """Return a problem of a definition in the words of the tool that was called."""
-    key = problem.path.rpartition(".")[2]
-    hint = BRACES if problem.code == "placeholder" else problem.hint
-    return f"{WORDS.get(key, key)}: {problem.message}" + (f" ({hint})" if hint else "")
+    where = ":".join(str(part) for part in (problem.file, problem.line) if part)
+    place = " ".join(part for part in (where, problem.path) if part)
+    text = f"{place}: {problem.message}" if place else problem.message
+    return text + (f" ({problem.hint})" if problem.hint else "")

@@ -102,3 +102,4 @@ CREATE INDEX work_open ON work_item (run_id) WHERE ended_at IS NULL;
 CREATE INDEX work_due ON work_item (not_before) WHERE not_before IS NOT NULL;
 CREATE INDEX work_of_run ON work_item (run_id, asked_at);
 CREATE INDEX work_of_item ON work_item (source_key, item_id, claimed_at);
+CREATE INDEX work_given_up ON work_item (told_at) WHERE state = 'given_up';
