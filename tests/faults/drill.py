@@ -338,12 +338,17 @@ class Drill(Project):
         ]
 
     def _misplaced(self) -> list[str]:
-        """Return the items that are gone, lie twice, or are still claimed when nobody works on them (003)."""
+        """Return the items that are gone, lie twice, or are still claimed though nobody works on them (003).
+
+        A stop need not wait for a source: what it still has to tell is stored, and told by the next scheduler.
+        """
         inbox = self.folder / "inbox"
         found = Counter(path.name for path in inbox.rglob("item-*.md"))
         wanted = {f"item-{number}.md" for number in range(1, self.items + 1)}
         wrong = [f"{name} lies {found[name]} times" for name in sorted(wanted | set(found)) if found[name] != 1]
-        return wrong + [f"{path} is still claimed" for path in (inbox / "claimed").rglob("item-*.md")]
+        to_tell = {item for (item,) in self.rows("SELECT item_id FROM work_item WHERE not_before IS NOT NULL")}
+        claimed = [path for path in (inbox / "claimed").rglob("item-*.md") if not {path.name, None} & to_tell]
+        return wrong + [f"{path} is still claimed" for path in claimed]
 
     def _wrong(self) -> list[str]:
         connection = apsw.Connection(str(self.state / "rota.db"))

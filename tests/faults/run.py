@@ -26,8 +26,8 @@ SIZES = {"cut": 250, "kill": 25, "step": 10}
 PASSES = (1, 2, 4)
 ONCE_ONLY = ("migrate.", "apply.committed", "apply.written", "recover.epochs_ended", "session.", "shutdown.quiesced")
 ONCE_TOO = ("shutdown.runs_ended", "prune.", "function.timed_out", "keeper.term_sent", "recover.swept", "stop.sent")
-ONCE_EACH = ("tick.", "workspace.cleared")
-"""What one process passes once: the command, or the only workspace there is."""
+ONCE_EACH = ("tick.", "workspace.", "items.", "notify.")
+"""What one process passes once: a command, the only workspace, item or letter there is."""
 
 
 @dataclass(frozen=True, slots=True)
