@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from rota.http.app import make_app, make_routes
+from rota.http.app import around, make_routes
 from rota.http.context import Context
 from rota.http.doorman import Doorman
 from rota.http.feed import Feed
@@ -32,6 +34,12 @@ BASE = "http://127.0.0.1:7682"
 COMPLETED = Outcome(Status.COMPLETED, exit_code=0, summary="done")
 
 
+@cache
+def routes() -> FastAPI:
+    """Return the routes, made once: to describe them costs more than a test; each project puts its context in."""
+    return make_routes(None)  # type: ignore[arg-type]
+
+
 class Api:
     """A project and its API."""
 
@@ -49,9 +57,14 @@ class Api:
             feed=Feed(self.store),
         )
         self.doorman = Doorman(project.clock, token=lambda: self.token)
-        self.app = make_app(self.context, self.doorman)
-        self.routes = make_routes(self.context)
+        self.routes = routes()
+        self._behind = around(self.routes, self.context, self.doorman)
         self.bare = TestClient(self.app, base_url=BASE, raise_server_exceptions=True)
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request of this project: the routes serve all projects of the tests, one at a time."""
+        self.routes.state.context = self.context
+        await self._behind(scope, receive, send)
 
     def token_of(self, scope: Scope) -> str:
         return derive_token(self.token, scope, "tester")

@@ -38,7 +38,12 @@ PARTS = (
 
 def make_app(context: Context, doorman: Doorman) -> ASGIApp:
     """Return the application with everything around it: guard, keys, routes."""
-    return Guard(Repeats(make_routes(context), context), doorman, base_path=context.base_path)
+    return around(make_routes(context), context, doorman)
+
+
+def around(routes: ASGIApp, context: Context, doorman: Doorman) -> ASGIApp:
+    """Return routes behind their door, with repeated requests answered once."""
+    return Guard(Repeats(routes, context), doorman, base_path=context.base_path)
 
 
 def make_routes(context: Context) -> FastAPI:
