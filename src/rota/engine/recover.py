@@ -66,19 +66,19 @@ async def recover(
 def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[Left]:
     found = []
     for owned in runs.owned_runs(db, dead):
-        work = jobs.version_spec(db, owned.job_id, owned.version).work
+        wanted = jobs.version_spec(db, owned.job_id, owned.version).work
         run = runs.run_by_id(db, owned.id)
         assert run is not None
         assert run.slot is not None
         facts = LeftBehind(
             status=owned.status,
-            in_process=work.in_process,
+            in_process=wanted.in_process,
             keeper_alive=owned.process is not None and children.alive(owned.process),
             outcome_left=children.outcome_left(owned.id),
             losses=owned.losses,
-            on_restart=work.on_restart,
+            on_restart=wanted.on_restart,
         )
-        found.append(Left(owned, run.handle, run.slot, facts, agent=work.agent is not None))
+        found.append(Left(owned, run.handle, run.slot, facts, agent=wanted.agent is not None))
     return found
 
 
