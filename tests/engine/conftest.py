@@ -37,8 +37,10 @@ async def unaudited(tmp_path: Path) -> AsyncIterator[Scene]:
     lay_database(tmp_path)
     made = Scene(tmp_path, NOON)
     await made.start()
-    yield made
-    await made.close()
+    try:
+        yield made
+    finally:
+        await made.close()
 
 
 @pytest.fixture

@@ -311,7 +311,7 @@ async def test_work_in_a_worktree_of_a_run_that_never_started_is_kept_all_the_sa
     scene.processes.refused["fix"] = StateError("the disk is full")
     scene.declare(fixer(repository))
     scene.trigger("fix")
-    await until(scene, lambda: of(scene) is not None and there(getattr(of(scene), "path", "")))
+    await until(scene, lambda: bool(scene.processes.turned_away))
     first = of(scene)
     assert first is not None
     await scene.crash()

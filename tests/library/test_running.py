@@ -26,12 +26,13 @@ def test_a_due_schedule_runs_without_being_asked(scheduler: rota.Scheduler) -> N
 
 
 def test_it_runs_from_start_to_stop(scheduler: rota.Scheduler) -> None:
+    before = set(threading.enumerate())
     assert not scheduler.is_running
     scheduler.start()
     assert scheduler.is_running
     scheduler.stop()
     assert not scheduler.is_running
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rota-")]
+    assert not [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("rota-")]
 
 
 def test_what_it_leaves_passes_the_audit(scheduler: rota.Scheduler, store: Path, held: Held) -> None:

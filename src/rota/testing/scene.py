@@ -125,12 +125,15 @@ class ScriptedProcesses:
         self.given: dict[str, Claimed] = {}
         """What each run was given when it started, by its handle."""
         self.refused: dict[str, Exception] = {}
+        self.turned_away: list[str] = []
+        """The runs that were not started because of `refused`."""
         self._clock = clock
         self._pid = 100_000
 
     def prepare(self, claimed: Claimed) -> Claimed:
         """Return what a start needs, or raise what the test put into `refused`."""
         if claimed.run.job in self.refused:
+            self.turned_away.append(claimed.run.handle)
             raise self.refused[claimed.run.job]
         return claimed
 
