@@ -6,8 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
+# What `make test` repeats on PostgreSQL, besides the conformance of the store; `make test-faults` repeats all that plays on scenes.
+SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py) tests/machine tests/simulation/test_simulation.py
 
-.PHONY: help bench run test test-faults test-agents check lint types layers cover docs lock clean setup
+.PHONY: help bench run test test-faults test-agents test-browser check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +32,14 @@ run: setup ## start rota on the example project (Ctrl-C stops it)
 
 test: setup ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	ROTA_TEST_STORE=postgres $(BIN)/python -m pytest -n 3 --dist loadgroup $(SHORT_ON_POSTGRES)
 
-test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, simulated days (FAULTS='--kills 100' for less)
+test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, storms on PostgreSQL, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)
+	$(BIN)/python -m tests.faults.storm --daemons 5 --jobs 100 --fires 100000 --seed 1
 	$(BIN)/python -m tests.simulation --seeds 10000
+	ROTA_TEST_STORE=postgres $(BIN)/python -m tests.simulation --seeds 500
+	ROTA_TEST_STORE=postgres ROTA_MACHINE=200 $(BIN)/python -m pytest -n 2 tests/engine tests/machine
 
 .agents/installed: tests/agents/packages.txt
 	rm -rf .agents && mkdir .agents
@@ -42,6 +48,15 @@ test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, simu
 
 test-agents: setup .agents/installed ## the real agents (npm, 1.3 GB) against a stub of their models
 	$(BIN)/python -m pytest -n 0 --timeout 900 tests/agents/real_agents.py
+
+.browser/installed: tests/browser/packages.txt
+	rm -rf .browser && mkdir .browser
+	npm install --prefix .browser --no-package-lock --no-audit --no-fund --loglevel error $$(cat $<)
+	command -v chromium > /dev/null || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
+	@touch $@
+
+test-browser: setup .browser/installed ## the dashboard in Chromium (apt-get installs it where it is missing; npm for axe-core)
+	$(BIN)/python -m pytest -n 0 $(BROWSER) $(wildcard tests/browser/real_*.py)
 
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
 
@@ -57,7 +72,7 @@ layers: setup ## the layer contract (import-linter)
 
 cover: setup ## all tests; model, rules and engine at 90 % or more
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest -n 3 --dist loadgroup
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='src/rota/model/*,src/rota/rules/*,src/rota/engine/*' --fail-under=90
 
@@ -82,5 +97,5 @@ lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	  --extra bench requirements/build.in pyproject.toml --output-file requirements/bench.txt
 
 clean: ## remove what make made
-	rm -rf .uv .agents $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .uv .agents .browser $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

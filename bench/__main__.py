@@ -12,6 +12,8 @@ from bench import (
     latency,
     lateness,
     noop,
+    pages,
+    postgres,
     queue,
     scale,
     second_writer,
@@ -36,6 +38,8 @@ PARTS: dict[str, Callable[[], Report]] = {
     "idle": idle.measure,
     "simulate": simulate.measure,
     "api": api.measure,
+    "pages": pages.measure,
+    "postgres": postgres.measure,
 }
 
 

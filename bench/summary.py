@@ -1,7 +1,9 @@
 """The summary that programs poll (document 001) with a million runs, beside counting the rows."""
 
+import resource
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -45,21 +47,48 @@ def measure() -> Report:
         rows.connection.close()
         asked = _ask(folder)
         over_http = _ask_over_http(folder)
+    own = [look.took for look in asked if not look.preempted]
+    parts = (
+        ("summary", [look.took for look in asked]),
+        ("summary that nobody interrupted", own or [0.0]),
+        ("summary, processor time", [look.cpu for look in asked]),
+        ("over HTTP", over_http),
+    )
     shown = [
         figure(f"{name}, p{share * 100:g}", "ms", quantile(took, share) * 1000)
-        for name, took in (("summary", asked), ("over HTTP", over_http))
+        for name, took in parts
         for share in (0.5, 0.99)
     ]
+    shown.append(figure("summaries in which the system gave the processor to others", f"of {LOOKS}", LOOKS - len(own)))
     return Report("summary", TARGET, [*shown, figure("counting rows, p50", "ms", quantile(counted, 0.5) * 1000)])
 
 
-def _ask(folder: Path) -> list[float]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One summary: how long it took, how much of that was its own, and whether the system took the processor away."""
+
+    took: float
+    cpu: float
+    preempted: bool
+
+
+def _ask(folder: Path) -> list[Look]:
     store = store_in(folder)
     look = partial(summarise_in, state=folder, beat=BEAT, now=CLOCK.now(), worker="bench")
     assert store.read(look).claimable
-    took = [_timed(lambda: store.read(look)) for _ in range(LOOKS)]
+    looks = [_look(lambda: store.read(look)) for _ in range(LOOKS)]
     store.close()
-    return took
+    return looks
+
+
+def _look(act: Callable[[], object]) -> Look:
+    before, used = _preemptions(), time.thread_time()
+    took = _timed(act)
+    return Look(took, time.thread_time() - used, preempted=_preemptions() > before)
+
+
+def _preemptions() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def _ask_over_http(folder: Path) -> list[float]:

@@ -1,28 +1,56 @@
 """What every test may rely on, whatever the machine and the shell it was started from are like."""
 
+import gc
 import os
+import signal
 import sys
 import time
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from rota.faults import VARIABLE
+from tests.memory import in_memory
 
 MACHINE = "ROTA_MACHINE"
 """How many examples the state machine plays; see `tests/machine/`."""
+POSTGRES = "ROTA_TEST_POSTGRES"
+"""A server to test with instead of one that is started; see `tests/postgres.py`."""
+STORE = "ROTA_TEST_STORE"
+"""The database that scenes play on; see `tests/scene.py`."""
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """With it each of some hundred processes would compile all that it imports: a third of the time of all tests."""
 STRANGE = ("ROTA_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANGUAGE", NO_BYTECODE)
+KEPT = (VARIABLE, MACHINE, POSTGRES, STORE)
+if "PYTEST_XDIST_WORKER" in os.environ:
+    STRANGE += ("COVERAGE_",)  # a worker is measured, not what its tests start
 
-for name in [name for name in os.environ if name.startswith(STRANGE) and name not in (VARIABLE, MACHINE)]:
+for name in [name for name in os.environ if name.startswith(STRANGE) and name not in KEPT]:
     del os.environ[name]
 os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "TERM": "dumb"}
 time.tzset()
 sys.dont_write_bytecode = False
 os.umask(0o022)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if memory := in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
 SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.register_profile("new", deadline=None, suppress_health_check=SLOW_IS_FINE, database=None)
 settings.load_profile("same")
 """The same examples in every run; `pytest --hypothesis-profile new` draws new ones."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and have it pass over what is there then: it stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,4 +1,4 @@
-"""The composition root of `rota serve`: opens the store, recovers, applies the file, runs the loops, stops in order."""
+"""The composition root of `rota serve` and `rota worker`: opens the store, recovers, applies, runs, stops in order."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -15,38 +16,57 @@ from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
+from rota.engine.leases import Leases
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
 from rota.engine.pause import pause_in_crash_loop
 from rota.engine.pulses import tell_carried, tell_status
-from rota.engine.session import Session, close_session, open_session, sweep_locks, take_serving_lock
+from rota.engine.session import (
+    UNNAMED,
+    Entrance,
+    Session,
+    anchor_of,
+    close_session,
+    open_session,
+    sweep_locks,
+    take_serving_lock,
+    with_slots,
+)
 from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.http.flags import Flags
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, StateError, StorageFull
+from rota.model.errors import RotaError, StateError, StorageFull, StoreNotShared
 from rota.model.records import Run
+from rota.operations.loading import Loaded
 from rota.operations.pausing import Pauses, pauses
-from rota.operations.project import Place, open_state
+from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk
 from rota.operations.served_file import ServedFile
 from rota.operations.watching import ended_with
+from rota.operations.workers import SHARED_HINT
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
+from rota.store import processes
 from rota.store.copying import quick_check
-from rota.store.driver import Store
+from rota.store.driver import OpenStore, Store
+from rota.store.moving import MOVED_TO
 
 if TYPE_CHECKING:
     from rota.http.side import HttpSide
 
 Ending = Literal["clean", "detached"]
+Kind = Literal["serve", "worker"]
 
 LOOK_AT_FILES = timedelta(seconds=2)
 UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
 DAMAGE_HINT = "work goes on as far as it can; stop rota and put back a backup with `rota restore`"
+DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
+LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
+MOVED_HINT = "let `store:` in rota.yaml name the new one; two schedulers would do the same work twice"
 RESUME_HINT = "find the cause, then `rota resume --all`"
 
 
@@ -97,7 +117,11 @@ class Daemon:
         environ: Mapping[str, str],
         observer: Observer | None = None,
         http: Flags | None = None,
+        kind: Kind = "serve",
+        entrance: Entrance = UNNAMED,
     ) -> None:
+        self._kind: Kind = kind
+        self._entrance = entrance
         self._place = place
         self._clock = clock
         self._environ = environ
@@ -107,8 +131,18 @@ class Daemon:
         self._stopping = Stopping()
         self._table = FunctionTable()
         self._file = ServedFile(
-            place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
+            place,
+            clock,
+            environ=environ,
+            table=self._table,
+            applied=self._take_plan,
+            broken=self._take_broken,
+            applies=kind == "serve",
         )
+        self._leases: Leases | None = None
+        self._declared_lost = False
+        self._leaving = False
+        self._announced = False
         self._lost_state = False
         self._database: tuple[int, int] | None = None
         self._damage: str | None = None
@@ -117,12 +151,13 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve until asked to stop."""
-        store = open_state(self._place.state, self._clock, create=True)
-        self._database = file_identity(self._place.state / "rota.db")
+        store = open_place(self._place, self._clock, create=True)
         try:
+            self._refuse_alone(store)
             store.read(lambda db: db.row("probe_indexes"))
             if store.copied_to is not None:
                 log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
+            self._tell_if_moved(store)
             lock = await take_serving_lock(self._place.state, self._clock)
             try:
                 await self._serve(store)
@@ -132,15 +167,21 @@ class Daemon:
         finally:
             store.close()
 
-    async def _serve(self, store: Store) -> None:
+    async def _serve(self, store: OpenStore) -> None:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        settings = with_slots(settings, self._entrance.slots)
         self._bind_http(store, settings)
-        me = identity(os.getpid())
-        session = open_session(store, self._place.state, self._clock, kind="serve", identity=me)
-        sweep_locks(self._place.state)
-        self._store, self._settings, self._session = store, settings, session
-        self._ticks = list(session.living)
+        await self._schedule(store, settings, loaded)
+        while self._declared_lost and not self._leaving:
+            log.warning("this worker was declared lost: what it ran was ended here, it begins anew", hint=LOST_HINT)
+            self._declared_lost = False
+            await self._schedule(store, settings, None)
+        self._refuse_losses()
+
+    async def _schedule(self, store: OpenStore, settings: Settings, loaded: Loaded | None) -> None:
+        """Schedule under one epoch: until stopped, or until other machines said that we were lost."""
+        session = self._enter(store, settings)
         self._workshop = Workshop(
             store,
             self._clock,
@@ -148,29 +189,65 @@ class Daemon:
             session=session,
             table=self._table,
             environ=self._environ,
+            fires=self._kind == "serve",
             sdk=Sdk(store, self._place.state, self._clock),
             on_fired=self._observe_fired,
             on_finished=self._observe_finished,
         )
         self._engine = self._workshop.engine
+        if session.leased:
+            self._leases = Leases(
+                store, self._clock, holder=session.holder, lost=self._take_loss, changed=self._engine.wake
+            )
+            self._leases.start()
         socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
         ending: Ending = "clean"
         try:
             with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
                 with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
                     recovered = await self._workshop.recover(session.dead)  # before the first fire (R-23)
+                    await self._workshop.sweep_strays()
                     await self._guard()
                     if loaded is not None:
                         await self._file.first_apply(store, loaded)
-                    if settings.scheduler.enabled:
+                    if settings.scheduler.enabled and self._kind == "serve":
                         await self._workshop.fire_at_boot()
                 with self._looking_for_damage():
-                    ending = await self._until_stopped(recovered)
+                    async with store.listening(self._wake):
+                        ending = await self._until_stopped(recovered)
         finally:
             socket.close()
+            if self._leases is not None:
+                self._leases.stop()
             self._workshop.close()
-            if not self._lost_state:
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif not self._lost_state:
                 self._close_session(store, session, ending)
+
+    def _enter(self, store: OpenStore, settings: Settings) -> Session:
+        state = self._place.state
+        entrance = replace(self._entrance, slots=settings.scheduler.concurrency if settings.scheduler.enabled else 0)
+        me = identity(os.getpid())
+        session = open_session(store, state, self._clock, kind=self._kind, identity=me, entrance=entrance)
+        sweep_locks(state)
+        self._anchor = anchor_of(state, session)
+        self._database = file_identity(self._anchor)
+        self._store, self._settings, self._session = store, settings, session
+        self._ticks = list(session.living)
+        return session
+
+    def _refuse_alone(self, store: Store) -> None:
+        if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
+            what = "a worker runs jobs for" if self._kind == "worker" else "runs are left to other workers of"
+            raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
+
+    def _tell_if_moved(self, store: Store) -> None:
+        moved = store.read(lambda db: db.row("meta_get", key=MOVED_TO))
+        if moved is not None:
+            log.warning("this database was moved, and is served all the same", to=moved[0], hint=MOVED_HINT)
+
+    def _refuse_losses(self) -> None:
         if self._stopping.unstored:
             problem = self._engine.storage_problem
             raise StorageFull(
@@ -192,7 +269,7 @@ class Daemon:
     @contextlib.contextmanager
     def _looking_for_damage(self) -> Any:
         """After an unclean stop, read the whole database for damage beside the work; it is told, nothing is changed."""
-        if not self._session.unclean:
+        if not self._session.unclean or self._session.leased:
             yield
             return
         stop = threading.Event()
@@ -216,6 +293,7 @@ class Daemon:
             state=self._place.state,
             wanted=self._flags.over(settings.http),
             environ=self._environ,
+            settings=settings,
         )
 
     def _close_http(self) -> None:
@@ -239,8 +317,11 @@ class Daemon:
         now = self._clock.now()
         await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
         if self._settings.scheduler.crash_guard:
-            lost = await self._store.submit(partial(pause_in_crash_loop, now=now))
-            if lost:
+            worker_id = self._session.holder.worker_id
+            lost = await self._store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
+            if lost and self._session.leased:
+                log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
+            elif lost:
                 log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
 
     async def _until_stopped(self, recovered: int) -> Ending:
@@ -249,20 +330,40 @@ class Daemon:
             self._engine.start(alarm)
         else:
             log.warning("the scheduler is switched off by `scheduler.enabled: false`; nothing is fired or started")
-        watching = asyncio.create_task(self._watch.run(alarm), name="rota-watch")
+        loops = [self._watch, *((self._leases.loop,) if self._leases is not None else ())]
+        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+        self._announce(recovered)
+        try:
+            stop = await self._stopping.asked()
+            if self._declared_lost:
+                await self._engine.abandon()
+                return "clean"
+            self._leaving = True
+            return await self._stop_in_order(stop)
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            await self._engine.end()
+
+    def _announce(self, recovered: int) -> None:
+        if self._announced:
+            return
+        self._announced = True
         if self._observer:
-            self._observer.serving(self._settings, recovered=recovered)
+            try:
+                self._observer.serving(self._settings, recovered=recovered)
+            except StateError as error:  # the database went just now: a console that cannot read ends nobody
+                log.warning("the start could not be shown", error=str(error))
         if self._http is not None:
             self._http.start()
             if self._observer:
                 self._observer.listening(self._http.url)
-        try:
-            stop = await self._stopping.asked()
-            return await self._stop_in_order(stop)
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await self._engine.end()
+
+    def _take_loss(self) -> None:
+        """Somebody said that we are lost: what we run is no longer ours, and may already run elsewhere (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
 
     # stopping
 
@@ -295,7 +396,7 @@ class Daemon:
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
-        if file_identity(self._place.state / "rota.db") != self._database:
+        if file_identity(self._anchor) != self._database:
             self._lost_state = True
             self._stopping.ask(Stop("now", timedelta()))
             return None
@@ -361,11 +462,18 @@ class Daemon:
             self._clock,
             settings=self._settings,
             started_at=self._started_at,
-            further=(self._watch,),
+            further=(self._watch, *((self._leases.loop,) if self._leases is not None else ())),
             file_problem=self._file.problem,
             damage=self._damage,
         )
-        return {**told, "http": self._http.url if self._http is not None else None}
+        gone = self._store.problem
+        return {
+            **told,
+            "kind": self._kind,
+            "http": self._http.url if self._http is not None else None,
+            "storage_problem": gone or told["storage_problem"],
+            "gone": gone is not None,
+        }
 
     def _observe_pauses(self) -> None:
         if self._observer:

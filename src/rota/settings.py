@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from rota.model.address import SQLITE
 from rota.model.budget import Account, Price
 from rota.model.making import AgentPolicy
 from rota.model.notify import Target
@@ -50,6 +51,8 @@ class Settings:
 
     folder: Path
     state: Path
+    store: str = SQLITE
+    """The database, as it was written: `sqlite`, or the address of one of PostgreSQL, with its secrets by name."""
     timezone: str = "UTC"
     scheduler: Scheduler = field(default_factory=Scheduler)
     http: Http = field(default_factory=Http)

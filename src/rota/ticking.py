@@ -17,10 +17,11 @@ from rota.engine.engine import next_release
 from rota.engine.execute import Carried, handle_of
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
+from rota.engine.leases import Leases, kept_lease
 from rota.engine.lock import SERVE_LOCK, TICK_LOCK, file_identity, holder_pid, is_held, serving_pid
 from rota.engine.looking import look_once
 from rota.engine.loop import Loop
-from rota.engine.session import Session, close_session, open_session, sweep_locks, take_turn
+from rota.engine.session import Entrance, Session, anchor_of, close_session, open_session, sweep_locks, take_turn
 from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.ticks import KIND, note_look
 from rota.engine.workshop import Workshop
@@ -29,7 +30,7 @@ from rota.model.clock import EPOCH, Clock
 from rota.model.errors import RotaError, StateError, StorageFull
 from rota.model.records import Run
 from rota.operations.loading import Loaded
-from rota.operations.project import Place, open_state
+from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk
 from rota.operations.served_file import ServedFile
 from rota.operations.watching import ended_with
@@ -125,6 +126,7 @@ class Tick:
             place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
         )
         self._lost_state = False
+        self._declared_lost = False
         self._looked_at: datetime | None = None
         self._database: tuple[int, int] | None = None
         self._watch = Loop("watch", self._watch_round, clock=clock)
@@ -132,8 +134,7 @@ class Tick:
     async def run(self) -> TickReport:
         """Do what is due, carry what that starts to its end, and return what was done."""
         state = self._place.state
-        store = open_state(state, self._clock, create=True)
-        self._database = file_identity(state / "rota.db")
+        store = open_place(self._place, self._clock, create=True)
         try:
             store.read(lambda db: db.row("probe_indexes"))
             if store.copied_to is not None:
@@ -154,8 +155,11 @@ class Tick:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
         me = identity(os.getpid())
-        session = open_session(store, self._place.state, self._clock, kind=KIND, identity=me)
+        entrance = Entrance(slots=settings.scheduler.concurrency)
+        session = open_session(store, self._place.state, self._clock, kind=KIND, identity=me, entrance=entrance)
         sweep_locks(self._place.state)
+        self._anchor = anchor_of(self._place.state, session)
+        self._database = file_identity(self._anchor)
         self._store, self._settings = store, settings
         self._workshop = Workshop(
             store,
@@ -173,16 +177,27 @@ class Tick:
         if self._observer:
             self._observer.begun(settings)
         try:
-            with self._signals():
+            with self._signals(), self._lease(session):
                 await self._look(loaded)
                 turn_over.close()  # the lock covers fire and claim, not execution
                 faults.point("tick.looked")
                 await self._carry()
         finally:
             self._workshop.close()
-            if not self._lost_state:
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif not self._lost_state:
                 self._leave(session)
         self._refuse_losses()
+
+    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
+        wake = self._engine.claim_now
+        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
+
+    def _take_loss(self) -> None:
+        """Other machines said that we are lost: what we carry is no longer ours (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
 
     # the look
 
@@ -191,6 +206,7 @@ class Tick:
         engine, report = self._engine, self._report
         with engine.slots.shut():
             report.recovered = await self._workshop.recover(self._workshop.session.dead)
+            await self._workshop.sweep_strays()
             await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=self._clock.now()))
             if loaded is not None:
                 await self._file.first_apply(self._store, loaded)
@@ -242,7 +258,7 @@ class Tick:
 
     async def _watch_round(self) -> datetime | None:
         """Look for wishes to cancel and for callers who left; leave further claims to a serving process."""
-        if file_identity(self._place.state / "rota.db") != self._database:
+        if file_identity(self._anchor) != self._database:
             self._lost_state = True
             self._stopping.ask(Stop("now", timedelta()))
             return None
@@ -270,6 +286,9 @@ class Tick:
 
     async def _stop(self, stop: Stop) -> None:
         """Claim nothing more and end what is carried, as a serving process does (R-08)."""
+        if self._declared_lost:
+            await self._engine.abandon()
+            return
         self._engine.quiesce()
         if self._observer:
             self._observer.stopping(fitting(stop, self._engine), running=len(self._engine.executor.carried))
@@ -298,6 +317,11 @@ class Tick:
             raise StateError(
                 f"the state folder {self._place.state} vanished or was replaced while a tick carried runs",
                 hint="put it back; the next tick records how commands ended",
+            )
+        if self._declared_lost:
+            raise StateError(
+                "other machines declared this tick lost: its lease was over; what it ran was ended",
+                hint="the machine slept, was stopped, or could not reach the database; the runs are retried elsewhere",
             )
 
     # telling

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -106,11 +108,21 @@ class Api:
         return self.project.json(*arguments)
 
 
+@contextmanager
+def opened(project: Project, *, raises: bool = True) -> Iterator[Api]:
+    """Yield the API of a project; one event loop answers all its requests, where else each would begin one."""
+    made = Api(project)
+    if not raises:
+        made.bare = TestClient(made.app, base_url=BASE, raise_server_exceptions=False)
+    with start_blocking_portal() as made.bare.portal:
+        yield made
+    made.bare.close()
+    made.store.close()
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
     folder = tmp_path / "home"
     folder.mkdir()
-    made = Api(Project(folder).applied(FILE))
-    yield made
-    made.bare.close()
-    made.store.close()
+    with opened(Project(folder).applied(FILE)) as made:
+        yield made

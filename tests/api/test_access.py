@@ -99,13 +99,20 @@ def test_a_scope_allows_what_it_says(scope: Scope, may: set[str]) -> None:
 
 
 def test_a_session_lasts_a_week_and_cannot_be_made_longer() -> None:
-    made = make_session("t" * 43, now=NOW)
+    made = make_session("t" * 43, Caller("owner", Scope.ADMIN), now=NOW)
     assert know_session("t" * 43, made, now=NOW + timedelta(days=6)) == Caller("owner", Scope.ADMIN, browser=True)
     assert know_session("t" * 43, made, now=NOW + timedelta(days=7)) is None
     assert know_session("u" * 43, made, now=NOW) is None
     until, _, rest = made.partition(".")
     assert know_session("t" * 43, f"{int(until) + 1}.{rest}", now=NOW) is None
     assert know_session("t" * 43, "garbage", now=NOW) is None
+
+
+def test_a_session_has_the_scope_and_name_of_its_login_and_no_other() -> None:
+    made = make_session("t" * 43, Caller("wall.screen", Scope.READ), now=NOW)
+    assert know_session("t" * 43, made, now=NOW) == Caller("wall.screen", Scope.READ, browser=True)
+    assert know_session("t" * 43, made.replace(".read.", ".admin."), now=NOW) is None
+    assert know_session("t" * 43, made.replace("wall", "well"), now=NOW) is None
 
 
 def test_a_code_works_once_and_for_a_minute() -> None:

@@ -69,10 +69,14 @@ async def test_a_connection_that_says_nothing_is_let_go() -> None:
 
 
 async def test_the_head_of_a_further_request_is_waited_for_as_long_as_the_first() -> None:
-    async with listening(Hasty) as port:
+    class HastyLater(PatientProtocol):
+        """One whose patience ends soon, once the first request is answered."""
+
+    async with listening(HastyLater) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(WHOLE)
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+        HastyLater.patience = Hasty.patience
         writer.write(WHOLE[:10])
         assert (await asyncio.wait_for(reader.read(), LONGEST_WAIT)).startswith(b"HTTP/1.1 408 ")
         writer.close()

@@ -17,11 +17,26 @@ from rota.operations.access import GRANTS, Scope
 from tests.api.conftest import Api
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "FOO")
-EXAMPLES = {"job": "hello", "run": "hello:1", "group": "both", "account": "day", "worker": "elsewhere", "target": "ops"}
+FILES = "/static/{digest}/{name}"
+EXAMPLES = {
+    "job": "hello",
+    "run": "hello:1",
+    "group": "both",
+    "account": "day",
+    "worker": "elsewhere",
+    "target": "ops",
+    "digest": "0" * 12,
+    "name": "rota.css",
+}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def routes(api: Api) -> list[APIRoute]:
     return [route for route in api.routes.routes if isinstance(route, APIRoute)]
+
+
+def closed(api: Api) -> list[APIRoute]:
+    return [route for route in routes(api) if route.path not in {*OPEN, FILES}]
 
 
 def path_of(route: APIRoute) -> str:
@@ -32,14 +47,14 @@ def test_there_are_routes_to_walk(api: Api) -> None:
     assert len(routes(api)) > 40
 
 
-def test_every_route_but_two_says_which_scope_it_needs(api: Api) -> None:
+def test_every_route_but_three_says_which_scope_it_needs(api: Api) -> None:
     silent = {route.path for route in routes(api) if SCOPE_KEY not in (route.openapi_extra or {})}
-    assert silent == OPEN == {"/healthz", "/login"}
+    assert silent - {FILES} == OPEN == {"/healthz", "/login"}
 
 
 def test_every_route_and_method_refuses_who_has_no_token(api: Api) -> None:
     """Dagu CVE-2026-31882, Ray CVE-2023-48022: nothing is open because somebody forgot to close it."""
-    for path, method in product(sorted({path_of(route) for route in routes(api)} - OPEN), METHODS):
+    for path, method in product(sorted({path_of(route) for route in closed(api)}), METHODS):
         found = api.bare.request(method, path)
         assert (found.status_code, found.headers["www-authenticate"]) == (401, 'Bearer realm="rota"'), (method, path)
 
@@ -48,8 +63,7 @@ def test_every_route_and_method_refuses_a_wrong_token(api: Api) -> None:
     wrong = {"Authorization": f"Bearer {'x' * 43}"}
     found = {
         api.bare.request(method, path_of(route), headers=wrong).status_code
-        for route, method in product(routes(api), METHODS)
-        if route.path not in OPEN
+        for route, method in product(closed(api), METHODS)
     }
     assert found == {401, 429}
 
@@ -62,7 +76,9 @@ def test_every_route_refuses_a_token_of_too_little_scope(api: Api) -> None:
             if wanted is None or wanted in GRANTS[scope]:
                 continue
             (method,) = route.methods
-            found = api.call(method, path_of(route), {} if method != "GET" else None, scope=scope)
+            form = b"x=1" if route.path.startswith("/ui/") else None
+            body, headers = form or {}, FORM if form else {}
+            found = api.call(method, path_of(route), body if method != "GET" else None, scope=scope, **headers)
             assert (found.status_code, found.json()["code"]) == (403, "forbidden"), (method, route.path, scope)
             assert found.json()["hint"] == f"it needs the scope {wanted}"
             walked.add(wanted)
@@ -141,7 +157,7 @@ def test_a_path_that_can_be_read_in_two_ways_leads_nowhere(api: Api, path: str) 
 def test_every_answer_has_its_headers_and_none_of_cors(api: Api) -> None:
     for path in ("/api/v1/jobs", "/healthz", "/login", "/nowhere", "/api/v1/metrics"):
         headers = api.call("GET", path).headers
-        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
         assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
         assert headers["cache-control"] == "no-store"

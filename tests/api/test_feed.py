@@ -149,6 +149,23 @@ async def test_a_client_that_does_not_read_is_cut_off_and_costs_no_other(api: Ap
 
 
 @pytest.mark.anyio
+async def test_what_comes_in_a_hurry_is_one_part_for_a_client_that_was_just_told(api: Api) -> None:
+    """No more than two parts a second for each client: what comes too early is sent together."""
+    feed = Feed(api.store)
+    async with aclosing(feed.stream(None)) as stream:
+        await anext(stream)
+        (subscriber,) = feed._subscribers
+        subscriber.push(b"first")
+        assert await anext(stream) == b"first"
+        coming = asyncio.ensure_future(anext(stream))
+        subscriber.push(b"second")
+        subscriber.push(b"third")
+        async with asyncio.timeout(LONG):
+            assert await coming == b"secondthird"
+        assert subscriber.bytes == 0
+
+
+@pytest.mark.anyio
 async def test_when_the_server_ends_the_streams_end(api: Api) -> None:
     feed = Feed(api.store)
     async with aclosing(feed.stream(None)) as stream:

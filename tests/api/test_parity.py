@@ -49,22 +49,25 @@ PATHS = {
     "agents": ["get_agents"],
     "approve": ["get_approvals", "approve_job"],
     "notify": ["get_targets", "enable_notify"],
+    "workers": ["get_workers", "drain_one_worker", "resume_one_worker", "forget_lost_worker"],
     "deliveries": ["get_deliveries", "retry_sent"],
 }
 """The operations of HTTP that do what a command does."""
 HERE_ALONE = {
     **dict.fromkeys(("init", "check", "apply", "import", "export", "simulate"), "it is about a file on this machine"),
-    **dict.fromkeys(("serve", "tick", "service", "open", "completion", "help"), "it is about this terminal"),
-    **dict.fromkeys(("verify", "doctor", "backup", "restore"), "it is about this machine"),
+    **dict.fromkeys(("serve", "worker", "tick", "service", "open", "completion", "help"), "it is about this terminal"),
+    **dict.fromkeys(("verify", "doctor", "backup", "restore", "migrate"), "it is about this machine"),
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),
     "touch": "requests that change something count as activity by themselves",
 }
-ON_ITS_OWN = {"follow_events", "get_metrics", "healthz", "get_front_page", "log_in", "log_out", "login_page"}
-ELSEWHERE = {"get_workers", "register_worker", "forget_worker"}
+ON_ITS_OWN = {"follow_events", "get_metrics", "healthz", "log_in", "log_out", "login_page"}
+FOR_PEOPLE = {"pages", "static"}
+ELSEWHERE = {"register_worker", "forget_worker"}
 
 
 def operations(api: Api) -> set[str]:
-    found = {route.operation_id or "" for route in api.routes.routes if isinstance(route, APIRoute)}
+    api_routes = [route for route in api.routes.routes if isinstance(route, APIRoute)]
+    found = {route.operation_id or "" for route in api_routes if not FOR_PEOPLE.intersection(route.tags)}
     return {name for name in found if not name.startswith("legacy_")}
 
 

@@ -63,6 +63,13 @@ def test_a_wrong_page_is_refused(ten: Api, query: str) -> None:
     assert ten.refused("GET", f"/api/v1/runs?{query}")[0] == 422
 
 
+def test_a_cursor_goes_on_while_a_relative_since_moves_with_the_time(ten: Api) -> None:
+    first = ten.get("/runs?limit=3&since=30d")
+    ten.project.clock.advance(timedelta(minutes=1))
+    then = ten.get(f"/runs?limit=3&since=30d&cursor={first['next']}")
+    assert len({*names(first), *names(then)}) == 6
+
+
 def test_a_cursor_belongs_to_its_query(ten: Api) -> None:
     cursor = ten.get("/runs?limit=3")["next"]
     assert ten.refused("GET", f"/api/v1/runs?limit=3&job=hello&cursor={cursor}") == (422, "invalid_value")

@@ -12,10 +12,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
-from starlette.testclient import TestClient
 
 from rota.http.app import make_routes
-from tests.api.conftest import BASE, COMPLETED, FILE, Api
+from tests.api.conftest import BASE, COMPLETED, FILE, Api, opened
 from tests.faces.conftest import Project
 
 CASES = int(os.environ.get("SCHEMA_CASES", "3"))
@@ -37,14 +36,11 @@ LEFT_OUT = [
 def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("api") / "home"
     folder.mkdir()
-    made = Api(Project(folder).applied(FILE))
-    made.bare = TestClient(made.app, base_url=BASE, raise_server_exceptions=False)
-    for job in ("hello", "hello", "other"):
-        made.post(f"/jobs/{job}/trigger", status=202)
-    made.project.carry_out([COMPLETED], output="line\n")
-    yield made
-    made.bare.close()
-    made.store.close()
+    with opened(Project(folder).applied(FILE), raises=False) as made:
+        for job in ("hello", "hello", "other"):
+            made.post(f"/jobs/{job}/trigger", status=202)
+        made.project.carry_out([COMPLETED], output="line\n")
+        yield made
 
 
 def test_there_is_much_to_play() -> None:

@@ -59,6 +59,7 @@ def test_a_token_that_may_only_look_has_no_tools(api: Api) -> None:
     assert api.call("POST", "/mcp", {}, Origin="http://evil.test").status_code == 403
 
 
-def test_the_protocol_is_loaded_at_the_first_request() -> None:
-    code = "import sys, rota.http.server; print([name for name in ('mcp', 'mcp_types') if name in sys.modules])"
+def test_the_protocol_and_the_templates_are_loaded_at_the_first_request() -> None:
+    heavy = ("mcp", "mcp_types", "jinja2")
+    code = f"import sys, rota.http.server; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

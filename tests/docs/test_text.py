@@ -31,7 +31,7 @@ FORBIDDEN = [
 def text_files() -> list[Path]:
     top = [path for path in ROOT.iterdir() if path.is_file()]
     below = [path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.is_file()]
-    hidden = ("__pycache__", ".rota")
+    hidden = ("__pycache__", ".rota", "scratch")
     return [path for path in top + below if path.suffix in SUFFIXES and not set(hidden) & set(path.parts)]
 
 

@@ -1,4 +1,4 @@
-"""A scene to play on: real engine and SQLite, fake clock, scripted processes."""
+"""A scene to play on: real engine and database, fake clock, scripted processes."""
 
 import os
 from collections.abc import AsyncIterator
@@ -14,8 +14,7 @@ from rota.model.ids import begin_again
 from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Retry, Schedule, Work
 from rota.operations.auditing.report import Report
 from rota.operations.verify import verify
-from rota.testing import Scene
-from tests.template import lay_database
+from tests.scene import Scene, forget_scenes
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -24,6 +23,7 @@ NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 def fresh_ids() -> None:
     """Begin identifiers anew: those of other tests may lie in this one's future."""
     begin_again(os.urandom)
+    forget_scenes()
 
 
 @pytest.fixture
@@ -34,7 +34,6 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def unaudited(tmp_path: Path) -> AsyncIterator[Scene]:
     """A scheduler that has just started, at noon; for tests that break its database on purpose."""
-    lay_database(tmp_path)
     made = Scene(tmp_path, NOON)
     await made.start()
     try:

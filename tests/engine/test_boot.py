@@ -18,7 +18,7 @@ from rota.runners.boot import machine_boot
 from rota.testing import Scene, Script
 from tests.engine.conftest import audit, command, cron
 from tests.engine.test_apply import put
-from tests.engine.test_verify import tamper
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,7 @@ async def test_verify_finds_a_boot_with_two_rows_and_a_job_without_one(unaudited
     await boot(unaudited, "first")
     await boot(unaudited, "second")
     tamper(
-        unaudited.settings.database,
+        unaudited,
         "DROP INDEX run_fire",
         "UPDATE run SET slot_key = 'first'",
         "UPDATE job SET booted = NULL",

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
-import apsw
 import pytest
 
 from rota.engine.prune import Pruner
@@ -21,6 +20,7 @@ from tests.engine.calling import call, look, told
 from tests.engine.conftest import NOON, audit, command, cron, every, function
 from tests.engine.spending import DAY, dollars, put, skipping, spending, used, warning
 from tests.engine.test_functions import play
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -448,8 +448,7 @@ async def test_verify_finds_what_was_counted_wrong(unaudited: Scene) -> None:
     unaudited.trigger("agent")
     await unaudited.settle()
     assert audit(unaudited).violations == ()
-    connection = apsw.Connection(str(unaudited.settings.state / "rota.db"))
-    connection.execute("UPDATE budget_window SET settled = settled + 1, reserved = 7")
+    tamper(unaudited, "UPDATE budget_window SET settled = settled + 1, reserved = 7")
     texts = [violation.text for violation in audit(unaudited).violations]
     assert [text.partition(" counts ")[2] for text in texts] == [
         "6000001 as settled, its runs 6000000 (R-19)",
@@ -462,9 +461,11 @@ async def test_verify_finds_a_reservation_of_nobody(unaudited: Scene) -> None:
     put(unaudited, spending("agent", unaudited, SIX))
     unaudited.trigger("agent")
     await unaudited.settle()
-    connection = apsw.Connection(str(unaudited.settings.state / "rota.db"))
-    connection.execute("UPDATE budget_entry SET settled = NULL, settled_at = NULL")
-    connection.execute("UPDATE budget_window SET settled = 0, reserved = 6000000")
+    tamper(
+        unaudited,
+        "UPDATE budget_entry SET settled = NULL, settled_at = NULL",
+        "UPDATE budget_window SET settled = 0, reserved = 6000000",
+    )
     (violation,) = audit(unaudited).violations
     assert violation.text.startswith("day holds a reservation of ")
 

@@ -7,6 +7,7 @@ import pytest
 from rota.model.spec import Anchor, Condition, Gates, WhenFalse
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, command, cron, every
+from tests.scene import one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +30,7 @@ async def test_a_step_back_refires_no_instant_of_the_calendar(scene: Scene, back
     assert instants == sorted(instants)
 
 
+@one_machine
 @pytest.mark.parametrize("back", STEPS, ids=str)
 @pytest.mark.parametrize("anchor", [Anchor.COMPLETION, Anchor.START])
 async def test_a_step_back_stalls_no_interval(scene: Scene, back: timedelta, anchor: Anchor) -> None:
@@ -41,6 +43,7 @@ async def test_a_step_back_stalls_no_interval(scene: Scene, back: timedelta, anc
     assert len(scene.history("sync")) == 5
 
 
+@one_machine
 async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scene) -> None:
     """R-26: the offset to the boot clock is remembered with the process."""
     scene.declare(command("sync", schedule=every("10m")))
@@ -52,6 +55,7 @@ async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scen
     assert len(scene.history("sync")) == 5
 
 
+@one_machine
 async def test_a_step_forward_is_remembered_so_that_its_undoing_is_seen_after_a_restart(scene: Scene) -> None:
     """R-26: the clock was wrong for a while, and was set right again while no scheduler ran."""
     scene.declare(command("sync", schedule=every("10m")))
@@ -65,6 +69,7 @@ async def test_a_step_forward_is_remembered_so_that_its_undoing_is_seen_after_a_
     assert len(scene.history("sync")) == before + 1
 
 
+@one_machine
 async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
     scene.processes.conditions["./look"] = "false"
     gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, recheck=minutes(10))
@@ -77,6 +82,7 @@ async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
     assert scene.told("gated") == [("COMPLETED", None)]
 
 
+@one_machine
 async def test_a_step_back_is_told_as_an_event(scene: Scene) -> None:
     scene.declare(command("sync", schedule=every("10m")))
     await scene.settle()

@@ -13,9 +13,10 @@ from rota.model.spec import JobSpec, Schedule
 from rota.model.states import Reason, Status
 from rota.operations.jobs import apply
 from rota.operations.runs import history
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import ALLOW, NOON, audit, command, cron
 from tests.engine.test_apply import declared
+from tests.scene import Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,10 @@
 """Deliveries of notifications: written with what they are about, sent by a loop of their own (DEC-009)."""
 
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import apsw
 import pytest
 
 from rota.engine.enqueue import cancel
@@ -17,6 +15,7 @@ from rota.model.states import Reason, Status
 from rota.store import deliveries
 from rota.testing import Scene, Script
 from tests.engine.conftest import audit, command
+from tests.scene import one_machine, tamper
 
 HOURLY = Schedule(cron=("0 * * * *",))
 OPS = Target("ops", Channel.WEBHOOK, address="https://hooks.example.net/a")
@@ -294,6 +293,7 @@ async def test_the_loop_that_fires_pings_once_a_minute(scene: Scene) -> None:
     assert scene.post.pings == [target] * 3
 
 
+@one_machine
 async def test_a_clock_that_is_set_back_delays_no_retry(scene: Scene) -> None:
     """R-26: pauses count elapsed time."""
     told(scene, OPS)
@@ -324,8 +324,7 @@ async def test_a_restored_copy_tells_nobody_what_the_other_one_tells(scene: Scen
 
 def lose(scene: Scene, delivery: Delivery) -> None:
     """Take a row away behind everybody's back."""
-    with closing(apsw.Connection(str(scene.settings.database))) as connection:
-        connection.execute("DELETE FROM delivery WHERE id = ?", (delivery.id,))
+    tamper(scene, f"DELETE FROM delivery WHERE id = '{delivery.id}'")
 
 
 EVENTS = replace(OPS, on=(Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.SKIPPED, Event.MISSED), remind=None)
@@ -366,3 +365,39 @@ async def test_what_ended_before_the_targets_changed_is_not_held_against_them(sc
     await scene.advance("3h")
     told(scene, EVENTS)
     assert audit(scene).violations == ()
+
+
+async def lost_event(scene: Scene, event: Event) -> list[tuple[str | None, str]]:
+    """Return what verify says when the delivery of this event is gone, and nothing while it is there."""
+    assert audit(scene).violations == ()
+    lose(scene, next(one for one in stored(scene) if one.event is event))
+    return [(one.run, one.text) for one in audit(scene).violations]
+
+
+async def test_a_recovery_that_was_not_written_is_found_by_verify(unaudited: Scene) -> None:
+    """DEC-009."""
+    told(unaudited, OPS)
+    unaudited.declare(job())
+    unaudited.processes.scripts["backup"] = FAILED
+    await unaudited.advance("2h")
+    unaudited.processes.scripts["backup"] = Script()
+    await unaudited.advance("2h")
+    assert await lost_event(unaudited, Event.RECOVERED) == [("backup:3", "ops was not told of recovered (DEC-009)")]
+
+
+async def test_a_late_run_that_nobody_was_told_of_is_found_by_verify(unaudited: Scene) -> None:
+    """DEC-009."""
+    told(unaudited, replace(OPS, on=(Event.LATE,)))
+    unaudited.declare(job(schedule=Schedule(cron=("0 22 * * *",), timezone="Europe/Madrid"), finish_by="06:00"))
+    unaudited.processes.scripts["backup"] = Script(takes=timedelta(hours=9))
+    await unaudited.advance("36h")
+    assert await lost_event(unaudited, Event.LATE) == [("backup:1", "ops was not told of late (DEC-009)")]
+
+
+async def test_a_run_that_starts_late_and_nobody_was_told_of_is_found_by_verify(unaudited: Scene) -> None:
+    """DEC-009."""
+    told(unaudited, replace(OPS, on=(Event.MISSED,)))
+    unaudited.declare(job(misfire=Misfire(MisfirePolicy.ONCE)))
+    unaudited.clock.advance(timedelta(hours=1, minutes=30))
+    await unaudited.settle()
+    assert await lost_event(unaudited, Event.MISSED) == [("backup:1", "ops was not told of missed (DEC-009)")]

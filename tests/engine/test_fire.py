@@ -9,8 +9,9 @@ from rota.model.records import Outcome
 from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy, Overlap, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger
 from rota.store import births
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import ALLOW, NOON, ONCE, QUEUE, REPLACE, command, cron, every
+from tests.scene import Scene
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from rota.operations.groups import create, retry, show_group
 from rota.operations.runs import cancel_run
 from rota.rules.overlap import After, Go
 from rota.store import groups, runs
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import NOON, QUEUE, REPLACE, audit, command, cron, every
-from tests.engine.test_verify import tamper
+from tests.scene import Scene, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -474,7 +474,7 @@ async def test_a_group_that_does_not_agree_with_its_members_is_found(unaudited, 
     scene.trigger("nightly")
     await scene.advance("10m")
     assert audit(scene).violations == ()
-    tamper(scene.settings.database, statement)
+    tamper(scene, statement)
     found = [violation for violation in audit(scene).violations if violation.check is Check.GROUP]
     assert (said, "nightly:1") in [(violation.text, violation.run) for violation in found]
 
@@ -483,10 +483,10 @@ async def test_a_group_that_lost_its_members_or_its_row_is_found(unaudited):
     scene = unaudited
     declare(scene, group("nightly", "a", "b"))
     scene.trigger("nightly")
-    tamper(scene.settings.database, "DELETE FROM run WHERE place = 2")
+    tamper(scene, "DELETE FROM run WHERE place = 2")
     [found] = [one.text for one in audit(scene).violations if one.check is Check.GROUP]
     assert found == "has members at 1 of its 2 places (INV-006)"
-    tamper(scene.settings.database, "DELETE FROM run_group")
+    tamper(scene, "DELETE FROM run_group")
     [found] = [one.text for one in audit(scene).violations if one.check is Check.GROUP]
     assert found == "is RUNNING, but its group was never made: it would run for ever (R-15)"
 
@@ -495,5 +495,5 @@ async def test_a_member_that_nobody_will_let_go_is_found(unaudited):
     scene = unaudited
     declare(scene, group("nightly", "a", "b"))
     scene.trigger("nightly")
-    tamper(scene.settings.database, "UPDATE run SET waiting_for = 'predecessor' WHERE place = 1")
+    tamper(scene, "UPDATE run SET waiting_for = 'predecessor' WHERE place = 1")
     assert {one.check for one in audit(scene).violations} == {Check.WAITING}

@@ -9,6 +9,7 @@ from rota.engine.pause import everything_paused, pause_in_crash_loop
 from rota.operations.zones import adopt_tzdata
 from rota.testing import Scene
 from tests.engine.conftest import command, cron
+from tests.scene import one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +22,12 @@ async def crash_times(scene: Scene, count: int) -> None:
 
 
 def guarded(scene: Scene) -> int:
-    return scene.store.write(partial(pause_in_crash_loop, now=scene.clock.now()))
+    return scene.store.write(
+        partial(pause_in_crash_loop, worker_id=scene.session.holder.worker_id, now=scene.clock.now())
+    )
 
 
+@one_machine
 async def test_the_sixth_start_after_crashes_within_five_minutes_is_paused(scene: Scene) -> None:
     """R-23."""
     scene.declare(command("tick"))

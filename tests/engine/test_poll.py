@@ -3,7 +3,6 @@
 from datetime import timedelta
 from itertools import pairwise
 
-import apsw
 import pytest
 
 from rota.model.records import Outcome
@@ -13,6 +12,7 @@ from rota.operations.cadence import look_at_cadence, touch
 from rota.operations.runs import cancel_run
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, audit, command, every, function
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -186,7 +186,5 @@ async def test_verify_finds_a_run_whose_poll_never_comes(unaudited: Scene) -> No
     await begin(scene, poll(), command("remote", schedule=every("1h"), gates=NEEDS), takes=timedelta(hours=1))
     await scene.settle()
     assert audit(scene).violations == ()
-    connection = apsw.Connection(str(scene.settings.database))
-    connection.execute("UPDATE job SET name = 'gone' WHERE name = 'rota/poll'")
-    connection.close()
+    tamper(scene, "UPDATE job SET name = 'gone' WHERE name = 'rota/poll'")
     assert "remote" in [one.job for one in audit(scene).violations]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-import apsw
 import pytest
 
 from rota.engine.prune import Pruner
@@ -25,6 +24,7 @@ from rota.testing import Scene, Script
 from tests.engine.calling import call
 from tests.engine.conftest import ALLOW, audit, command, function
 from tests.engine.test_apply import declared
+from tests.scene import one_machine, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -313,6 +313,7 @@ async def test_a_run_that_waits_for_no_pool_is_told_so(scene: Scene) -> None:
     assert [scene.store.read(partial(pool_wait, run=run)) for run in queued] == [None, None]
 
 
+@one_machine
 async def test_without_a_scheduler_explain_says_so_first(scene: Scene) -> None:
     put(scene, drawing("model", *OLLAMA, takes=MINUTE, scene=scene), ollama=0)
     scene.trigger("model")
@@ -356,7 +357,7 @@ class TestVerify:
         unaudited.trigger("model")
         handle = unaudited.trigger("plain")
         lane = unaudited.history("model")[0].lane_id
-        break_rows(unaudited, f"UPDATE run SET lane_id = {lane} WHERE lane_id = 1")
+        tamper(unaudited, f"UPDATE run SET lane_id = {lane} WHERE lane_id = 1")
         (found,) = audit(unaudited).violations
         assert (found.run, found.check) == (handle, "pool")
 
@@ -364,15 +365,9 @@ class TestVerify:
         """INV-004."""
         put(unaudited, command("plain"))
         handle = unaudited.trigger("plain")
-        break_rows(unaudited, "UPDATE run SET rank = 7")
+        tamper(unaudited, "UPDATE run SET rank = 7")
         (found,) = audit(unaudited).violations
         assert (found.run, found.check) == (handle, "order")
-
-
-def break_rows(scene: Scene, statement: str) -> None:
-    connection = apsw.Connection(str(scene.settings.state / "rota.db"))
-    connection.execute(statement).fetchall()
-    connection.close()
 
 
 class TestPruning:

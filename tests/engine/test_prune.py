@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rota.engine.prune import Folder, Kept, choose_output, output_folders
+from rota.engine.prune import ROWS_A_BATCH, Folder, Kept, choose_output, output_folders
 from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Kind, Member, Retention, Retry, Work
@@ -14,6 +15,7 @@ from rota.model.states import Reason, Status
 from rota.operations.retrying import retry_run
 from rota.runners.output import folder_of, make_folder
 from rota.store import events, groups
+from rota.store.driver import Database
 from rota.testing import Scene, Script
 from tests.engine.calling import call, told
 from tests.engine.conftest import NOON, command, cron
@@ -94,6 +96,19 @@ async def test_old_events_go_too(scene: Scene) -> None:
     scene.clock.advance(timedelta(days=366))
     await scene.engine.prune_loop.turn()
     assert scene.store.read(lambda db: events.newest(db, since=NOON, limit=10)) == []
+
+
+async def test_old_events_go_in_batches_and_young_ones_stay(scene: Scene) -> None:
+    def many(db: Database, count: int) -> None:
+        for _ in range(count):
+            events.note(db, "test", now=scene.clock.now())
+
+    scene.store.write(partial(many, count=2 * ROWS_A_BATCH + 1))
+    scene.clock.advance(timedelta(days=300))
+    scene.store.write(partial(many, count=1))
+    scene.clock.advance(timedelta(days=66))
+    await scene.engine.prune_loop.turn()
+    assert len(scene.store.read(lambda db: events.newest(db, since=NOON, limit=10))) == 1
 
 
 def folders(sizes: list[int]) -> tuple[list[Folder], dict[str, Kept]]:

@@ -16,7 +16,7 @@ from rota.operations.zones import adopt_tzdata
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, audit, command, cron, every
 from tests.engine.test_apply import put
-from tests.engine.test_verify import tamper
+from tests.scene import one_machine, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -203,6 +203,7 @@ async def test_a_paused_job_that_is_edited_inside_counts_what_came(scene: Scene)
     await scene.advance("90m")
 
 
+@one_machine
 async def test_a_clock_that_is_set_back_moves_an_anchored_instant_to_the_quiet_hours_it_lies_in_now(
     scene: Scene,
 ) -> None:
@@ -341,7 +342,7 @@ async def test_verify_finds_rows_that_the_calendar_does_not_allow(
     unaudited.declare(command("sync", schedule=schedule))
     await unaudited.advance("190m")
     assert audit(unaudited).violations == ()
-    tamper(unaudited.settings.database, forgery)
+    tamper(unaudited, forgery)
     found = [one.text for one in audit(unaudited).violations if one.check is Check.LEDGER]
     assert any(told in text for text in found), found
 
@@ -350,6 +351,6 @@ async def test_verify_finds_a_cursor_that_does_not_wait(unaudited: Scene) -> Non
     """R-17."""
     unaudited.declare(command("sync", schedule=quiet(HALF_HOURLY)), command("waits", schedule=quiet(every("50m"))))
     await unaudited.advance("110m")
-    tamper(unaudited.settings.database, f"UPDATE job SET next_at = {to_ms(at(14.5))}")
+    tamper(unaudited, f"UPDATE job SET next_at = {to_ms(at(14.5))}")
     found = [(one.job, one.text) for one in audit(unaudited).violations if one.check is Check.CURSOR]
     assert [job for job, text in found if "it lies in quiet hours until" in text] == ["sync", "waits"]

@@ -29,7 +29,7 @@ from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every, function
 from tests.engine.test_apply import put
-from tests.engine.test_verify import tamper
+from tests.scene import one_machine, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +128,7 @@ async def test_a_backoff_that_ended_while_no_scheduler_ran_is_over(scene: Scene)
     assert starts(scene, "job") == [timedelta(), HOUR]
 
 
+@one_machine
 @pytest.mark.parametrize("back", [2 * SECOND, MINUTE, HOUR, timedelta(days=1)], ids=str)
 async def test_a_step_back_makes_no_backoff_longer(scene: Scene, back: timedelta) -> None:
     """DEC-007, R-26: a backoff is elapsed time and moves with the clock."""
@@ -469,6 +470,7 @@ async def test_a_missed_instant_is_not_made_up_while_the_job_is_held_back(scene:
     assert scene.told("job")[-1] == ("SKIPPED", "backing_off")
 
 
+@one_machine
 @pytest.mark.parametrize("back", [HOUR, timedelta(days=1)], ids=str)
 async def test_a_step_back_holds_nothing_back_longer(scene: Scene, back: timedelta) -> None:
     """R-26: the time that a job is held back is elapsed time."""
@@ -526,7 +528,7 @@ async def test_verify_sees_a_chain_that_is_not_as_it_must_be(unaudited: Scene, c
     unaudited.trigger("job")
     await unaudited.advance("1h")
     assert audit(unaudited).violations == ()
-    tamper(unaudited.settings.state / "rota.db", change)
+    tamper(unaudited, change)
     found = [violation for violation in audit(unaudited).violations if violation.check is Check.CHAIN]
     assert found
     assert told in found[0].text
@@ -536,5 +538,5 @@ async def test_verify_sees_instants_held_back_without_a_policy(unaudited: Scene)
     failing(unaudited, command("job", schedule=cron("0 13 * * *")), retry=Retry(max_attempts=1))
     await unaudited.advance("2h")
     change = "UPDATE run SET status = 'SKIPPED', reason = 'backing_off', started_at = NULL"
-    tamper(unaudited.settings.state / "rota.db", "DELETE FROM execution", change)
+    tamper(unaudited, "DELETE FROM execution", change)
     assert "no `on_repeated_failure`" in audit(unaudited).violations[0].text

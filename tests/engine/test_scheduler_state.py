@@ -10,9 +10,9 @@ import pytest
 from rota.engine.shared_state import scheduler_state
 from rota.model.states import Reason, Status
 from rota.operations.cadence import current_mode
-from rota.testing import Scene
 from tests.engine.calling import call, told
 from tests.engine.conftest import ALLOW, NOON, command, function
+from tests.scene import Scene
 from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio

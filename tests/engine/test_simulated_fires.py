@@ -31,9 +31,9 @@ from rota.operations.simulating.staging import Assumptions, set_stage
 from rota.rules.admission import ConditionResult
 from rota.store import jobs
 from rota.store.cadence import touch
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import NOON, audit
-from tests.template import lay_database
+from tests.scene import Scene
 
 pytestmark = pytest.mark.anyio
 AWAY = Away()
@@ -266,7 +266,6 @@ class EveryName:
 async def scene_of(folder: Path, text: str) -> Scene:
     """Return a scheduler to which the file was just applied, at noon."""
     (folder / "rota.yaml").write_text(text)
-    lay_database(folder)
     scene = PollingScene(folder, NOON, concurrency=3)
     await scene.start()
     declared = read_project(folder, environment={}, functions=EveryName(), now=NOON)

@@ -14,9 +14,10 @@ from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Member, Retry, Work
 from rota.model.states import Status
 from rota.store import direct
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.calling import call, reserve, told
 from tests.engine.conftest import NOON, audit, command
+from tests.scene import Scene
 
 pytestmark = pytest.mark.anyio
 

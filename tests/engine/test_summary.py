@@ -12,9 +12,10 @@ from rota.model.states import Reason, Status
 from rota.operations.cadence import touch
 from rota.operations.summary import Summary, summarise_in, summary_json
 from rota.operations.system import Heartbeat, Liveness
-from rota.store import processes, queue
+from rota.store import queue, workers
 from rota.testing import Scene, Script
 from tests.engine.conftest import ALLOW, NOON, command, every
+from tests.scene import one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +55,7 @@ async def test_every_status_is_counted_under_the_word_of_the_document(scene: Sce
     await scene.settle()
 
 
+@one_machine
 async def test_a_ready_run_and_a_free_slot_make_it_claimable(scene: Scene) -> None:
     scene.declare(command("job"))
     assert not summary(scene).claimable
@@ -88,7 +90,7 @@ async def test_nothing_is_claimable_while_everything_is_paused(scene: Scene) -> 
 
 async def test_a_worker_is_registered_by_identifier_or_name_while_its_process_lives(scene: Scene) -> None:
     worker_id = scene.session.holder.worker_id
-    (worker,) = scene.store.read(processes.workers)
+    (worker,) = scene.store.read(workers.workers)
     assert summary(scene).registered is None
     assert summary(scene, worker=worker_id).registered is True
     assert summary(scene, worker=worker.name).registered is True

@@ -17,10 +17,10 @@ from rota.operations.auditing.report import Report
 from rota.operations.runs import cancel_run
 from rota.rules.ticks import LONGEST_UNSEEN
 from rota.store import processes, runs
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import ALLOW, NOON, QUEUE, audit, command, cron, every, function
 from tests.engine.ticking import TickScene
-from tests.template import lay_database
+from tests.scene import Scene, one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,6 @@ Make = Callable[[], TickScene]
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     """A project with two slots that nobody serves, at noon; what the test leaves is audited."""
-    lay_database(tmp_path)
     made = Scene(tmp_path, NOON, concurrency=2)
     yield made
     found: Report = audit(made)
@@ -203,6 +202,7 @@ async def test_a_pause_between_two_ticks_settles_what_was_not_late(scene: Scene,
     assert scene.told("job") == [("QUEUED", None)]
 
 
+@one_machine
 async def test_idle_ticks_leave_one_row_among_them(scene: Scene, ticks: Make) -> None:
     """R-23: an epoch that no row names may be had by the next tick, so idle ticks do not fill the database."""
     scene.declare(command("job", schedule=cron("0 * * * *")))
@@ -312,6 +312,7 @@ async def test_a_run_that_waited_too_long_expires_at_a_tick(scene: Scene, ticks:
     assert scene.told("job") == [("SKIPPED", "expired")]
 
 
+@one_machine
 async def test_a_clock_set_back_between_ticks_stalls_no_interval(scene: Scene, ticks: Make) -> None:
     """R-26: the next tick tells by the offset that the last one stored."""
     scene.declare(command("job", schedule=every("10m")))

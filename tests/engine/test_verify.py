@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,10 +39,10 @@ from rota.operations.verify import verify
 from rota.rules.cron import check_cron
 from rota.rules.instants import next_instant
 from rota.runners.output import folder_of, make_folder
-from rota.store.sqlite import SqliteStore
-from rota.testing import Scene, Script
+from rota.testing import Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every
 from tests.engine.test_apply import put
+from tests.scene import Scene, copied, drop_trigger, kept, sqlite_alone, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -336,20 +335,6 @@ async def test_the_jitter_of_the_last_instant_before_the_end_is_that_of_any_othe
     assert audit(scene).violations == ()
 
 
-def tamper(database: Path, *statements: str) -> None:
-    """Change the database behind rota's back: without triggers and checks, as a stray hand or a broken disk would."""
-    connection = apsw.Connection(str(database))
-    triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-    connection.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
-    for name, _ in triggers:
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
-        connection.execute(statement)
-    for _, text in triggers:
-        connection.execute(str(text))
-    connection.close()
-
-
 TICK = "(SELECT id FROM job WHERE name = 'tick')"
 AFTER = "(SELECT id FROM job WHERE name = 'after')"
 COUNTED_ROW = f"job_id = {TICK} AND covers_to IS NOT NULL"
@@ -387,7 +372,7 @@ BROKEN = {
     "a row covers no instant": (
         Check.LEDGER,
         "no instant of its schedule",
-        [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = 1 WHERE job_id = {TICK} AND number = 2"],
+        [f"UPDATE run SET scheduled_for = scheduled_for + 1, slot_key = '1' WHERE job_id = {TICK} AND number = 2"],
     ),
     "a key is not its instant": (
         Check.LEDGER,
@@ -444,7 +429,7 @@ BROKEN = {
     "a definition was changed": (
         Check.VERSION,
         "digest",
-        [f"UPDATE job_version SET spec = json_set(spec, '$.priority', 7) WHERE job_id = {TICK}"],
+        [f"UPDATE job_version SET spec = replace(spec, '\"priority\":0', '\"priority\":7') WHERE job_id = {TICK}"],
     ),
     "a definition cannot be read": (
         Check.VERSION,
@@ -487,7 +472,7 @@ BROKEN = {
     "a run dispatched after it started": (
         Check.TIME,
         "out of order",
-        [f"UPDATE run SET first_dispatched_at = started_at + 2000 WHERE job_id = {TICK} AND number = 1"],
+        [f"UPDATE run SET first_dispatched_at = started_at + 200000 WHERE job_id = {TICK} AND number = 1"],
     ),
     "a number given twice": (
         Check.NUMBER,
@@ -529,7 +514,7 @@ BROKEN = {
         "index run_fire is not as rota makes it",
         ["DROP INDEX run_fire", "CREATE INDEX run_fire ON run (job_id, slot_key)"],
     ),
-    "a foreign table": (Check.SCHEMA, "table mine is not rota's", ["CREATE TABLE mine (a)"]),
+    "a foreign index": (Check.SCHEMA, "index mine is not rota's", ["CREATE INDEX mine ON run (error)"]),
     "a reference to nothing": (
         Check.INTEGRITY,
         "point at a",
@@ -549,7 +534,8 @@ async def make_worked(folder: Path) -> Scene:
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A scene that worked once for all tests here; its process lock is held, so its runs have an owner."""
     scene = asyncio.run(make_worked(tmp_path_factory.mktemp("original")))
-    yield scene
+    with kept(scene):
+        yield scene
     scene.functions.close()
     scene.store.close()
 
@@ -557,27 +543,27 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 @pytest.mark.parametrize("broken", BROKEN)
 def test_what_is_broken_is_found_and_named(original: Scene, tmp_path: Path, broken: str) -> None:
     check, words, statements = BROKEN[broken]
-    copy = tmp_path / "rota.db"
-    apsw.Connection(str(original.settings.database)).execute("VACUUM INTO ?", (str(copy),))
-    tamper(copy, *statements)
-    store = SqliteStore(copy)
-    report = verify(store, original.settings.state, now=original.clock.now(), alive=lambda _process: False)
-    store.close()
+    with copied(original, tmp_path, *statements) as store:
+        report = verify(store, original.settings.state, now=original.clock.now(), alive=lambda _process: False)
     assert not report.clean
     told = [violation.text for violation in report.violations if violation.check is check]
     assert any(words in text for text in told), report.violations
 
 
+@sqlite_alone
+async def test_a_foreign_table_is_found_where_the_file_is_rotas_alone(unaudited: Scene) -> None:
+    tamper(unaudited, "CREATE TABLE mine (a)")
+    assert [violation.text for violation in audit(unaudited).violations] == ["the table mine is not rota's"]
+
+
 async def test_a_missing_trigger_is_found(unaudited: Scene) -> None:
-    connection = apsw.Connection(str(unaudited.settings.database))
-    connection.execute("DROP TRIGGER run_final")
-    connection.close()
+    drop_trigger(unaudited, "run_final", table="run")
     assert [violation.text for violation in audit(unaudited).violations] == ["the trigger run_final is missing"]
 
 
 async def test_a_violation_names_job_and_run(unaudited: Scene) -> None:
     await worked(unaudited)
-    tamper(unaudited.settings.database, f"UPDATE run SET count = count - 1 WHERE {COUNTED_ROW}")
+    tamper(unaudited, f"UPDATE run SET count = count - 1 WHERE {COUNTED_ROW}")
     (found,) = audit(unaudited).violations
     assert (found.job, found.where) == ("tick", f"tick:{unaudited.history('tick')[6].number}")
     assert found.text.startswith("counts ")
@@ -588,7 +574,7 @@ async def test_a_paused_job_that_lost_its_held_cursor_is_found(unaudited: Scene)
     await worked(unaudited)
     pause(unaudited.store, Chosen(("tick",)), until=None, reason="", now=unaudited.clock.now())
     assert audit(unaudited).clean
-    tamper(unaudited.settings.database, f"UPDATE job SET held_for = NULL WHERE id = {TICK}")
+    tamper(unaudited, f"UPDATE job SET held_for = NULL WHERE id = {TICK}")
     assert [violation.check for violation in audit(unaudited).violations] == [Check.CURSOR]
 
 
@@ -596,8 +582,8 @@ async def test_a_run_once_job_that_fires_again_is_found(unaudited: Scene) -> Non
     """R-07."""
     unaudited.declare(command("tick", schedule=cron("*/10 * * * *")))
     await unaudited.advance("1h")
-    text = "json_set(spec, '$.schedule.run_once', json('true'))"
-    tamper(unaudited.settings.database, f"UPDATE job_version SET spec = {text}")
+    text = """replace(spec, '"run_once":false', '"run_once":true')"""
+    tamper(unaudited, f"UPDATE job_version SET spec = {text}")
     told = [violation.text for violation in audit(unaudited).violations]
     assert any("was to run once and had run" in text for text in told)
 
@@ -613,7 +599,7 @@ async def test_a_run_whose_keeper_outlived_the_scheduler_is_a_note(unaudited: Sc
     assert report.clean
     assert [note for note in report.notes if note.startswith("slow:1 still runs under its keeper")]
     await unaudited.start()
-    assert audit(unaudited).notes == ()
+    assert [note for note in audit(unaudited).notes if note.startswith("slow:1")] == []
 
 
 async def test_an_outcome_that_nobody_has_read_is_a_note(unaudited: Scene) -> None:

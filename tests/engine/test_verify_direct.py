@@ -14,7 +14,7 @@ from rota.runners.processes import TAG
 from rota.testing import Scene, Script
 from tests.engine.calling import call, reserve
 from tests.engine.conftest import audit, command
-from tests.engine.test_verify import tamper
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_what_is_wrong_with_a_direct_call_is_found(unaudited: Scene, name:
     ended, running = await with_calls(unaudited)
     check, text, statement = BROKEN[name]
     dropped = ["DROP INDEX execution_slot"] if "slot" in name else []
-    tamper(unaudited.settings.database, *dropped, statement.format(ended=ended, running=running))
+    tamper(unaudited, *dropped, statement.format(ended=ended, running=running))
     if "gone" in name:
         unaudited.processes.living.clear()
     violations = audit(unaudited).violations

@@ -1,7 +1,6 @@
 """Runs that work on items of a source: claimed before they start, reported or given back when they end (003)."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -27,6 +26,7 @@ from rota.store import work
 from rota.testing import Scene, Script
 from tests.engine.calling import call, told
 from tests.engine.conftest import ALLOW, NO_RETRY, audit, every
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -464,10 +464,8 @@ async def test_an_item_that_an_ended_run_still_holds_is_found_by_verify(unaudite
     (claim,) = claims(unaudited)
     cancel_run(unaudited.store, "fix:1", now=unaudited.clock.now())
     await unaudited.settle()
-    undo = "UPDATE work_item SET state = 'held', ended_at = NULL, not_before = NULL, told_at = NULL WHERE claim = ?"
-    with sqlite3.connect(unaudited.settings.state / "rota.db") as database:
-        database.execute(undo, (claim.claim,))
-    database.close()
+    undo = "UPDATE work_item SET state = 'held', ended_at = NULL, not_before = NULL, told_at = NULL"
+    tamper(unaudited, f"{undo} WHERE claim = '{claim.claim}'")
     assert [one.text for one in audit(unaudited).violations] == [
         "fix:1 holds the item 'a' of run shelf, but is not under way"
     ]

@@ -21,6 +21,7 @@ from rota.store import worktrees
 from rota.testing import Scene, Script
 from rota.testing.scene import ScriptedProcesses
 from tests.engine.agent_jobs import agent
+from tests.scene import one_machine
 from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
@@ -285,6 +286,7 @@ async def test_a_repository_that_is_gone_leaves_what_is_there_alone(scene: Scene
     assert scene.told("fix") == [("COMPLETED", None)]
 
 
+@one_machine
 async def test_a_worktree_that_somebody_removed_is_forgotten_with_its_branch(scene: Scene, repository: Path) -> None:
     scene.declare(fixer(repository))
     tree = await running(scene)
@@ -293,6 +295,7 @@ async def test_a_worktree_that_somebody_removed_is_forgotten_with_its_branch(sce
     assert (of(scene), branches(repository)) == (None, ["main"])
 
 
+@one_machine
 async def test_what_was_kept_and_removed_by_hand_is_forgotten_at_the_next_start(scene: Scene, repository: Path) -> None:
     scene.declare(fixer(repository))
     tree = await running(scene)

@@ -6,7 +6,7 @@ from pathlib import Path
 from rota.engine.looking import look_once
 from rota.engine.session import close_session
 from rota.engine.ticks import note_look
-from rota.testing import Scene
+from tests.scene import Scene
 
 
 class TickScene(Scene):

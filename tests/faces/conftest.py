@@ -21,7 +21,7 @@ from rota.model.records import Outcome
 from rota.operations.project import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
-from rota.store import processes, runs
+from rota.store import processes, runs, workers
 from tests.template import lay_database
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -119,7 +119,7 @@ class Project:
 
     def _holder(self, db: Any) -> Holder:
         now, me = self.clock.now(), identity()
-        worker = processes.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
+        worker = workers.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
         epoch = processes.open_process(
             db, worker_id=worker, kind="serve", identity=me, lock="none", version="0", now=now
         )

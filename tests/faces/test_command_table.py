@@ -40,6 +40,7 @@ CHANGING = (
     "service",
     "tick",
     "token",
+    "migrate",
 )
 
 

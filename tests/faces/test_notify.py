@@ -103,7 +103,9 @@ def test_the_targets_are_listed_without_what_is_secret(told: Project) -> None:
 
 def test_the_secrets_of_targets_are_listed_with_the_targets_that_name_them(told: Project) -> None:
     """R-27."""
-    assert told.json("secrets") == [{"name": "HOOK", "source": "secrets.env", "jobs": [], "targets": ["ops"]}]
+    assert told.json("secrets") == [
+        {"name": "HOOK", "source": "secrets.env", "jobs": [], "targets": ["ops"], "store": False}
+    ]
     assert "notify.ops" in told.ok("secrets")
 
 

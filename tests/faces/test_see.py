@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.cli.tables import Column, fitting, kept
+from rota.cli.tables import Column, fitting, kept, laid_out
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.times import day_time, read_instant
@@ -230,6 +230,14 @@ def test_a_narrow_terminal_does_without_spare_columns_before_it_cuts_the_others(
     assert kept(columns, [10, 30, 8, 40], room=64) == [0, 1, 2, 3]
     assert kept(columns, [10, 30, 8, 40], room=60) == [0, 2, 3]
     assert kept(columns, [10, 30, 8, 40], room=30) == [0, 3]
+
+
+def test_a_long_heading_gives_way_before_anything_below_it_is_cut() -> None:
+    columns = [Column("RUN"), Column("STATUS"), Column("STARTED (Europe/Madrid)"), Column("WHY", flexible=True)]
+    row = ["triage:12", "COMPLETED, 1 tool denied", "Mon 02:30:00", "the tool Bash was denied"]
+    assert laid_out(columns, [row], room=80) == {0: 9, 1: 24, 2: 17, 3: 24}
+    assert laid_out(columns, [row], room=70) == {0: 9, 1: 24, 2: 12, 3: 19}
+    assert laid_out(columns, [row], room=120) == {0: 9, 1: 24, 2: 23, 3: 24}
 
 
 def test_instants_are_told_as_short_as_they_stay_clear() -> None:

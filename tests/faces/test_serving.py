@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from click.testing import CliRunner
 
 from rota.cli.invocation import Invocation
 from rota.cli.root import cli
+from tests import forking
 from tests.waiting import LONGEST_WAIT, until
 
 JOBS = """timezone: Europe/Madrid
@@ -34,24 +34,34 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.process = self.command("serve", "--no-http")
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        printed, self.errors = folder / "console.out", folder / "console.err"
+        self.process = forking.start(
+            "rota",
+            "--dir",
+            str(folder),
+            "serve",
+            "--no-http",
+            environment=self.environment,
+            out=printed,
+            err=self.errors,
+        )
+        self._console = printed.open()
+        self._begun = ""
         self.heading = self.line()
 
-    def command(self, *arguments: str) -> "subprocess.Popen[str]":
-        environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
-        return subprocess.Popen(
-            [sys.executable, "-m", "rota", *arguments],
-            cwd=self.folder,
-            env=environ,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
     def line(self) -> str:
-        """Wait for the next line of the console."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
+        """Wait for the next line of the console; an empty one is its end."""
+        found: list[str] = until(self._look, what="a line of the console")
+        return found[0]
+
+    def _look(self) -> list[str] | None:
+        over = self.process.poll() is not None
+        self._begun += self._console.readline()
+        if not self._begun.endswith("\n") and not over:
+            return None
+        line, self._begun = self._begun, ""
+        return [line]
 
     def until(self, text: str) -> str:
         """Wait for a console line with `text`."""
@@ -61,13 +71,12 @@ class Server:
 
     def apart(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in a process of its own."""
-        process = self.command(*arguments)
-        stdout, stderr = process.communicate(timeout=LONGEST_WAIT)
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+        typed = ("--dir", str(self.folder), *arguments)
+        return forking.run("rota", *typed, environment=self.environment, folder=self.folder, timeout=LONGEST_WAIT)
 
     def rota(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in this process."""
-        invocation = Invocation({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, self.folder)
+        invocation = Invocation(self.environment, self.folder)
         done = CliRunner().invoke(cli, list(arguments), obj=invocation)
         return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
@@ -94,12 +103,13 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=LONGEST_WAIT)
+        self.process.wait(LONGEST_WAIT)
+        self._console.close()
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A scheduler that serves, with its console on a pipe."""
+    """A scheduler that serves, with its console in a file."""
     (tmp_path / "rota.yaml").write_text(JOBS)
     server = Server(tmp_path)
     yield server
@@ -211,9 +221,9 @@ def test_a_detached_command_goes_on_and_can_be_cancelled_without_a_scheduler_r_2
 def test_a_broken_file_is_refused_at_the_first_start_with_65(tmp_path: Path) -> None:
     (tmp_path / "rota.yaml").write_text("jobs:\n  a: {every: 5m, command: [x]}\n")
     server = Server(tmp_path)
-    _, stderr = server.process.communicate(timeout=LONGEST_WAIT)
-    assert server.process.returncode == 65
-    assert stderr.splitlines()[0].startswith("rota.yaml:2:7: jobs.a.every: unknown key")
+    assert server.process.wait(LONGEST_WAIT) == 65
+    server.end()
+    assert server.errors.read_text().splitlines()[0].startswith("rota.yaml:2:7: jobs.a.every: unknown key")
 
 
 def test_a_file_that_breaks_later_leaves_the_last_good_set_and_shows_in_status(server: Server) -> None:
@@ -225,14 +235,10 @@ def test_a_file_that_breaks_later_leaves_the_last_good_set_and_shows_in_status(s
     assert server.rota("run", "hello").returncode == 0
 
 
-def test_the_example_project_passes_check() -> None:
+def test_the_example_project_passes_check(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "first"
-    ran = subprocess.run(
-        [sys.executable, "-m", "rota", "--dir", str(example), "check", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    typed = ("--dir", str(example), "check", "--json")
+    ran = forking.run("rota", *typed, environment=os.environ, folder=tmp_path, timeout=LONGEST_WAIT)
     assert [job["kind"] for job in json.loads(ran.stdout)["jobs"]] == [
         "command",
         "function",

@@ -13,7 +13,7 @@ from rota.engine.ticks import KIND, note_look
 from rota.model.ids import new_id
 from rota.operations.project import Place, open_state
 from rota.runners.processes import identity
-from rota.store import processes
+from rota.store import processes, workers
 from rota.store.driver import Database
 from rota.ticking import Tick, TickReport
 from tests.faces.conftest import Project
@@ -40,7 +40,7 @@ def ticked(project: Project, *ago: int) -> None:
     now = project.clock.now()
 
     def enter(db: Database) -> None:
-        worker = processes.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
+        worker = workers.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
         epoch = processes.open_process(
             db, worker_id=worker, kind=KIND, identity=identity(), lock="none", version="0", now=now
         )

@@ -20,6 +20,7 @@ from rota.model.errors import RotaError
 from rota.store.migrate import open_store
 from tests.faults.disk import Disk, Kind, Loss, read_log
 from tests.faults.ledger import account
+from tests.memory import in_memory
 from tests.store.making import NOW
 
 ROOT = Path(__file__).parents[2]
@@ -91,8 +92,7 @@ def places(log: Path, *, count: int, seed: int) -> list[int]:
 
 
 def _judge_image(disk: Disk, loss: Loss, chance: random.Random) -> Verdict:
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="rota-cut-", dir=memory) as name:
+    with tempfile.TemporaryDirectory(prefix="rota-cut-", dir=in_memory()) as name:
         for file, content in disk.image(loss, chance).items():
             Path(name, file).write_bytes(content)
         return judge(Path(name), disk.acknowledged)

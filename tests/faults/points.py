@@ -160,12 +160,20 @@ def backfill(drill: Drill) -> None:
     raise AssertionError("no backfill died")
 
 
+def move(drill: Drill) -> None:
+    """Move everything to another folder; the command that dies is given again, and goes on."""
+    target = f"sqlite:{drill.folder / 'moved'}-{len(list(drill.folder.glob('moved-*')))}"
+    assert drill.rota("migrate", "--to", target, check=False).returncode == -signal.SIGKILL
+    assert "clean" in drill.rota("migrate", "--to", target).stdout
+
+
 BUSY = Scene("serve", serve, declared)
 CHILD = Scene("child", serve, declared)
 RECOVERY = Scene("serve", serve, crashed)
 FIRST_START = Scene("serve", serve, nothing)
 WORKSPACE = Scene("serve", serve, asked_for_a_fix)
 ITEMS = Scene("serve", serve, asked_for_an_item)
+MOVE = Scene("command", move, declared)
 
 SCENES: dict[str, Scene] = {
     "apply.changed": FIRST_START,
@@ -210,6 +218,10 @@ SCENES: dict[str, Scene] = {
     "migrate.named": FIRST_START,
     "migrate.statement": FIRST_START,
     "migrate.written": FIRST_START,
+    "move.begun": MOVE,
+    "move.committed": MOVE,
+    "move.finished": MOVE,
+    "move.written": MOVE,
     "notify.sent": BUSY,
     "notify.written": BUSY,
     "pause.committed": Scene("command", pause_and_resume, declared),
@@ -270,6 +282,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "stop": ("shutdown.quiesced", "shutdown.runs_ended", "session.closed"),
     "many": ("enqueue.many_inserted", "bulk.committed", "bulk.cancelled", "backfill.committed"),
     "tick": ("tick.looked",),
+    "move": ("move.begun", "move.written", "move.committed", "move.finished"),
     "workspace": ("workspace.noted", "workspace.made", "workspace.found", "workspace.cleared"),
     "items": ("items.asked", "items.given", "items.held", "items.told"),
     "prune": ("prune.rows_deleted", "prune.committed", "prune.folders_removed"),

@@ -226,7 +226,7 @@ def test_a_state_folder_that_vanishes_stops_the_scheduler(scheduler: rota.Schedu
     scheduler.stop()
 
 
-@pytest.mark.parametrize("name", ["state/jobs.db", "postgresql://host/name", "rota.db"])
+@pytest.mark.parametrize("name", ["state/jobs.db", "mysql://host/name", "rota.db"])
 def test_a_store_that_cannot_be_meant_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other.txt").touch()
     monkeypatch.chdir(tmp_path)

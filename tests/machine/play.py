@@ -42,13 +42,13 @@ from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.retrying import retry_run
 from rota.operations.runs import cancel_run, find_run, trigger
 from rota.store import queue
-from rota.store.migrate import open_store
-from rota.testing import CountingStore, Scene, Script
+from rota.testing import CountingStore, Script
 from tests.engine.calling import call as ask_call
 from tests.engine.calling import reserve, withdraw
 from tests.machine.model import Call, Ending, Group, Job, Model, Refused, Run
 from tests.machine.standing import MS, NOON, Standing
-from tests.template import lay_database
+from tests.memory import in_memory
+from tests.scene import Scene, forget_scenes
 
 FOR_EVER = timedelta(days=1000)
 POOLS = {"disk": 2, "gpu": 1}
@@ -102,7 +102,8 @@ class Machine(Standing):
     def begin(self, slots: int, jobs: list[Job], eager: bool) -> None:
         """Start a scheduler on a project with some jobs; an eager one looks after every change, as when it is woken."""
         self.eager = eager
-        self.folder = tempfile.TemporaryDirectory(prefix="rota-machine-", ignore_cleanup_errors=True)
+        forget_scenes()
+        self.folder = tempfile.TemporaryDirectory(prefix="rota-machine-", dir=in_memory(), ignore_cleanup_errors=True)
         self.runner = asyncio.Runner()
         self.ids = random.Random(1)
         begin_again(self.ids.randbytes)
@@ -115,7 +116,6 @@ class Machine(Standing):
             self._declare(job)
 
     async def _scene(self, slots: int) -> Scene:
-        lay_database(Path(self.folder.name))
         scene = Scene(Path(self.folder.name), NOON, concurrency=slots)
         await scene.start()
         return scene
@@ -127,7 +127,7 @@ class Machine(Standing):
                 self.restart()
             self.audit(quick=False)
             self.do(self.scene.crash())
-            self.database.close()
+            self.beside.close()
             self.scene.store.close()
             self.runner.close()
             self.folder.cleanup()
@@ -548,6 +548,6 @@ class Machine(Standing):
 
     async def _restart(self) -> None:
         self.scene.store.close()
-        self.scene.store = CountingStore(open_store(self.scene.settings.state / "rota.db", now=self.now))
+        self.scene.store = CountingStore(self.scene.open_database())
         await self.scene.start()
         await self.scene.settle()

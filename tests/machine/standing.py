@@ -1,23 +1,23 @@
 """What must be so after every step: what is stored is what the model says, and `rota verify` is content."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import apsw
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rota.model.clock import to_ms
 from rota.operations.verify import verify
 from rota.store import queue
-from rota.testing import Scene
 from tests.engine.calling import look
 from tests.machine.model import Model, Run
+from tests.scene import Beside, Scene
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 RUNS = """
 SELECT job.name, run.number, run.status, run.reason, run.trigger, run.attempt, before.name || ':' || earlier.number,
-    run.priority, run.params ->> 'value', run.waiting_for, run.not_before, run.cancel_reason,
+    run.priority, run.params, run.waiting_for, run.not_before, run.cancel_reason,
     run_group.name || ':' || run_group.number, run.place, run.scheduled_for
 FROM run JOIN job ON job.id = run.job_id LEFT JOIN run_group ON run_group.id = run.group_id
 LEFT JOIN run earlier ON earlier.id = run.retry_of LEFT JOIN job before ON before.id = earlier.job_id
@@ -26,6 +26,8 @@ QUEUE = """
 SELECT job.name, run.number FROM run JOIN job ON job.id = run.job_id WHERE run.status = 'QUEUED' AND run.lane_id > 0
 ORDER BY run.priority DESC, run.position, run.created_at, run.id
 """
+PARAMS = 6
+"""Where they stand in such a row, behind the handle."""
 GROUPS = "SELECT name, number, status FROM run_group ORDER BY id"
 
 
@@ -39,13 +41,13 @@ class Standing(RuleBasedStateMachine):
 
     scene: Scene
     model: Model
-    database: apsw.Connection
+    beside: Beside
     callers: dict[str, Any]
     eager: bool
 
     def open(self) -> None:
-        """Look at the file with plain SQL, past rota."""
-        self.database = apsw.Connection(str(self.scene.settings.state / "rota.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        """Look at the database with plain SQL, past rota."""
+        self.beside = Beside(self.scene.settings.state)
 
     @property
     def now(self) -> datetime:
@@ -84,8 +86,11 @@ class Standing(RuleBasedStateMachine):
         assert found.violations == (), found.violations
 
     def stored_runs(self) -> dict[str, Any]:
-        rows = self.database.execute(RUNS)
-        return {f"{name}:{number}": told for name, number, *told in rows}
+        return {f"{name}:{number}": self._told(list(told)) for name, number, *told in self.beside.rows(RUNS)}
+
+    def _told(self, told: list[Any]) -> list[Any]:
+        told[PARAMS] = json.loads(told[PARAMS]).get("value")
+        return told
 
     def expected_runs(self) -> dict[str, Any]:
         return {run.handle: self.expected(run) for run in self.model.runs.values()}
@@ -101,10 +106,10 @@ class Standing(RuleBasedStateMachine):
         return None if at is None else to_ms(NOON) + at
 
     def stored_queue(self) -> list[str]:
-        return [f"{name}:{number}" for name, number in self.database.execute(QUEUE)]
+        return [f"{name}:{number}" for name, number in self.beside.rows(QUEUE)]
 
     def stored_groups(self) -> list[tuple[Any, ...]]:
-        return list(self.database.execute(GROUPS))
+        return self.beside.rows(GROUPS)
 
     def expected_groups(self) -> list[tuple[Any, ...]]:
         return [(group.name, group.number, group.status) for group in self.model.groups]

@@ -1,4 +1,7 @@
-"""The machine, played: 200 examples of 40 steps, the same in every run; ROTA_MACHINE=5000 plays 5,000 new ones."""
+"""The machine, played: 200 examples of 40 steps, the same in every run; ROTA_MACHINE=5000 plays 5,000 new ones.
+
+On PostgreSQL (ROTA_TEST_STORE=postgres) 8 of them.
+"""
 
 import os
 
@@ -9,8 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from rota import faults
 from tests.conftest import MACHINE, SLOW_IS_FINE
 from tests.machine.play import Machine
+from tests.scene import ON_POSTGRES
 
-PARTS, EXAMPLES, STEPS = 4, 200, 40
+PARTS, EXAMPLES, STEPS = 4, 8 if ON_POSTGRES else 200, 40
 WANTED = os.environ.get(MACHINE)
 
 

@@ -19,6 +19,8 @@ FORMS = (CANARY.encode(), SIGNING.encode(), base64.b64encode(CANARY.encode())[:2
 FILE = """
 http: {{listen: "127.0.0.1:0"}}
 defaults: {{retry: false}}
+agents:
+  helper: {{adapter: custom, access: full, options: {{argv: [sh, -c, 'test -n "$TOKEN" && echo done']}}}}
 notify:
   hook:
     webhook: {{secret: ADDRESS}}
@@ -31,8 +33,18 @@ jobs:
   fails: {{command: [sh, -c, 'test -z "$TOKEN"'], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
   breaks: {{command: [no-such-program], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
   lacks: {{command: [echo], env: {{TOKEN: {{secret: NOWHERE}}, OTHER: {{secret: CANARY}}}}}}
+  asks: {{prompt: look, agent: helper, env: {{TOKEN: {{secret: CANARY}}}}}}
+  fetches:
+    prompt: look
+    agent: helper
+    work_source: {{http: "{giver}", headers: {{X-Key: {{secret: CANARY}}}}}}
+  reviews:
+    prompt: look
+    agent: helper
+    work_source: {{github: me/api, token: {{secret: CANARY}}, api_url: "{giver}"}}
 """
-JOBS = ("uses", "fails", "breaks", "lacks")
+JOBS = ("uses", "fails", "breaks", "lacks", "asks", "fetches", "reviews")
+STATUSES = ["COMPLETED", "FAILED", "FAILED", "FAILED", "COMPLETED", "SKIPPED", "SKIPPED"]
 
 
 @pytest.fixture
@@ -42,13 +54,20 @@ def server() -> Iterator[StubServer]:
 
 
 @pytest.fixture
-def worked(project: Project, server: StubServer) -> Project:
+def giver() -> Iterator[StubServer]:
+    """A server that has work, and gives none to whom it does not know."""
+    with serving(Reply(b"who are you?", 403)) as found:
+        yield found
+
+
+@pytest.fixture
+def worked(project: Project, server: StubServer, giver: StubServer) -> Project:
     """A scheduler whose jobs have run, and have told a receiver that refuses what it is told."""
     project.state.mkdir(0o700)
     address = f"{server.url}/{CANARY}"
     for name, value in (("CANARY", CANARY), ("ADDRESS", address), ("SIGNING", f"whsec_{SIGNING}")):
         store_secret(project.state, name, value)
-    project.write(FILE.format(place=server.url.removeprefix("http://")))
+    project.write(FILE.format(place=server.url.removeprefix("http://"), giver=giver.url))
     project.serve("--verbose", http=True)
     for job in JOBS:
         project.rota("trigger", job)
@@ -61,8 +80,11 @@ def seen(text: bytes) -> bool:
     return any(form in text for form in FORMS)
 
 
-def test_the_value_of_a_secret_is_in_no_file_answer_text_or_message(worked: Project, server: StubServer) -> None:
-    assert [run["status"] for job in JOBS for run in worked.history(job)] == ["COMPLETED", *["FAILED"] * 3]
+def test_the_value_of_a_secret_is_in_no_file_answer_text_or_message(
+    worked: Project, server: StubServer, giver: StubServer
+) -> None:
+    assert [run["status"] for job in JOBS for run in worked.history(job)] == STATUSES
+    assert len([one for _, headers in giver.asked for one in headers.values() if CANARY in one]) >= 2
     tried = lambda: all(one["error"] or one["finished_at"] for one in worked.json("deliveries"))  # noqa: E731
     until(tried, what="what became of each message to be stored")
     paths = ["/jobs", "/runs", "/queue", "/deliveries", "/notify", "/audit", "/metrics", "/usage", "/openapi.json"]

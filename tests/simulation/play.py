@@ -320,7 +320,7 @@ class Played:
 
     def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database itself, by SQL of our own."""
-        return self.world.disk._connection().execute(text, values).fetchall()
+        return self.world.beside.rows(text, *values)
 
     @property
     def now_ms(self) -> int:

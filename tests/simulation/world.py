@@ -1,7 +1,6 @@
-"""A scheduler on a virtual machine: real rules, engine and SQLite; clock, processes and crashes are ours."""
+"""A scheduler on a virtual machine: real rules, engine and database; clock, processes and crashes are ours."""
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -27,13 +26,17 @@ from rota.settings import Scheduler, Settings
 from rota.store import jobs
 from rota.store.driver import Database, Operation
 from rota.store.migrate import open_store
-from rota.store.sqlite import SqliteStore, _Submitted, connect
-from rota.testing import FakeClock
+from rota.store.postgres import PostgresStore
+from rota.store.postgres_opening import open_postgres
+from rota.store.sqlite import SqliteStore, connect
+from rota.store.writer import Done, Submitted
+from rota.testing import CountingStore, FakeClock
+from tests.memory import in_memory
+from tests.scene import ON_POSTGRES, Beside, address_of, forget_scenes
 from tests.template import lay_database
 
 BROKEN = 0.15
 """How many jobs never succeed."""
-SHARED_MEMORY = Path("/dev/shm")
 GONE = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="gone")
 STOPPED = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
 
@@ -74,11 +77,11 @@ class Life:
 class DyingStore:
     """The store of one life: submitted writes are committed in groups as by the writer thread, but on the loop."""
 
-    def __init__(self, store: SqliteStore, writer: Any, life: Life) -> None:
-        self._store = store
-        self._writer = writer
+    def __init__(self, disk: "Disk", counting: CountingStore, life: Life) -> None:
+        self._disk = disk
+        self._store = counting
         self._life = life
-        self._submitted: list[_Submitted] = []
+        self._submitted: list[Submitted] = []
         self.flushes = 0
 
     @property
@@ -106,7 +109,7 @@ class DyingStore:
         if self._life.alive:
             if not self._submitted:
                 loop.call_soon(self._flush)
-            self._submitted.append(_Submitted(operation, future))
+            self._submitted.append(Submitted(self._store.watched(operation), future))
         return future
 
     def _flush(self) -> None:
@@ -127,8 +130,8 @@ class DyingStore:
             else:
                 item.future.set_exception(item.error)
 
-    def _commit(self, batch: list[_Submitted]) -> list[Any]:
-        return self._store._commit(self._writer, batch)
+    def _commit(self, batch: list[Submitted]) -> list[Done]:
+        return self._disk._commit(batch)
 
     def close(self) -> None:
         pass
@@ -359,19 +362,39 @@ class Inside:
         return None
 
 
+Disk = SqliteStore | PostgresStore
+
+
+def lay_disk(folder: Path, now: datetime) -> Disk:
+    """Return an empty store that takes batches without a writer thread."""
+    if ON_POSTGRES:
+        return open_postgres(address_of(folder), now=lambda: now)
+    lay_database(folder)
+    disk = open_store(folder / "rota.db", now=now)
+    disk._written = connect(folder / "rota.db")
+    return disk
+
+
+def end_writer(disk: Disk) -> None:
+    """Close what the batches were written through."""
+    if isinstance(disk, PostgresStore):
+        disk._drop()
+    else:
+        disk._end_writer()
+
+
 class World:
     """The machine, its disk and the scheduler's lives on it."""
 
     store_type: type[DyingStore] = DyingStore
 
     def __init__(self, now: datetime, *, seed: int, slots: int) -> None:
-        where = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-        self.folder = Path(tempfile.mkdtemp(prefix="rota-simulation-", dir=where))
-        lay_database(self.folder)
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-simulation-", dir=in_memory()))
         self.clock = FakeClock(now)
         self.machine = Machine(self.clock, seed)
         self.settings = Settings(self.folder, self.folder, scheduler=Scheduler(concurrency=slots))
-        self.disk = open_store(self.folder / "rota.db", now=now)
+        self.disk = lay_disk(self.folder, now)
+        self.beside = Beside(self.folder)
         self.fuse = Fuse()
         self.refused: set[str] = set()
         self.touched = False
@@ -380,7 +403,7 @@ class World:
         self.fires = 0
         self.elapsed = timedelta()
         self.session: Session | None = None
-        self._writer = connect(self.folder / "rota.db")
+        self._counting = CountingStore(self.disk)
         self._pid = 500
         self.life: Life
         self.store: DyingStore
@@ -396,7 +419,7 @@ class World:
         """Begin as a new process would; tell whether it lived through its recovery."""
         self._pid += 1
         self.life = Life(self.fuse)
-        self.store = self.store_type(self.disk, self._writer, self.life)
+        self.store = self.store_type(self.disk, self._counting, self.life)
         me = ProcessIdentity(f"boot-{self.machine.boot}", self._pid, self._pid)
         try:
             self.session = open_session(self.store, self.folder, self.clock, kind="serve", identity=me)
@@ -507,7 +530,7 @@ class World:
         await self._calm()
 
     def _changes(self) -> int:
-        return int(self._writer.total_changes())
+        return self._counting.changes
 
     async def pass_time(self, duration: timedelta) -> bool:
         """Let time pass, stopping wherever something is due; tell whether the scheduler survived it."""
@@ -533,6 +556,8 @@ class World:
 
     def close(self) -> None:
         """Remove everything."""
-        self._writer.close()
+        self.beside.close()
+        end_writer(self.disk)
         self.disk.close()
+        forget_scenes()
         shutil.rmtree(self.folder)

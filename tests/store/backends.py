@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 
 from rota.store.driver import Store
+from rota.store.link import Link, rows_of, statement
 from rota.store.migrate import open_store
+from rota.store.postgres_opening import open_postgres
 from rota.store.sqlite import connect
+from tests.postgres import lay_postgres
 from tests.store.making import NOW
 from tests.template import lay_database
 
@@ -21,7 +25,7 @@ class Backend:
     store: Store
     sql: Callable[..., list[tuple[Any, ...]]]
     columns: Callable[[str], list[str]]
-    refusal: type[Exception]
+    refusal: tuple[type[Exception], ...]
 
 
 def sqlite(folder: Path) -> Backend:
@@ -35,7 +39,29 @@ def sqlite(folder: Path) -> Backend:
     def columns(table: str) -> list[str]:
         return [name for (name,) in sql("SELECT name FROM pragma_table_info(:name)", name=table)]
 
-    return Backend(store, sql, columns, apsw.ConstraintError)
+    return Backend(store, sql, columns, (apsw.ConstraintError,))
 
 
-BACKENDS = {"sqlite": sqlite}
+def postgres(_: Path) -> Backend:
+    address = lay_postgres()
+    store = open_postgres(address, now=lambda: NOW)
+    beside = Link(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+
+    def sql(text: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        return rows_of(beside.run(statement(text), params))
+
+    def columns(table: str) -> list[str]:
+        return [
+            name
+            for (name,) in sql(
+                "SELECT attname FROM pg_attribute WHERE attrelid = CAST(:name AS regclass)"
+                " AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+                name=table,
+            )
+        ]
+
+    # What is no JSON is refused as such, before its check is asked.
+    return Backend(store, sql, columns, (psycopg.IntegrityError, psycopg.errors.InvalidTextRepresentation))
+
+
+BACKENDS = {"sqlite": sqlite, "postgres": postgres}

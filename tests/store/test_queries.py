@@ -1,4 +1,4 @@
-"""The SQL files: each is used, holds one statement, and gets exactly the parameters that it names."""
+"""The SQL files: each is used, holds one statement, gets exactly the parameters that it names, fits its database."""
 
 import ast
 import re
@@ -12,7 +12,10 @@ import rota
 from rota.store.queries import load_migrations, load_queries
 
 SOURCE = Path(rota.__file__).parent
+SQL = SOURCE / "store" / "sql"
 QUERIES = load_queries("sqlite")
+LOCKING = load_queries("postgres", writing=True)
+BACKENDS = ("sqlite", "postgres")
 METHODS = {"rows", "row", "execute", "records"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -48,7 +51,16 @@ def uses() -> list[Use]:
 
 
 def parameters(statement: str) -> set[str]:
-    return set(PARAMETER.findall(TEXT_OR_COMMENT.sub("", statement)))
+    return set(PARAMETER.findall(bare(statement)))
+
+
+def bare(statement: str) -> str:
+    """Return a statement without comments and texts: nothing where there is nothing to do."""
+    return TEXT_OR_COMMENT.sub("", statement).strip()
+
+
+def names_in(folder: Path) -> set[str]:
+    return {file.stem for file in folder.glob("*.sql")}
 
 
 def test_every_query_that_the_source_names_has_its_file():
@@ -61,7 +73,7 @@ def test_every_query_file_is_used():
 
 def test_every_use_passes_the_parameters_that_the_query_names():
     for use in uses():
-        named = parameters(QUERIES[use.query])
+        named = parameters(QUERIES[use.query]) | parameters(LOCKING[use.query])
         if use.complete:
             assert use.params == named, f"{use.place} {use.query}"
         else:
@@ -69,10 +81,48 @@ def test_every_use_passes_the_parameters_that_the_query_names():
 
 
 def test_every_query_file_holds_one_statement():
-    for name, text in QUERIES.items():
-        statement = TEXT_OR_COMMENT.sub("", text)
+    for name, text in [*QUERIES.items(), *load_queries("postgres").items(), *LOCKING.items()]:
+        statement = bare(text)
         assert ";" not in statement, name
-        assert statement.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE"), name
+        assert not statement or statement.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "LOCK"), name
+
+
+def test_a_statement_that_differs_has_its_file_for_both_databases():
+    assert names_in(SQL / "sqlite") == names_in(SQL / "postgres")
+
+
+def test_a_statement_that_both_databases_take_has_one_file():
+    assert names_in(SQL) & names_in(SQL / "sqlite") == set()
+
+
+def test_the_files_of_a_statement_name_the_same_parameters():
+    for name in names_in(SQL / "sqlite"):
+        ours, theirs = ((SQL / backend / f"{name}.sql").read_text("utf-8") for backend in BACKENDS)
+        if bare(ours) and bare(theirs):
+            assert parameters(ours) == parameters(theirs), name
+
+
+def test_what_is_said_for_writing_is_said_to_postgresql_alone_and_only_then():
+    assert LOCKING["group_by_id"].endswith("WHERE id = :id\nFOR NO KEY UPDATE\n")
+    for texts in (load_queries("postgres"), load_queries("sqlite"), load_queries("sqlite", writing=True)):
+        assert bare(texts["group_by_id"]).endswith("WHERE id = :id")
+
+
+def test_every_subselect_has_a_name_since_postgresql_14_wants_one():
+    nameless = {name for name, text in load_queries("postgres").items() if has_nameless_subselect(bare(text))}
+    assert nameless == set()
+
+
+def has_nameless_subselect(statement: str) -> bool:
+    """Tell whether some `FROM (...)` or `JOIN (...)` is not followed by a name."""
+    for found in re.finditer(r"\b(?:FROM|JOIN|LATERAL)\s*\(", statement):
+        depth, end = 1, found.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(statement[end], 0)
+            end += 1
+        if not re.match(r"\s+(AS\s+)?(?!WHERE|GROUP|ORDER|LIMIT|ON|JOIN|UNION)[a-z]", statement[end:]):
+            return True
+    return False
 
 
 def test_every_query_fits_the_schema():
@@ -82,7 +132,7 @@ def test_every_query_fits_the_schema():
     refused = {}
     for name, text in QUERIES.items():
         try:
-            connection.execute(f"EXPLAIN {text}", dict.fromkeys(parameters(text), 1)).fetchall()
+            connection.execute(f"EXPLAIN {text}" if bare(text) else text, dict.fromkeys(parameters(text), 1)).fetchall()
         except apsw.Error as error:
             refused[name] = str(error)
     assert refused == {}

@@ -41,12 +41,13 @@ HOT = {
     "executions_before": "execution_job",
     "runs_history_of_job": "run_number",
     "runs_newest": "run_number",
+    "runs_newest_of_jobs": "run_number",
+    "runs_oldest_unfinished": "run_unfinished",
     "slots_taken": "run_slot",
     "runs_owned": "run_slot",
     "processes_with_runs": "run_slot",
     "processes_unended": "process_open",
     "job_next_due_but": "job_due",
-    "workers_all": "process_open",
     "budget_any_held": "budget_entry_open",
     "budget_anybody_waits": "run_budget",
     "budget_largest": "budget_entry_job",
@@ -153,6 +154,13 @@ def test_a_count_reads_the_queue_in_its_order_r_03(connection, name):
 def test_direct_calls_under_way_are_read_from_the_few_that_are_held_r_13(connection, name):
     plan = plan_of(connection, name)
     assert "SEARCH execution USING PRIMARY KEY (id=?)" in plan
+    assert scans(plan) == []
+
+
+@pytest.mark.parametrize("name", ["event_oldest_before", "event_prune"])
+def test_the_oldest_events_are_found_by_their_key(connection, name):
+    plan = plan_of(connection, name)
+    assert "SEARCH event USING PRIMARY KEY (id<?)" in plan
     assert scans(plan) == []
 
 

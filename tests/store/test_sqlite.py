@@ -91,15 +91,18 @@ def test_submitted_operations_share_a_commit_and_none_is_acknowledged_before_it(
     job = add_job(store)
     reached, release = threading.Event(), threading.Event()
 
+    def hold():
+        reached.set()
+        return not release.wait(LONGEST_WAIT)
+
     def insert_last(db):
         insert_run(db, job)
-        reached.set()
-        return release.wait(LONGEST_WAIT)
+        db._connection.set_commit_hook(hold)
 
     async def play():
         inserts = [partial(insert_run, job=job) for _ in range(20)]
         futures = await Batch(store).of([*inserts, insert_last])
-        await asyncio.to_thread(reached.wait, LONGEST_WAIT)
+        await asyncio.to_thread(reached.wait, LONGEST_WAIT)  # the commit has begun; what was told before has come
         assert not any(future.done() for future in futures)
         assert run_count(beside) == 0
         visible = []
@@ -109,7 +112,10 @@ def test_submitted_operations_share_a_commit_and_none_is_acknowledged_before_it(
         await asyncio.gather(*futures)
         assert visible == [21] * 21
 
-    asyncio.run(play())
+    try:
+        asyncio.run(play())
+    finally:
+        release.set()
 
 
 def fail(db, job):

@@ -47,16 +47,16 @@ def maker_here(invocation: "Invocation") -> "Maker":
     """Return who types this command: the run whose environment this is, if it is under way in this project."""
     from rota.model.errors import ProjectMissing
     from rota.model.making import Maker
-    from rota.operations.project import open_state
+    from rota.operations.project import open_place
     from rota.operations.tools.makers import maker_of
 
     try:
         place = invocation.place()
     except ProjectMissing:
         return Maker()
-    if not (place.state / "rota.db").exists():
+    if not invocation.applied():
         return Maker()
-    store = open_state(place.state, invocation.clock, create=False)
+    store = open_place(place, invocation.clock, create=False)
     try:
         return maker_of(store, invocation.environ)
     finally:

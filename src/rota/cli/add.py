@@ -64,6 +64,8 @@ def _show(added: "Added", now: datetime, *, dry_run: bool) -> None:
 
     name, line = added.spec.name, added.insertion.line
     schedule = explain_schedule(added.spec.schedule)
+    for note in added.notes:
+        click.echo(f"note: {note}")
     if dry_run:
         click.echo(f"would add at line {line} of {added.file.name}:")
         click.echo(added.insertion.added, nl=False)
@@ -87,4 +89,5 @@ def _as_json(added: "Added", now: datetime, *, dry_run: bool) -> dict[str, Any]:
         "lines": added.insertion.added,
         "schedule": explain_schedule(added.spec.schedule),
         "next_at": iso_or_none(first_fire(added.spec, now)),
+        "notes": list(added.notes),
     }

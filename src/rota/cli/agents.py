@@ -39,7 +39,7 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
     place = invocation.place()
     with ExitStack() as stack:
         store = None
-        if (place.state / "rota.db").exists():
+        if invocation.applied():
             _, store = stack.enter_context(invocation.store())
         view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
         return view, project_timezone(store) if store is not None else "UTC"

@@ -40,7 +40,7 @@ def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) ->
     place, now = invocation.place(), invocation.now()
     declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
     refuse_served(declared.projects, place.state)
-    if dry_run and not (place.state / "rota.db").exists():
+    if dry_run and not invocation.applied():
         return first_plan(declared)
     with invocation.store(create=True) as (_, store):
         plan = apply(store, declared, now=now, dry_run=dry_run, **options)

@@ -21,7 +21,7 @@ def command(invocation: Invocation, *, file: Path, with_output: bool) -> None:
     from rota.operations.backup import back_up
 
     place = invocation.place()
-    if not (place.state / "rota.db").exists():
+    if not place.shared and not invocation.applied():
         raise NotApplied(str(place.folder))
     target = (invocation.cwd / file.expanduser()).absolute()
     made = back_up(place, target, clock=invocation.clock, with_output=with_output)

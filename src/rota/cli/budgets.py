@@ -38,6 +38,7 @@ def command(invocation: Invocation, *, account: str | None) -> None:
 
 def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
     from rota.cli.tables import Cell, Column, Row, print_table
+    from rota.operations.budget_words import forecast_words, reopens_words
     from rota.rules.budget_words import say_amount
 
     titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
@@ -49,8 +50,8 @@ def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
             Cell(bar(view), "red" if view.over else "yellow" if view.waiting else None),
             say_amount(view.reserved, view.account.unit, noun=False),
             say_amount(view.left, view.account.unit, noun=False),
-            reopens(view, now=now),
-            _forecast(view),
+            reopens_words(view, now=now),
+            forecast_words(view),
         ]
         for view in views
     ]
@@ -74,45 +75,17 @@ def _settled(view: "AccountView") -> str:
     return say_used(view.settled, view.account.limit, view.account.unit)
 
 
-def reopens(view: "AccountView", *, now: datetime) -> str:
-    """Return when the next window opens: how far away, and exactly, in the account's zone."""
-    from rota.rules.times import day_time, from_now
-
-    zone = view.account.timezone
-    return f"{from_now(view.window.until, now)}, {day_time(view.window.until, zone, now=now)} ({zone})"
-
-
-def _forecast(view: "AccountView") -> str:
-    from rota.rules.budget_windows import Basis
-    from rota.rules.budget_words import say_amount
-
-    found = view.forecast
-    if found.amount is None:
-        return "too early to say"
-    amount = say_amount(found.amount, view.account.unit, noun=False)
-    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "if it goes on like this"
-    return f"{amount} {basis}{', above the limit' * (found.amount > view.account.limit)}"
-
-
 def _remarks(view: "AccountView") -> Iterator[str]:
-    from rota.operations.budgets import WAITING_COUNTED, WAITING_SHOWN
-    from rota.rules.budget_words import say_amount
+    from rota.operations.budget_words import other_remarks, over_words
 
-    account = view.account
-    if view.over:
-        over = say_amount(view.over, account.unit)
-        why = "it only warns" if account.policy == "warn" else "runs cost more than they were expected to"
-        yield click.style(f"{account.name} is {over} above its limit: {why}", fg="red")
-    if view.waiting:
-        count = len(view.waiting)
-        more = f" and {count - WAITING_SHOWN:,}{'+' * (count == WAITING_COUNTED)} more" if count > WAITING_SHOWN else ""
-        yield f"waiting for {account.name}: {', '.join(view.waiting[:WAITING_SHOWN])}{more}"
-    if not view.declared:
-        yield f"{account.name} is no longer in the file; runs of older definitions still use it"
+    if over := over_words(view):
+        yield click.style(over, fg="red")
+    yield from other_remarks(view)
 
 
 def _show_one(found: "AccountHistory", *, now: datetime) -> None:
     from rota.cli.show import print_pairs
+    from rota.operations.budget_words import forecast_words, reopens_words
     from rota.rules.budget_words import say_account, say_amount
 
     view, unit = found.view, found.view.account.unit
@@ -121,8 +94,8 @@ def _show_one(found: "AccountHistory", *, now: datetime) -> None:
     print_pairs(
         [
             ("used", f"{_settled(view)}, {reserved} reserved, {left} left   {bar(view)}"),
-            ("reopens", reopens(view, now=now)),
-            ("forecast", _forecast(view)),
+            ("reopens", reopens_words(view, now=now)),
+            ("forecast", forecast_words(view)),
         ]
     )
     for line in _remarks(view):

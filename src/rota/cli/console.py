@@ -24,7 +24,7 @@ from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
 from rota.operations.jobs import find_job, list_jobs
 from rota.operations.pausing import Pauses, pauses
-from rota.operations.project import Place, open_state
+from rota.operations.project import Place, open_place
 from rota.operations.views import run_json
 from rota.rules.coming import coming_fires
 from rota.rules.retry_words import say_attempt
@@ -47,7 +47,10 @@ LINE_HEAD = 45
 class Console:
     """Watches a serving scheduler and prints what a person wants to see of it."""
 
-    def __init__(self, place: Place, clock: Clock, *, zone: str = "UTC", as_json: bool = False) -> None:
+    def __init__(
+        self, place: Place, clock: Clock, *, zone: str = "UTC", as_json: bool = False, verb: str = "serves"
+    ) -> None:
+        self._verb = verb
         self._place = place
         self._clock = clock
         self._as_json = as_json
@@ -75,7 +78,7 @@ class Console:
 
     def open(self, settings: Settings) -> None:
         """Read what is told from the project's database, in its zone."""
-        self._store = open_state(self._place.state, self._clock, create=False)
+        self._store = open_place(self._place, self._clock, create=False)
         self._zone = settings.timezone
 
     # what the scheduler tells
@@ -89,7 +92,7 @@ class Console:
         else:
             version, slots = metadata.version("rota"), settings.scheduler.concurrency
             place = f"{settings.folder}, pid {os.getpid()}, {counted(slots, 'slot')}, times in {self._zone}"
-            click.echo(f"rota {version} serves {place}")
+            click.echo(f"rota {version} {self._verb} {place}")
         if self._first_plan is not None:
             self.applied(self._first_plan)
         if self._first_error is not None:
@@ -104,7 +107,7 @@ class Console:
         if self._as_json:
             self._event("listening", url=url)
         else:
-            click.echo(f"API at {url}/api/v1   rota open")
+            click.echo(f"dashboard and API at {url}   rota open")
 
     def applied(self, plan: Plan) -> None:
         """The file was applied."""

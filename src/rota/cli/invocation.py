@@ -139,16 +139,22 @@ class Invocation:
         if place.scope and not self.as_json:
             click.echo(f"all projects of {place.folder} together, of which {place.scope} is one")
 
+    def applied(self) -> bool:
+        """Tell whether there is a database: something was applied before."""
+        from rota.operations.project import is_applied
+
+        return is_applied(self.place(), self.clock)
+
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
         """Open the project's database; without `create` something must have been applied before."""
         from rota.model.errors import NotApplied, UnknownJob
-        from rota.operations.project import open_state
+        from rota.operations.project import is_applied, open_place
 
         place = self.place()
-        if not create and not (place.state / "rota.db").exists():
+        if not create and not place.shared and not is_applied(place, self.clock):
             raise NotApplied(str(place.folder))
-        store = open_state(place.state, self.clock, create=create)
+        store = open_place(place, self.clock, create=create)
         if store.copied_to is not None:
             click.echo(f"rota: the database was upgraded; {store.copied_to} is a copy of it as it was", err=True)
         try:

@@ -43,7 +43,17 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
     failing = sum(is_failing(view) for view in views)
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
     none = "no jobs; write some into rota.yaml and apply it" if maker is None else f"no jobs were made by {maker}"
-    click.echo(f"{told} · {LEGEND}   rota explain JOB" if rows else none)
+    click.echo(_last_lines(f"{told} · {LEGEND}", "rota explain JOB") if rows else none)
+
+
+def _last_lines(legend: str, advice: str) -> str:
+    """Return both on one line, or on two where the terminal is too narrow for that."""
+    import shutil
+    import sys
+
+    whole = f"{legend}   {advice}"
+    narrow = sys.stdout.isatty() and len(whole) > shutil.get_terminal_size().columns
+    return f"{legend}\n{advice}" if narrow else whole
 
 
 def _used(run: "Run") -> str:

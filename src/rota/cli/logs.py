@@ -81,7 +81,7 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
     """Return a look at a run, or at a direct call."""
     from rota.model.ids import is_id
     from rota.operations.direct import direct_spec, direct_view
-    from rota.operations.output import why_no_output, why_no_output_of_call
+    from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run
     from rota.operations.system import attended, serves
 
@@ -97,6 +97,7 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
             spec = direct_spec(store, call)
             return Source(call.id, call.name, call.status.shown, call.status.final, note, serves(place.state), spec)
         view = show_run(store, run_id)
+        fetch_output(store, place.state, view)
         note = why_no_output(place.state, view, now=now)
         lives = attended(store, place.state, now=now, run=view.run)
         run = view.run

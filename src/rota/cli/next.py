@@ -102,8 +102,7 @@ def _of_schedule(schedule: "Schedule", after: datetime, limit: int) -> list[Comi
 
 def _of_project(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
     """Return the fires of stored jobs, or of the file's where nothing is stored yet."""
-    place = invocation.place()
-    if (place.state / "rota.db").exists():
+    if invocation.applied():
         found = _of_stored(invocation, name, since=since, limit=limit)
         if found is not None:
             return found
@@ -116,7 +115,7 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     from rota.operations.jobs import project_timezone
     from rota.operations.pausing import pauses
 
-    if not (invocation.place().state / "rota.db").exists():
+    if not invocation.applied():
         return
     with invocation.store() as (_, store):
         found, zone = pauses(store).jobs, project_timezone(store)
@@ -131,7 +130,7 @@ def _why_none(invocation: Invocation, name: str) -> str:
     from rota.operations.jobs import show_job
     from rota.rules.explain import next_fire
 
-    if not (invocation.place().state / "rota.db").exists():
+    if not invocation.applied():
         return "no coming fires"
     with invocation.store() as (_, store):
         view = show_job(store, name)

@@ -104,28 +104,16 @@ def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
 
 
 def _ready(one: "Standing", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
-    from rota.model.holds import provider_of
-    from rota.operations.queue import hold_words
+    from rota.operations.queue import draw_words, hold_words
     from rota.rules.times import roughly
 
-    # That of a provider bounds nothing: where it is held the last column says so.
-    drawn = [draw for draw in one.draws if provider_of(draw.pool) is None]
-    pools = ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in drawn)
     since, why = roughly(now - one.run.created_at), hold_words(one, view, zone=zone, now=now)
-    return [str(one.place), one.run.handle, since, str(one.run.priority), pools, why]
+    return [str(one.place), one.run.handle, since, str(one.run.priority), draw_words(one), why]
 
 
 def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
-    from rota.rules.times import day_time, roughly
+    from rota.operations.queue import waiting_words
+    from rota.rules.times import roughly
 
-    until = f" until {day_time(run.not_before, zone, now=now, seconds=True)}" if run.not_before else ""
-    named = view.predecessors.get(run.predecessor_id or "")
-    since = roughly(now - run.created_at)
-    return [
-        "–",
-        run.handle,
-        since,
-        str(run.priority),
-        "",
-        f"waits for {run.waiting_for}{f' {named}' if named else ''}{until}",
-    ]
+    since, why = roughly(now - run.created_at), waiting_words(run, view, zone=zone, now=now)
+    return ["–", run.handle, since, str(run.priority), "", why]

@@ -22,7 +22,7 @@ def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, 
     place = invocation.place()
     with ExitStack() as stack:
         store = None
-        if (place.state / "rota.db").exists():
+        if invocation.applied():
             _, store = stack.enter_context(invocation.store())
         found = rehearse(
             place, job, store=store, clock=invocation.clock, environ=invocation.environ, params=params, force=force
@@ -105,7 +105,7 @@ def _quiet(found: "Rehearsal", now: datetime) -> str | None:
 
 
 def _work(found: "Rehearsal") -> str:
-    from rota.cli.show import work_words
+    from rota.operations.spec_words import work_words
 
     work = found.spec.work
     if work.members:

@@ -34,6 +34,9 @@ class Entry:
 COMMANDS: dict[str, Entry] = {
     "init": Entry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
     "serve": Entry("Start", "run the scheduler in the foreground, with its HTTP API", "[--no-http] [--listen A]"),
+    "worker": Entry(
+        "Start", "run jobs on this machine for a shared store", "[--name N] [--label k=v] [--only-pools P]"
+    ),
     "open": Entry("Start", "open rota in a browser, logged in", "[--print]"),
     "tick": Entry("Start", "do what is due, then exit (for launchd, cron, systemd timers)"),
     "stop": Entry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
@@ -87,12 +90,14 @@ COMMANDS: dict[str, Entry] = {
     ),
     "budgets": Entry("Agents and money", "used, reserved, left, reopening, forecast of each account", "[ACCOUNT]"),
     "mcp": Entry("Agents and money", "serve the tools for agents over stdio", "[--list]"),
+    "workers": Entry("Keep", "machines that run jobs", "[drain | resume | forget NAME]"),
     "notify": Entry("Keep", "who is told of runs: targets, and whether that works", "[test NAME | enable NAME]"),
     "deliveries": Entry("Keep", "what was told to whom, what failed", "[--failed] [retry ID…]"),
     "verify": Entry("Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"),
     "doctor": Entry("Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"),
     "backup": Entry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
     "restore": Entry("Keep", "put a backup back; everything in it starts paused"),
+    "migrate": Entry("Keep", "move everything between SQLite and PostgreSQL", "[--from STORE] --to STORE [--dry-run]"),
     "token": Entry("Keep", "print the token of the HTTP API, or a lesser one", "[--scope S --name N] [--renew]"),
     "audit": Entry("Keep", "who changed what, newest first", "[--actor A] [--since T]"),
     "secrets": Entry("Keep", "the secrets that jobs name, and where they come from", "[set NAME]"),

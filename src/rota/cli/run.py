@@ -1,6 +1,5 @@
 """`rota run`: start a job now and follow it; with --detach, or as `rota trigger`, only start it."""
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -76,22 +75,15 @@ def _call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: ti
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
     """Return the params of a command line: JSON where a value is JSON, else text."""
+    from rota.operations.params import read_value
+
     found: dict[str, Any] = {}
     for param in params:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--param {param!r} is not NAME=VALUE")
-        found[name] = _value(value)
+        found[name] = read_value(value)
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    finite = not isinstance(value, float) or value - value == 0
-    return value if isinstance(value, bool | int | float | str | None) and finite else text
 
 
 def start(

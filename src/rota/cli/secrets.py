@@ -1,7 +1,7 @@
 """`rota secrets`: the secrets that jobs name, and where they come from; storing one."""
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -28,14 +28,16 @@ def command(ctx: click.Context) -> None:
 
 def _list(invocation: Invocation) -> None:
     from rota.cli.tables import Cell, Column, print_table
+    from rota.model.errors import SecretMissing
     from rota.operations.secrets import look_at_secrets, secret_json
 
     place = invocation.place()
     with ExitStack() as stack:
         store = None
-        if (place.state / "rota.db").exists():
-            _, store = stack.enter_context(invocation.store())
-        found = look_at_secrets(store, place.state, invocation.environ)
+        with suppress(SecretMissing):  # that of the store itself: to be told below
+            if invocation.applied():
+                _, store = stack.enter_context(invocation.store())
+        found = look_at_secrets(store, place.state, invocation.environ, address=place.store)
     if invocation.as_json:
         print_json([secret_json(one) for one in found])
         return
@@ -49,7 +51,8 @@ def _list(invocation: Invocation) -> None:
 
 
 def _who(one: "SecretView") -> str:
-    return ", ".join([*one.jobs, *(f"notify.{name}" for name in one.targets)]) or "nobody"
+    named = [*one.jobs, *(f"notify.{name}" for name in one.targets), *(("store",) if one.store else ())]
+    return ", ".join(named) or "nobody"
 
 
 @command.command("set", cls=RotaCommand)

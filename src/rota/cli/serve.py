@@ -1,9 +1,10 @@
 """`rota serve`: run the scheduler in the foreground."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.entering import entering_options, entrance_of
 from rota.cli.invocation import Invocation, RotaCommand
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command("serve", cls=RotaCommand)
+@entering_options
 @click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
 @click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
 @click.option("--no-http", is_flag=True, help="Serve no HTTP API.")
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     invocation: Invocation,
+    /,
     *,
     quiet: bool,
     verbose: bool,
@@ -29,18 +32,20 @@ def command(
     behind_proxy: bool,
     tls_cert: str | None,
     tls_key: str | None,
+    **entering: Any,
 ) -> int:
     """Run the scheduler in the foreground: apply rota.yaml, then do what is due until stopped (Ctrl-C, `rota stop`).
 
     The console on stdout shows what fires and how it ends; the log goes to stderr, as JSON where that is no terminal.
     With --json the console prints one JSON object a line.
 
-    The HTTP API is served on 127.0.0.1:7682, or as `http:` says, or at the next free port; `rota open` logs a browser
-    in, `rota token` prints the token that everything else needs.
+    The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` says, or at the next free port; `rota
+    open` logs a browser in, `rota token` prints the token that everything else needs.
     """
     import asyncio
 
     http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
+    entrance = entrance_of(**entering)
     if no_http and (listen or behind_proxy or tls_cert or tls_key):
         raise click.UsageError("--no-http and flags about HTTP do not go together")
 
@@ -59,7 +64,9 @@ def command(
     configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
     observer = None if quiet else console
     try:
-        daemon = Daemon(place, invocation.clock, environ=invocation.environ, observer=observer, http=http)
+        daemon = Daemon(
+            place, invocation.clock, environ=invocation.environ, observer=observer, http=http, entrance=entrance
+        )
         asyncio.run(daemon.run())
     finally:
         console.close()

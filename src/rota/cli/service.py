@@ -96,8 +96,21 @@ def _service(
         user=user,
         every=every,
         agent_shutdown_grace=settings.scheduler.agent_shutdown_grace,
+        store=_told_store(invocation),
     )
     return Service(facts, manager or "systemd", invocation.environ)
+
+
+def _told_store(invocation: Invocation) -> str:
+    """Return the store that the environment names; everybody can read a service's file, so no password goes there."""
+    from rota.model.address import has_password
+    from rota.model.errors import ServiceUnavailable
+
+    store = invocation.environ.get("ROTA_STORE", "")
+    if has_password(store):
+        hint = "write `store: postgresql://user:${secret:NAME}@host/database` into rota.yaml, or use ~/.pgpass"
+        raise ServiceUnavailable("ROTA_STORE holds a password, and the service's file would show it", hint=hint)
+    return store
 
 
 def _print_text(invocation: Invocation, service: "Service") -> None:

@@ -1,7 +1,7 @@
 """`rota show`: one job or run in full."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
-    from rota.model.spec import AgentWork, JobSpec
     from rota.operations.direct import DirectView
     from rota.operations.groups import GroupView
     from rota.operations.jobs import JobView
@@ -63,6 +62,7 @@ def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
 
 def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
     from rota.cli.words import outcome_words, plain, ticks
+    from rota.operations.spec_words import spec_pairs
     from rota.rules.explain import next_fire
     from rota.rules.instants import explain_schedule
     from rota.rules.making_words import say_made
@@ -88,81 +88,6 @@ def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
         yield "run", f"{run.handle}  {outcome_words(run, now=now)}  {full_time(run.nominal, tz, now=now, seconds=True)}"
 
 
-def spec_pairs(spec: "JobSpec") -> Pairs:
-    """Yield what a job does and under which policies, in the words of the file."""
-    from rota.model.durations import say_duration, write_duration
-    from rota.model.spec import Kind
-    from rota.rules.budget_words import say_spend
-    from rota.rules.pool_words import say_draws
-    from rota.rules.retry import say_retry
-
-    work, gates = spec.work, spec.gates
-    yield from _work_pairs(spec)
-    if work.params:
-        yield "params", json.dumps(dict(work.params), ensure_ascii=False)
-    names = [*(variable.name for variable in work.env), *work.env_pass, *([work.env_file] if work.env_file else [])]
-    if names:
-        yield "environment", " ".join(names)
-    if work.kind is not Kind.GROUP:
-        yield "timeout", say_duration(work.timeout) if work.timeout else "never"
-    if gates.conditions:
-        yield "conditions", f"{', '.join(one.title for one in gates.conditions)}; when false: {gates.when_false}"
-    if work.kind is not Kind.GROUP:
-        yield "retry", say_retry(spec.retry)
-    if spec.on_repeated_failure:
-        most = write_duration(spec.on_repeated_failure.backoff_max)
-        yield "held back", f"after {spec.on_repeated_failure.after} failures in a row, {most} at most"
-    age = f", at most {write_duration(spec.misfire.max_age)} late" if spec.misfire.max_age else ""
-    yield "misfire", f"{spec.misfire.policy}{age}"
-    yield "overlap", spec.overlap.policy.value
-    if spec.pools:
-        yield "pools", say_draws(spec.pools)
-    if spec.budgets:
-        yield "budget", ", ".join(say_spend(spend) for spend in spec.budgets)
-    if spec.labels:
-        yield "labels", ", ".join(spec.labels)
-    if spec.priority:
-        yield "priority", str(spec.priority)
-
-
-def _work_pairs(spec: "JobSpec") -> Pairs:
-    from rota.cli.words import plain
-    from rota.model.spec import Kind
-    from rota.rules.brief_words import say_brief
-
-    yield spec.work.kind.value, work_words(spec)
-    if spec.work.kind is not Kind.GROUP:
-        yield "folder", spec.work.cwd
-    if spec.work.agent is not None:
-        yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
-
-
-def work_words(spec: "JobSpec") -> str:
-    """Return the work itself on one line."""
-    import shlex
-
-    from rota.cli.words import plain
-
-    work = spec.work
-    if work.members:
-        listed = [f"{member.job}{' (always)' * member.always}" for member in work.members]
-        joint = " → " if work.mode == "sequential" else " | "
-        return f"{joint.join(listed)}  ({work.mode}, on_failure: {work.on_failure})"
-    if work.agent is not None:
-        return plain(_agent_words(work.agent))
-    return plain(shlex.join(work.command) if work.command else work.shell or work.function or work.url)
-
-
-def _agent_words(work: "AgentWork") -> str:
-    """Return who is asked, with which access, and the beginning of what."""
-    from rota.model.records import cut
-
-    model = f", {work.model}" if work.model else ""
-    name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
-    asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
-    return f"{name}{model}, access {work.access}: {asked}"
-
-
 def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
     from rota.operations.groups import group_around, group_json
     from rota.operations.views import run_json, whole_run_json
@@ -172,10 +97,12 @@ def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
         print_json({**run_json(view.run), **whole_run_json(view), "group": group_json(group) if group else None})
         return
     from rota.cli.words import colour_of, outcome_words
+    from rota.operations.run_words import run_pairs
 
     run, now = view.run, invocation.now()
     click.echo(f"{run.handle}  {click.style(outcome_words(run, now=now), fg=colour_of(run))}")
-    print_pairs(_run_pairs(view, now))
+    print_pairs(run_pairs(view, zone=view.spec.schedule.timezone, now=now))
+    print_pairs([("more", f"rota explain {run.handle} · rota logs {run.handle}")])
     _show_group(view, group, now=now)
 
 
@@ -191,93 +118,6 @@ def _show_group(view: "RunView", group: "GroupView | None", *, now: datetime) ->
         return
     for line in member_lines(group, view.spec.schedule.timezone, now=now):
         click.echo(line)
-
-
-def _run_pairs(view: "RunView", now: datetime) -> Pairs:
-    from rota.rules.times import full_time
-
-    run, tz = view.run, view.spec.schedule.timezone
-
-    def when(at: datetime | None) -> str:
-        return f"{full_time(at, tz, now=now, seconds=True)} ({tz})" if at else "–"
-
-    yield "id", run.id
-    yield "trigger", run.trigger.value + (", forced" if run.forced else "")
-    if run.scheduled_for:
-        yield "due", when(run.scheduled_for)
-    if run.covers_to and run.covers_to != run.scheduled_for:
-        yield "to", f"{when(run.covers_to)}, {run.count or 'more than 10,000'} instants"
-    yield from _chain_pairs(view, when)
-    yield "created", when(run.created_at)
-    yield "started", when(run.started_at)
-    yield "finished", when(run.finished_at)
-    yield from _outcome_pairs(view, now)
-    yield from _told_pairs(view)
-    yield view.spec.work.kind.value, work_words(view.spec)
-    yield "definition", f"version {run.version}" + ("" if run.version == view.job.version else " (changed since)")
-    if view.execution is not None:
-        yield "process", f"pid {view.execution.pid}, slot {view.execution.slot}, epoch {view.execution.epoch}"
-    yield "more", f"rota explain {run.handle} · rota logs {run.handle}"
-
-
-def _chain_pairs(view: "RunView", when: Callable[[datetime | None], str]) -> Pairs:
-    from rota.rules.retry_words import say_attempt
-
-    run, chain = view.run, view.chain
-    if run.attempt > 1 or len(chain) > 1:
-        first, *retries = [one.handle for one in chain]
-        handles = [first, *(handle.removeprefix(run.job) for handle in retries)]
-        yield "attempt", say_attempt(run, view.spec).removeprefix("attempt ")
-        yield "chain", " → ".join(handles)
-    pending = chain[-1] if chain else run
-    if pending.not_before is not None:
-        yield "next try", when(pending.not_before)
-
-
-def _outcome_pairs(view: "RunView", now: datetime) -> Pairs:
-    from rota.cli.words import plain, took
-    from rota.model.holds import provider_pool
-    from rota.rules.brief_words import say_workspace
-    from rota.rules.budget_words import say_usage
-    from rota.rules.hold_words import say_hold
-    from rota.rules.work_words import say_work
-
-    run = view.run
-    if view.hold is not None:
-        pool, tz = provider_pool(view.hold.provider), view.spec.schedule.timezone
-        yield "held", say_hold(pool, view.hold.until, zone=tz, now=now)
-    source = view.spec.work.agent.source if view.spec.work.agent else None
-    if source is not None and (worked := say_work(run, source, view.work, tz=view.spec.schedule.timezone)):
-        yield "work", plain(worked)
-    if run.started_at:
-        yield "took", took(run, now=now)
-    if run.exit_code is not None:
-        yield "exit code", str(run.exit_code)
-    if run.error:
-        yield "error", plain(run.error)
-    if run.result_summary:
-        yield "summary", plain(run.result_summary)
-    if run.usage:
-        yield "used", plain(say_usage(run.usage))
-    if run.denied_tools:
-        yield "denied", plain(", ".join(run.denied_tools))
-    if run.session_id:
-        resumed = " (gone on with)" if run.decisions.get("session") == run.session_id else ""
-        yield "session", plain(run.session_id) + resumed
-    if (place := say_workspace(run, view.worktree)) is not None:
-        yield "workspace", plain(place)
-    if run.params:
-        yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
-
-
-def _told_pairs(view: "RunView") -> Pairs:
-    """Yield who was told of what: a state beside that of the run, never in it (DEC-009)."""
-    from rota.cli.words import plain
-
-    for one in view.deliveries:
-        tries = f", {one.attempts} tries" if one.attempts > 1 else ""
-        error = f": {plain(one.error)}" if one.error and one.finished_at else ""
-        yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
 
 
 def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> None:
@@ -296,6 +136,7 @@ def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
     from rota.cli.words import plain
     from rota.operations.direct import direct_spec
     from rota.operations.jobs import project_timezone
+    from rota.operations.spec_words import work_words
     from rota.rules.times import full_time
 
     zone = project_timezone(store)

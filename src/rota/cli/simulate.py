@@ -89,7 +89,7 @@ def _simulated(invocation: Invocation, request: "Request") -> "Report":
     from rota.operations.simulating.simulate import simulate
 
     place = invocation.place()
-    if not (place.state / "rota.db").exists():
+    if not invocation.applied():
         return simulate(place, request, store=None, environ=invocation.environ, now=invocation.now())
     with invocation.store() as (_, store):
         return simulate(place, request, store=store, environ=invocation.environ, now=invocation.now())

@@ -11,6 +11,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
+    from rota.model.errors import DatabaseGone
     from rota.model.records import Run
     from rota.operations.cadence import CadenceView, PollView
     from rota.operations.direct import DirectCalls
@@ -59,21 +60,28 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
+    from rota.model.address import shown
+    from rota.model.errors import DatabaseGone
     from rota.operations.jobs import project_timezone
     from rota.operations.system import SystemView, heartbeat, look, system_json
 
     place = invocation.place()
     beat = heartbeat(place.state)
-    view, zone = SystemView(beat), "UTC"
-    applied = (place.state / "rota.db").exists()
-    if applied:
-        with invocation.store() as (_, store):
-            view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
+    view, zone, applied = SystemView(beat), "UTC", False
+    try:
+        if applied := invocation.applied():
+            with invocation.store() as (_, store):
+                view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
+    except DatabaseGone as error:
+        if not beat.alive:
+            raise
+        return _tell_gone(invocation, view, error)
     if invocation.as_json:
         print_json(
             {
                 "project": str(place.folder),
                 "scope": place.scope,
+                "store": shown(place.store),
                 "applied": applied,
                 **system_json(view, now=invocation.now()),
             }
@@ -82,11 +90,30 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
         invocation.tell_scope()
         for line in _lines(view, place.nearest.name, zone, now=invocation.now()):
             click.echo(line)
+        if place.shared:
+            click.echo(f"store     {shown(place.store)}")
         if not applied:
             click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
         if loops:
             _show_loops(view, zone, now=invocation.now())
     return 0 if view.heartbeat.alive and not (strict and view.attention) else 1
+
+
+def _tell_gone(invocation: Invocation, view: "SystemView", error: "DatabaseGone") -> int:
+    """Tell of a scheduler that lives while its database is gone: it waits, and goes on by itself."""
+    from rota.model.address import shown
+    from rota.operations.system import system_json
+
+    place, answer = invocation.place(), view.heartbeat.answer
+    problem = str(answer.get("storage_problem") or error.message)
+    if invocation.as_json:
+        told = {**system_json(view, now=invocation.now()), "storage_problem": problem}
+        print_json({"project": str(place.folder), "scope": place.scope, "store": shown(place.store), **told})
+        return 1
+    click.echo(f"{place.nearest.name}    {_head(view, now=invocation.now())}")
+    click.echo(f"{click.style('store', fg='red')}     {problem}")
+    click.echo("results are kept and stored when it is back; what is due then is started by the jobs' own rules")
+    return 1
 
 
 def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterator[str]:
@@ -108,6 +135,8 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
         yield f"mode      {_mode(view.cadence, now=now)}"
     if view.cadence is not None and view.cadence.poll is not None:
         yield f"poll      {_poll(view.cadence.poll, now=now)}"
+    if view.heartbeat.workers:
+        yield f"workers   {_workers(view.heartbeat)}"
     yield f"running   {_running(view, now=now)}"
     if view.direct.waiting or view.direct.running:
         yield f"direct    {direct_words(view.direct)}"
@@ -143,6 +172,8 @@ def _head(view: "SystemView", *, now: datetime) -> str:
         return _ticks(beat, now=now)
     if beat.liveness is Liveness.DEAD:
         return click.style("no scheduler is running", fg="red") + "; start one with `rota serve`"
+    if beat.liveness is Liveness.ELSEWHERE:
+        return _elsewhere(beat)
     if beat.liveness is Liveness.STALLED:
         told = f"scheduler stalled: pid {beat.pid} holds the lock but did not answer within 1 s"
         return click.style(told, fg="red")
@@ -150,8 +181,27 @@ def _head(view: "SystemView", *, now: datetime) -> str:
     last = f", last round {ago(beat.last_round, now)} ago" if beat.last_round else ""
     taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
     off = "" if beat.answer["enabled"] else click.style(" · switched off by `scheduler.enabled: false`", fg="yellow")
-    running = click.style("scheduler running", fg="green")
+    running = click.style("worker running" if beat.answer.get("kind") == "worker" else "scheduler running", fg="green")
     return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+
+
+def _workers(beat: "Heartbeat") -> str:
+    """Tell of the machines that share the store: who is there, who is not, who takes no more."""
+    told = []
+    for presence, colour in (("alive", None), ("draining", "yellow"), ("gone", "red")):
+        names = [one.worker.called for one in beat.workers if one.presence == presence]
+        shown = f"{', '.join(names[:SHOWN])}{' …' if len(names) > SHOWN else ''}"
+        if names:
+            told.append(click.style(f"{len(names)} {presence}: {shown}", fg=colour))
+    return f"{' · '.join(told)} · {beat.slots_taken} of {beat.slots} slots taken"
+
+
+def _elsewhere(beat: "Heartbeat") -> str:
+    """Tell of the other machines: none of them is this folder's scheduler."""
+    there = [one.worker.called for one in beat.workers if one.claims]
+    more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
+    running = click.style("schedulers running elsewhere", fg="green")
+    return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {beat.slots} slots taken"
 
 
 def _mode(view: "CadenceView", *, now: datetime) -> str:

@@ -9,6 +9,8 @@ import click
 GAP = 2
 FLEXIBLE_LEAST = 10
 LEAST = 6
+SHORT_TITLE = 8
+"""So much of a heading is always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,10 @@ Row = Sequence[Cell | str]
 def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print rows under their headings."""
     texts = [[column.title for column in columns], *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
     if sys.stdout.isatty():
-        _print_rich(columns, rows, widths)
+        _print_rich(columns, rows, texts[1:])
         return
+    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
     for row in texts:
         cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
@@ -47,16 +49,15 @@ def _text(cell: Cell | str) -> str:
     return cell.text if isinstance(cell, Cell) else cell
 
 
-def _print_rich(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence[int]) -> None:
+def _print_rich(columns: Sequence[Column], rows: Sequence[Row], texts: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    shown = kept(columns, widths, room=console.width)
-    fitted = fitting([columns[index] for index in shown], [widths[index] for index in shown], room=console.width)
-    for index, width in zip(shown, fitted, strict=True):
+    shown = laid_out(columns, texts, room=console.width)
+    for index, width in shown.items():
         table.add_column(columns[index].title, no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
         table.add_row(*(Text(_text(row[index]), style=_style(row[index])) for index in shown))
@@ -65,6 +66,17 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Row], widths: Sequence
 
 def _style(cell: Cell | str) -> str:
     return (cell.colour or "") if isinstance(cell, Cell) else ""
+
+
+def laid_out(columns: Sequence[Column], texts: Sequence[Sequence[str]], *, room: int) -> dict[int, int]:
+    """Return which columns are shown, and how wide: long headings give way before anything below them is cut."""
+    below = [max((len(row[index]) for row in texts), default=0) for index in range(len(columns))]
+    titles = [len(column.title) for column in columns]
+    least = [max(text, min(title, SHORT_TITLE)) for text, title in zip(below, titles, strict=True)]
+    shown = kept(columns, least, room=room)
+    fitted = fitting([columns[index] for index in shown], [least[index] for index in shown], room=room)
+    whole = [max(titles[index], below[index]) for index in shown]
+    return dict(zip(shown, grown(fitted, whole, room=room), strict=True))
 
 
 def kept(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
@@ -97,3 +109,17 @@ def fitting(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> l
         widest = max(range(1, len(fitted)), key=lambda index: fitted[index], default=0)
         fitted[widest] = max(LEAST, fitted[widest] - 1)
     return fitted
+
+
+def grown(widths: Sequence[int], titled: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that let headings and texts be read whole, the first ones first, as far as there is room left.
+
+    >>> grown([10, 6, 12], [10, 8, 23], room=40)
+    [10, 8, 18]
+    """
+    found, left = list(widths), room - sum(widths) - GAP * (len(widths) - 1)
+    for index, wanted in enumerate(titled):
+        more = max(0, min(left, wanted - found[index]))
+        found[index] += more
+        left -= more
+    return found

@@ -30,7 +30,7 @@ def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
     if document.problems:
         raise FileProblems(document.problems)
     jobs = document.data.get("jobs")
-    if isinstance(jobs, dict) and name.casefold() in {str(other).casefold() for other in jobs}:
+    if isinstance(jobs, dict) and name in jobs:
         hint = "choose another name, or change the job in the file"
         raise NameTaken(f"there is a job {name!r} in {FILE_NAME} already", hint=hint)
     text = content.decode("utf-8")

@@ -9,8 +9,12 @@ from urllib.parse import urlsplit
 from rota.declare.fields import Refused, shown, wrong_type
 from rota.declare.keyed import below
 from rota.declare.maps import read_env_value
+from rota.model.address import SQLITE, has_password, is_postgres
+from rota.model.address import shown as without_password
 from rota.model.spec import EnvValue
 
+STORE_HINT = "write `store: sqlite`, or `store: postgresql://user@host:5432/database`"
+PASSWORD_HINT = "write ${secret:NAME} in its place and store it with `rota secrets set NAME`, or use ~/.pgpass"
 URL_HINT = "write `url: https://host/path`"
 HEADERS_HINT = "write `headers: {Authorization: {secret: NAME}}`"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -27,6 +31,17 @@ def read_url(value: Any) -> str:
     return value
 
 
+def read_store(value: Any) -> str:
+    """Return where the state is kept: `sqlite`, or the address of a PostgreSQL database, without a password in it."""
+    if not isinstance(value, str) or not value:
+        raise wrong_type(value, "sqlite or the address of a database", hint=STORE_HINT)
+    if value != SQLITE and not is_postgres(value):
+        raise Refused(f"{shown(without_password(value))} is no store that rota knows", hint=STORE_HINT)
+    if has_password(value):
+        raise Refused("holds a password", hint=PASSWORD_HINT)
+    return value
+
+
 def _is_address(value: str) -> bool:
     try:
         parts = urlsplit(value)
@@ -34,6 +49,15 @@ def _is_address(value: str) -> bool:
     except ValueError:  # a host or port that cannot be
         return False
     return complete and value.isprintable() and " " not in value
+
+
+OWN_HEADERS = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"),
+        *("expect", "proxy-authorization", "proxy-connection"),
+    }
+)
+"""Headers that say where a request goes and where it ends: another value would send it elsewhere, or end it early."""
 
 
 def read_headers(value: Any) -> dict[str, EnvValue]:
@@ -44,6 +68,11 @@ def read_headers(value: Any) -> dict[str, EnvValue]:
     for name in value:
         if not _TOKEN.fullmatch(name):
             raise Refused(f"{shown(name)} cannot be a header's name", hint=HEADERS_HINT, at=(name,))
+        if name.lower() in OWN_HEADERS:
+            hint = "remove it; rota sends what the address and the body ask for"
+            raise Refused(
+                f"the header {shown(name)} is not free to choose", code="header_denied", hint=hint, at=(name,)
+            )
         if name.lower() in map(str.lower, found):
             raise Refused(f"the header {shown(name)} is there twice", hint="names differ in more than case", at=(name,))
         found[name] = replace(below((name,), _header, value[name]), name=name)

@@ -1,7 +1,7 @@
 """The `agents:` section and the agent jobs: adapters found, limits judged, nothing accepted and ignored (R-30)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -223,12 +223,22 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
 
 def _provider(agent: Agent, model: str | None) -> str:
     """Return who answers, and is held when it refuses; that of one's own agents is the agent where nobody is named."""
-    own = agent.adapter in (CUSTOM, PYTHON) and not agent.options.get("provider")
+    own = _is_own(agent.adapter, agent.options)
     found = agent.name if own else adapter(agent.adapter, agent.options).provider_for(model)
     if not JOB_NAME.fullmatch(found):
         hint = "use letters, digits and . _ -"
         raise Refused(f"{shown(found)} cannot be a provider's name", code="invalid_value", hint=hint, at=("model",))
     return found
+
+
+def _is_own(kind: str, options: Mapping[str, Any]) -> bool:
+    return kind in (CUSTOM, PYTHON) and not options.get("provider")
+
+
+def in_a_project(work: AgentWork, project: str) -> AgentWork:
+    """Return the agent of an included project: two of one name are two, and so are providers that they stand for."""
+    own = f"{project}/{work.agent}"
+    return replace(work, agent=own, provider=own if _is_own(work.adapter, work.options) else work.provider)
 
 
 def without_effect(work: AgentWork, own: Keys) -> list[Refused]:

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +105,26 @@ def _given_folder(place: Path, origin: str) -> Path:
 
 def load(path: Path, *, named: str | None = None) -> Document:
     """Return the document in the file at `path`, `named` so in messages; raise FileProblems when it cannot be read."""
+    return parse(_content(path, named), named or path.name)
+
+
+def load_again(path: Path) -> Document:
+    """Return what `load` does, for who asks often: as long as the bytes are the same they are not read anew."""
+    return _parsed(_content(path, None), path.name)
+
+
+@lru_cache(maxsize=2)
+def _parsed(content: bytes, file: str) -> Document:
+    return parse(content, file)
+
+
+def _content(path: Path, named: str | None) -> bytes:
     try:
         with path.open("rb") as stream:
-            content = stream.read(SIZE_LIMIT + 1)
+            return stream.read(SIZE_LIMIT + 1)
     except OSError as error:
         why = error.strerror or str(error)
         raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", named or str(path))]) from None
-    return parse(content, named or path.name)
 
 
 def parse(content: bytes, file: str = FILE_NAME) -> Document:

@@ -366,10 +366,8 @@ def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trou
         return None, [Trouble((key,), message, "instant", "add one: 2026-11-15 08:30")]
     try:
         return cut_to_ms(localize(to_datetime(text), zone)), []
-    except (RotaError, OverflowError) as error:
-        hint = error.hint if isinstance(error, RotaError) else "name a year from 2 to 9998"
-        message = error.message if isinstance(error, RotaError) else f"{shown(text)} is out of the calendar"
-        return None, [Trouble((key,), message, "instant", hint)]
+    except RotaError as error:
+        return None, [Trouble((key,), error.message, "instant", error.hint)]
 
 
 def _schedule(keys: Keys) -> Schedule:

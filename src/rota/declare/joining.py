@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rota.declare.agents import Agent, pool_of
+from rota.declare.agents import Agent, in_a_project, own_pools
 from rota.declare.files import Document, write_path
 from rota.declare.including import CODE, Found, Included, project_label, written_place
 from rota.declare.jobs import Trouble
 from rota.model.errors import Problem
-from rota.model.spec import Isolate, JobSpec
+from rota.model.spec import Draw, Isolate, JobSpec
 from rota.settings import Settings
 
 HOLDS = frozenset({"timezone", "defaults", "imports", "python", "agents", "quiet_hours", "include", "jobs", "groups"})
@@ -20,6 +20,7 @@ SHARED = ("pools", "budgets", "prices", "notify")
 """Sections whose names mean the same in all files; where they differ, the including file is right."""
 IGNORED: Mapping[str, frozenset[str]] = {
     "state": frozenset(),
+    "store": frozenset(),
     "poll": frozenset(),
     "http": frozenset(),
     "agent_policy": frozenset(),
@@ -139,13 +140,18 @@ def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:
         imports=read.settings.imports if spec.work.python is not None else (),
     )
     pools = spec.pools
-    if work.agent is not None:  # an agent is its project's own: two of one name are two
-        own, shared = f"{project.name}/{work.agent.agent}", pool_of(work.agent.agent)
-        pools = tuple(replace(one, pool=pool_of(own)) if one.pool == shared else one for one in pools)
-        work = replace(work, agent=replace(work.agent, agent=own))
+    if work.agent is not None:
+        agent = in_a_project(work.agent, project.name)
+        renamed = dict(zip(own_pools(work.agent), own_pools(agent), strict=True))
+        pools = tuple(sorted((replace(one, pool=renamed.get(one.pool, one.pool)) for one in pools), key=_pool))
+        work = replace(work, agent=agent)
     labels = tuple(dict.fromkeys((*spec.labels, project_label(project.name))))
     enabled = spec.enabled and read.settings.scheduler.enabled
     return replace(spec, name=f"{project.name}/{spec.name}", work=work, pools=pools, labels=labels, enabled=enabled)
+
+
+def _pool(draw: Draw) -> str:
+    return draw.pool
 
 
 def pattern_troubles(found: Found) -> list[Trouble]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.declare.composing import WrittenFloat, WrittenInt
 from rota.declare.fields import ENV_NAME, Refused, shown, wrong_type
+from rota.declare.hazards import loads_code, secret_in
 from rota.model.records import PARAMS_LIMIT
 from rota.model.spec import EnvValue
 
@@ -31,7 +32,11 @@ def read_env_value(value: Any) -> EnvValue:
     if value is None or isinstance(value, list):
         hint = 'write a text, a number, true or false, or {secret: NAME}; "" for an empty one'
         raise Refused("has no value" if value is None else "is a list", code="wrong_type", hint=hint)
-    return EnvValue("", value=write_scalar(value))
+    text = write_scalar(value)
+    if kind := secret_in(text):
+        hint = "store it with `rota secrets set NAME`, and write {secret: NAME}"
+        raise Refused(f"looks like {kind}, written out", code="secret_literal", hint=hint)
+    return EnvValue("", value=text)
 
 
 def write_scalar(value: Any) -> str:
@@ -49,10 +54,12 @@ def read_params(value: Any) -> dict[str, Any]:
         raise wrong_type(value, "a map of params", hint="write `params: {name: value}`")
     folded: dict[str, str] = {}
     for name in value:
-        if not ENV_NAME.fullmatch(name):
-            raise Refused(
-                f"{shown(name)} is no name for a param", hint="letters, digits and _, no digit first", at=(name,)
-            )
+        if not ENV_NAME.fullmatch(name) or name.startswith("__"):
+            hint = "letters, digits and _, no digit first" if not name.startswith("__") else "begin it with a letter"
+            raise Refused(f"{shown(name)} is no name for a param", hint=hint, at=(name,))
+        if loads_code(name):
+            message = f"{shown(name)} is a variable by which programs are made to load other code"
+            raise Refused(message, code="env_name_denied", hint="choose another name for the param", at=(name,))
         other = folded.setdefault(name.upper(), name)
         if other != name:
             raise Refused(f"{shown(name)} and {shown(other)} would both be ROTA_PARAM_{name.upper()}", at=(name,))

@@ -1,23 +1,47 @@
-"""What is worth telling about a valid file: readings of cron that surprise, instants far away or gone."""
+"""What is worth telling about a valid file: readings of cron that surprise, instants far away or gone, lost places."""
 
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
+from rota.declare.files import write_path
+from rota.declare.hazards import runs_first
 from rota.model.clock import iso
-from rota.model.spec import FirstRun, JobSpec
+from rota.model.errors import JobProblems, Problem
+from rota.model.spec import FirstRun, JobSpec, Workspace
 from rota.rules.coming import next_fires, wholly_quiet
 from rota.rules.instants import next_instant
 from rota.rules.lull import defers, has_lulls
+from rota.rules.placeholders import has_placeholders
+from rota.rules.times import from_now
 
 FAR = timedelta(days=366)
 
 
 def notes_on(jobs: Sequence[JobSpec], *, now: datetime | None = None) -> tuple[str, ...]:
     """Return the notes on `jobs`; those that depend on the time only when `now` is given."""
-    notes = [note for spec in jobs for note in _on_cron(spec)]
+    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec))]
     if now is not None:
         notes += [note for spec in jobs if (note := _on_time(spec, now) or _on_lulls(spec, now))]
     return (*notes, *_on_first_runs(jobs, now))
+
+
+def notes_on_files(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return which files everybody on the machine may change, and so what this user runs."""
+    return tuple(
+        f"{path} can be written by every user of this machine, who thereby runs what they like; `chmod o-w {path}`"
+        for path in files
+        if _written_by_all(path)
+    )
+
+
+def _written_by_all(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def _on_cron(spec: JobSpec) -> list[str]:
@@ -34,10 +58,59 @@ def _restricts_both_days(cron: str) -> bool:
     return len(fields) == 5 and not fields[2].startswith("*") and not fields[4].startswith("*")
 
 
+def _on_variables(spec: JobSpec) -> list[str]:
+    return [
+        f"{spec.name}: what {variable.name} names runs before the program itself; keep it only if that is meant"
+        for variable in spec.work.env
+        if runs_first(variable.name)
+    ]
+
+
+def _on_places(spec: JobSpec) -> Iterator[str]:
+    """Yield the folders and files of a job that its runs would not find now."""
+    cwd, agent = spec.work.cwd, spec.work.agent
+    if cwd and not has_placeholders(cwd):
+        if wrong := _wrong_folder(cwd):
+            yield f"{spec.name}: its runs fail as long as the folder {cwd} {wrong}; make it, or correct `cwd`"
+        elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
+            yield f"{spec.name}: {cwd} is in no git repository, which `workspace: worktree` needs; `git init` makes one"
+    file = agent.prompt_file if agent is not None else ""
+    if file and not has_placeholders(file) and not os.path.isfile(file):
+        yield f"{spec.name}: its runs fail as long as there is no file {file}; write it, or correct `prompt_file`"
+
+
+def _wrong_folder(folder: str) -> str:
+    if not os.path.exists(folder):
+        return "does not exist"
+    if not os.path.isdir(folder):
+        return "is a file"
+    return "" if os.access(folder, os.X_OK) else "cannot be entered"
+
+
+def _in_repository(folder: str) -> bool:
+    parents = [folder]
+    while parents[-1] != os.path.dirname(parents[-1]):
+        parents.append(os.path.dirname(parents[-1]))
+    return any(os.path.exists(os.path.join(parent, ".git")) for parent in parents)
+
+
+def refuse_past(spec: JobSpec, *, now: datetime) -> None:
+    """Refuse a job whose one time is over: who asks for it now means another one. A file keeps what has run."""
+    at = spec.schedule.at
+    if at is not None and at <= now:
+        hint = "give a time that is to come, or leave it out and start the job with `rota trigger`"
+        path = write_path(("jobs", spec.name.rpartition("/")[2], "at"))
+        raise JobProblems([Problem(_over(at, now), "at_past", path=path, hint=hint)])
+
+
+def _over(at: datetime, now: datetime) -> str:
+    return f"{iso(at)} is in the past, {from_now(at, now)}"
+
+
 def _on_time(spec: JobSpec, now: datetime) -> str | None:
     at = spec.schedule.at
     if at is not None and at <= now:
-        return f"{spec.name}: {iso(at)} is in the past; `misfire: {spec.misfire.policy}` decides whether it still runs"
+        return f"{spec.name}: {_over(at, now)}; `misfire: {spec.misfire.policy}` decides whether it still runs"
     if spec.schedule.end_at is not None and spec.schedule.end_at <= now:
         return f"{spec.name}: ended {iso(spec.schedule.end_at)} and does not fire any more"
     if not spec.schedule.cron:

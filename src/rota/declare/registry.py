@@ -210,10 +210,22 @@ def _imported(name: str) -> Function:
 
 
 def import_message(module: str, error: BaseException) -> str:
-    """Return why `module` cannot be imported, and what to do when it is not there at all."""
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-        return f'cannot import "{module}" from {sys.prefix}; {ENVIRONMENT_HINT}'
-    return f'cannot import "{module}": {type(error).__name__}: {error}'
+    """Return why `module` cannot be imported, and what to do when it, or what it needs, is not there at all."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return f'cannot import "{module}": {type(error).__name__}: {error}'
+    if not f"{module}.".startswith(f"{error.name}."):
+        return f'cannot import "{module}", which needs "{error.name}", from {sys.prefix}; {ENVIRONMENT_HINT}'
+    near = get_close_matches(error.name, _modules_here(), n=1, cutoff=0.6)
+    hint = f'did you mean "{near[0]}"?' if near else ENVIRONMENT_HINT
+    return f'cannot import "{module}" from {sys.prefix}; {hint}'
+
+
+def _modules_here() -> list[str]:
+    """Return the modules that lie in the folder which is looked at first: the project's own."""
+    try:
+        return [one.stem for one in Path(sys.path[0] or ".").iterdir() if one.suffix == ".py" or one.is_dir()]
+    except OSError:
+        return []
 
 
 class RegisteredFinder:

@@ -73,6 +73,7 @@ from rota.declare.values import (
     RetryPolicy,
     Seconds,
     SessionWord,
+    StoreAddress,
     Switch,
     Targets,
     Text,
@@ -305,7 +306,8 @@ class SharedKeys(PolicyKeys):
         Isolate.THREAD, description="Where a function runs: in the scheduler, or in a process that can be killed."
     )
     output: OutputWord = Field(
-        OutputPolicy.FULL, description="How much output is kept: first and last part, only the last, or nothing."
+        OutputPolicy.FULL,
+        description="How much output is kept: first and last part, also for other machines, only the last, or nothing.",
     )
     on_restart: OnRestartWord = Field(
         OnRestart.ADOPT,
@@ -509,6 +511,9 @@ class ProjectFile(Strict):
         AgentPolicySection.model_construct(), description="What agents may make and start with rota's tools."
     )
     state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
+    store: StoreAddress = Field(
+        "", description="The database: sqlite, in the state folder, or postgresql://user@host/name; ROTA_STORE wins."
+    )
     jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
     groups: Mapping[str, Any] = Field(
         default_factory=dict, description="Groups of jobs by name: runs that belong together."

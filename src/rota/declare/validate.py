@@ -40,7 +40,7 @@ from rota.declare.mentions import (
     mentions_of,
     with_replaced,
 )
-from rota.declare.notes import notes_on
+from rota.declare.notes import notes_on, notes_on_files
 from rota.declare.polling import POLL, need_troubles, poll_job, with_need
 from rota.declare.quiet_hours import WrittenQuiet
 from rota.declare.reading import read_map
@@ -58,6 +58,7 @@ from rota.declare.spec import (
     SchedulerSection,
 )
 from rota.declare.zone import local_zone
+from rota.model.address import SQLITE
 from rota.model.budget import Account
 from rota.model.errors import FileProblems, JobProblems, Problem, RotaError
 from rota.model.making import AgentPolicy
@@ -123,10 +124,11 @@ def read_project(
     whole = gather(main, projects, lenient=lenient)
     if whole.problems:
         raise FileProblems(whole.problems)
+    files = notes_on_files([one.path, *(found.path for found in whole.included)])
     return Declared(
         settings=_with_agents(_with_shared(main.settings, whole.shared), whole.jobs),
         jobs=whole.jobs,
-        notes=(*whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
+        notes=(*files, *whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
         text_digest=main.document.digest,
         included=whole.included,
@@ -426,6 +428,7 @@ class _Reading:
         settings = Settings(
             folder=self.folder,
             state=self._state(top.get("state"), state),
+            store=self.environment.get("ROTA_STORE") or top.get("store") or SQLITE,
             timezone=self._zone(top),
             scheduler=_scheduler(top.get("scheduler") or SchedulerSection.model_construct()),
             http=_http(top.get("http") or HttpSection.model_construct()),
@@ -604,6 +607,13 @@ def _wrong_name(name: str, other: str) -> Trouble | None:
     if other != name:
         return Trouble((), f"differs from {shown(other)} in case only", "job_name", "choose another name")
     return None
+
+
+def in_case_only(name: str, other: str) -> Problem:
+    """Return what is wrong with a job whose name only differs in case from that of another one."""
+    found = _wrong_name(name, other)
+    assert found is not None
+    return Problem(found.message, found.code, path=write_path(("jobs", name)), hint=found.hint)
 
 
 def _follows(trouble: Trouble, found: list[Trouble]) -> bool:

@@ -408,6 +408,9 @@ OutputWord = Annotated[OutputPolicy, Reads(fields.choice(OutputPolicy)), Schema(
 OnRestartWord = Annotated[OnRestart, Reads(fields.choice(OnRestart)), Schema(_words(OnRestart))]
 WhenFalseWord = Annotated[WhenFalse, Reads(fields.choice(WhenFalse)), Schema(_words(WhenFalse))]
 PollGroupWord = Annotated[PollGroup, Reads(fields.choice(PollGroup, otherwise=hints.GROUPS)), Schema(_words(PollGroup))]
+StoreAddress = Annotated[
+    str, Reads(addresses.read_store), Schema({"type": "string", "pattern": "^(sqlite$|postgres(ql)?://)"})
+]
 PollUrl = Annotated[str, Reads(addresses.read_url), Schema({"type": "string", "format": "uri"})]
 Listen = Annotated[str, Reads(listening.read_listen), Schema({"type": "string"})]
 BasePath = Annotated[str, Reads(listening.read_base_path), Schema({"type": "string", "pattern": "^/"})]

@@ -11,9 +11,14 @@ from rota.store import jobs
 from rota.store.driver import Database
 
 
-def fire_at_boot(db: Database, *, boot: str, now: datetime) -> list[Fired]:
-    """Fire the jobs at boot that have not run for this one; each has one row for it, a paused one a skipped one."""
-    return [_fire(db, jobs.job_by_id(db, job_id), boot=boot, now=now) for job_id in jobs.not_booted(db, boot)]
+def fire_at_boot(db: Database, *, boot: str, now: datetime, booted_at: datetime | None = None) -> list[Fired]:
+    """Fire the jobs at boot that have not run for this one; each has one row for it, a paused one a skipped one.
+
+    `booted_at`: leave out jobs that were made later, where another machine made them.
+    """
+    found = [jobs.job_by_id(db, job_id) for job_id in jobs.not_booted(db, boot)]
+    found = [job for job in found if booted_at is None or job.created_at < booted_at]
+    return [_fire(db, job, boot=boot, now=now) for job in found]
 
 
 def _fire(db: Database, job: Job, *, boot: str, now: datetime) -> Fired:

@@ -8,7 +8,7 @@ from typing import Any
 from rota.engine.birth import Born, bear_many
 from rota.engine.enqueue import cancel, enqueue
 from rota.engine.record import finish_all
-from rota.model.ids import new_id, stay_above
+from rota.model.ids import leave, new_id
 from rota.model.records import Job, Outcome
 from rota.model.spec import Kind
 from rota.model.states import Reason, Status, Trigger
@@ -66,7 +66,7 @@ def _siblings(wanted: Sequence[Wanted], verdict: Verdict, *, chained: bool, now:
     for one in wanted:
         siblings.append(births.Sibling(new_id(now), one.params, one.scheduled_for, before))
         before = siblings[-1].id if chained else None
-    stay_above(siblings[-1].id)  # these fill their millisecond: who comes next stands behind all of them
+    leave(siblings[-1].id)  # these fill their millisecond: who comes next stands behind all of them
     return siblings
 
 

@@ -65,6 +65,9 @@ def replan(db: Database, *, now: datetime) -> dict[str, Mode]:
 
 def _replan(db: Database, job_id: str, *, mode: Mode, now: datetime) -> str:
     """Re-plan one job. What has come is fired first: it belongs to the mode that it was planned in."""
+    held = jobs.job_by_id(db, job_id)
+    if held.mode is mode:
+        return held.name  # another scheduler was faster
     fire(db, job_id, now=now)
     job = jobs.job_by_id(db, job_id)
     cadence.set_mode(db, job_id, job.spec, mode=mode)

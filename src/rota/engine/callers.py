@@ -55,7 +55,7 @@ class Callers:
 
     async def look(self) -> None:
         """Watch everybody who is new, stop what was given up, and free the slots that were handed back."""
-        line = self._store.read(partial(read_line, epoch=self._holder.epoch))
+        line = self._store.read(partial(read_line, holder=self._holder))
         for call in line.calls:
             self._watch(call.id, call.caller)
         for one in line.started:
@@ -74,7 +74,8 @@ class Callers:
             return
         try:
             if self._store.read(direct.anybody_waits):
-                await self._store.submit(direct.dismiss)
+                boot_id = self._holder.identity.boot_id if self._holder.leased else None
+                await self._store.submit(partial(direct.dismiss, boot_id=boot_id))
         except StateError as error:
             log.error("callers who wait could not be told of the stop", error=str(error))
 
@@ -120,7 +121,7 @@ class Callers:
                 self._freed(call_id)
 
 
-def read_line(db: Database, *, epoch: int) -> Line:
-    """Return the direct calls that are of interest to the process of `epoch`."""
-    started = tuple(one for one in direct.unfinished(db) if one.holder == epoch)
-    return Line(tuple(direct.calls(db)), started)
+def read_line(db: Database, *, holder: Holder) -> Line:
+    """Return the direct calls that are of interest to a process: what it carries, and who waits on its machine."""
+    started = tuple(one for one in direct.unfinished(db) if one.holder == holder.epoch)
+    return Line(tuple(call for call in direct.calls(db) if not holder.elsewhere(call.caller)), started)

@@ -17,10 +17,12 @@ from rota.model.spec import Draw, JobSpec, OverlapPolicy
 from rota.model.states import Status
 from rota.rules.admission import Skip, decide
 from rota.rules.lanes import Head, Room, walk
+from rota.rules.takes import EVERYTHING, Takes
 from rota.runners.processes import alive as process_alive
 from rota.store import jobs, queue, runs
 from rota.store.direct import Call
 from rota.store.driver import Database
+from rota.store.locking import hold_worker
 
 FRONT = 4
 """How many runs at the front of the queue are looked at for each free slot before the lanes are."""
@@ -28,11 +30,17 @@ FRONT = 4
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that claims: every write of its runs names its epoch."""
+    """The process that claims: every write of its runs names its epoch. `leased`: other machines claim beside it."""
 
     worker_id: str
     epoch: int
     identity: ProcessIdentity
+    takes: Takes = EVERYTHING
+    leased: bool = False
+
+    def elsewhere(self, caller: ProcessIdentity) -> bool:
+        """Tell whether a process is on another machine: whether it lives is not seen from here."""
+        return self.leased and caller.boot_id != self.identity.boot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A run that comes next, and what it draws on its pools."""
+    """A run that comes next, and what it draws on its pools; None: another scheduler took it, or changed it."""
 
-    run: runs.Candidate
+    run: runs.Candidate | None
     draws: tuple[Draw, ...] = ()
 
 
@@ -84,11 +92,12 @@ def claim(
 
 def anything_goes(db: Database, *, now: datetime) -> bool:
     """Tell whether a free slot would find a run to take."""
-    return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), free=1))
+    return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), EVERYTHING, free=1))
 
 
 def usable_slots(db: Database, holder: Holder, free: Sequence[int]) -> list[int]:
     """Return those of our free slots in which no other process of this worker has put anything (R-04, R-24)."""
+    hold_worker(db, holder.worker_id)
     taken = runs.taken_slots(db, holder.worker_id)
     return [slot for slot in free if slot not in taken]
 
@@ -96,15 +105,15 @@ def usable_slots(db: Database, holder: Holder, free: Sequence[int]) -> list[int]
 def _claim_queued(
     db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime, until: datetime | None
 ) -> list[Claimed]:
-    """Claim until the slots are full or nobody is left: a run that had expired leaves its place to the next."""
+    """Claim until the slots are full or nobody is left: a run that is gone leaves its place to the next."""
     claimed: list[Claimed] = []
     specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
     while len(claimed) < len(free):
         left = len(free) - len(claimed)
-        taken, expired = _claim_round(db, holder, slots, free=left, room=room, specs=specs, now=now, until=until)
+        taken, gone = _claim_round(db, holder, slots, free=left, room=room, specs=specs, now=now, until=until)
         claimed += taken
-        if not expired:
+        if not gone:
             break
     return claimed
 
@@ -120,34 +129,38 @@ def _claim_round(
     now: datetime,
     until: datetime | None,
 ) -> tuple[list[Claimed], bool]:
-    """Claim those who come first; tell whether some of them had expired."""
+    """Claim those who come first; tell whether some of them had expired, or were taken by others."""
     claimed: list[Claimed] = []
-    expired = False
-    for chosen in _chosen(db, room, free=free):
+    gone = False
+    for chosen in _chosen(db, room, holder.takes, free=free):
         run = chosen.run
+        if run is None:
+            gone = True
+            room.give_back(chosen.draws)
+            continue
         if until is not None and run.created_at > until:
             break  # it comes first and is not ours: nobody may overtake it
         spec = _spec(db, run, specs)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
-            expired = finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or expired
+            gone = finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or gone
             room.give_back(chosen.draws)
         elif queue.take(db, chosen.draws):
             claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
     _take(db, claimed, holder, now=now)
-    return claimed, expired
+    return claimed, gone
 
 
-def _chosen(db: Database, room: Room, *, free: int) -> list[Chosen]:
-    """Return the runs that come first and have room in their pools, in order (R-03)."""
-    if not room.left:
+def _chosen(db: Database, room: Room, takes: Takes, *, free: int) -> list[Chosen]:
+    """Return the runs that come first and have room in their pools, in order (R-03); only those that are taken."""
+    if not room.left and takes.everything:
         return [Chosen(run) for run in runs.candidates(db, free=free)]
-    going = _from_the_front(db, room, free=free)
+    going = _from_the_front(db, room, free=free) if takes.everything else None
     if going is None:
-        going = _over_the_lanes(db, room, free=free)
-    found = runs.chosen(db, [head.run_id for head in going])
-    return [Chosen(run, head.draws) for run, head in zip(found, going, strict=True)]
+        going = _over_the_lanes(db, room, takes, free=free)
+    found = {run.id: run for run in runs.chosen(db, [head.run_id for head in going])}
+    return [Chosen(found.get(head.run_id), head.draws) for head in going]
 
 
 def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None:
@@ -162,8 +175,11 @@ def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None
     return None
 
 
-def _over_the_lanes(db: Database, room: Room, *, free: int) -> list[Head]:
-    """Return who goes by a look at the head of each lane: those of full pools may be any number and are not passed."""
+def _over_the_lanes(db: Database, room: Room, takes: Takes, *, free: int) -> list[Head]:
+    """Return who goes by a look at the head of each lane: those of full pools may be any number and are not passed.
+
+    A lane that is not taken keeps nothing from the others: another worker takes it.
+    """
     lanes: dict[int, Iterator[Head]] = {}
 
     def following(head: Head) -> Head | None:
@@ -171,7 +187,8 @@ def _over_the_lanes(db: Database, room: Room, *, free: int) -> list[Head]:
             lanes[head.lane_id] = iter(queue.behind(db, head, limit=free - 1))
         return next(lanes[head.lane_id], None)
 
-    return walk(queue.heads(db), room, free=free, following=following)
+    heads = (head for head in queue.heads(db) if takes.fits(head.draws))
+    return walk(heads, room, free=free, following=following)
 
 
 def _spec(db: Database, run: runs.Candidate, known: dict[tuple[str, int], JobSpec]) -> JobSpec:

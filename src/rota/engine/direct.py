@@ -49,14 +49,17 @@ def serve(
 ) -> list[Served]:
     """Give the callers who wait their slots, in the order in which they came; the dead lose their place.
 
-    A caller that lacks room in a pool holds it against everybody behind, and against the queue. `until`: serve only
-    those who had come by then.
+    A caller that lacks room in a pool holds it against everybody behind, and against the queue, also one of another
+    machine, whom a worker there serves. `until`: serve only those who had come by then.
     """
     served: list[Served] = []
     for call in direct.calls(db) if direct.anybody_waits(db) else ():
         if call.slot is not None:
             continue
-        if not alive(call.caller):
+        if holder.elsewhere(call.caller):
+            if room.lacks(call.draws) is not None:
+                room.hold(call.draws)
+        elif not alive(call.caller):
             direct.leave(db, call.id, epoch=None)
         elif len(served) == len(free) or (until is not None and call.asked_at > until):
             break

@@ -19,7 +19,9 @@ from rota.engine.execute import Executor, handle_of
 from rota.engine.fire import Fired, fire
 from rota.engine.items import Items
 from rota.engine.loop import AlarmFactory, Loop
+from rota.engine.neighbours import Neighbours
 from rota.engine.outbox import Outbox
+from rota.engine.outputs import Outputs
 from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
 from rota.engine.pinging import Pinger
 from rota.engine.pools import return_kept
@@ -38,6 +40,7 @@ from rota.model.records import Outcome
 from rota.model.states import Status, Trigger
 from rota.settings import Settings
 from rota.store import chains, holds, jobs, runs
+from rota.store import processes as stored
 from rota.store.driver import Database, Store
 
 FIRES_A_ROUND = 200
@@ -55,6 +58,9 @@ class Claims:
 
     claimed: list[Claimed]
     more: bool
+
+
+NOTHING_CLAIMED = Claims([], more=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class Engine:
         sources: Sources | None = None,
         post: Post | None = None,
         stays: bool = True,
+        fires: bool = True,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
         on_finished: Callable[[str], None] = lambda _run_id: None,
     ) -> None:
@@ -94,6 +101,9 @@ class Engine:
         self._outcomes: list[Finished] = []
         self._flush_planned = False
         self._kept: set[str] = set()
+        self._sharing: set[asyncio.Task[None]] = set()
+        self._fires = fires
+        """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
         self._claiming: asyncio.Future[Claims] | None = None
         self._claim_again = False
         # With many slots one half is stored while the other half runs.
@@ -106,12 +116,14 @@ class Engine:
         self.claims_until: datetime | None = None
         """Only what was there by then is claimed; None: everything (R-24)."""
         self.slots = Slots(settings.scheduler.concurrency)
+        self._neighbours = Neighbours(store, clock, holder=holder, slots=self.slots)
         sources = sources or ThreadedSources(settings, os.environ)
         self.outbox = Outbox(store, clock, sources)
         self.items = Items(store, clock, sources=sources, outbox=self.outbox)
         post = post or ThreadedPost(settings, os.environ)
         self.deliveries = Deliveries(store, clock, post, tick=settings.scheduler.tick)
         self._pinger = Pinger(post, settings.scheduler.ping if stays else None)
+        self.outputs = Outputs(store, clock, settings.state)
         self.executor = Executor(
             store,
             clock,
@@ -120,6 +132,7 @@ class Engine:
             functions=functions,
             settings=settings,
             items=self.items,
+            outputs=self.outputs,
             ended=self.ended,
             left=self._left,
             refused=partial(self._refused, "start"),
@@ -135,7 +148,7 @@ class Engine:
             freed=self._left,
             dismisses=stays,
         )
-        self._steps = StepWatch(store, clock, epoch=holder.epoch)
+        self._steps = StepWatch(store, clock, epoch=holder.epoch, moves=not holder.leased)
         self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
@@ -143,14 +156,16 @@ class Engine:
         self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
         self.direct_loop = Loop("direct", self._direct_round, clock=clock)
         self.workspace_loop = Loop("workspaces", self._workspace_round, clock=clock)
-        self.prune_loop = Loop("prune", Pruner(store, clock, settings, stays=stays).round, clock=clock)
+        self.prune_loop = Loop("prune", Pruner(store, clock, settings, stays=stays, rows=fires).round, clock=clock)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """All duties, in the order of the flow."""
+        work = (self.cancel_loop, self.direct_loop, self.workspace_loop, self.outbox.loop, self.outputs.loop)
+        if not self._fires:
+            return (self.claim_loop, *work, self.prune_loop)
         flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
-        sending = (self.outbox.loop, self.deliveries.loop)
-        return (*flow, self.cancel_loop, self.direct_loop, self.workspace_loop, *sending, self.prune_loop)
+        return (*flow, *work, self.deliveries.loop, self.prune_loop)
 
     def start(self, make_alarm: AlarmFactory) -> None:
         """Let the loops run."""
@@ -163,8 +178,18 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         await self.outbox.finish()
-        await self.deliveries.finish()
+        if self._fires:
+            await self.deliveries.finish()
         self.callers.close()
+
+    async def abandon(self) -> None:
+        """End the trees of everything that is carried, at once, and record nothing: it is no longer ours (R-22)."""
+        self.claims = False
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming])
+        left = self.executor.abandon()
+        self._outcomes.clear()
+        await asyncio.gather(*(self._processes.sweep(run_id) for run_id in left))
 
     def quiesce(self) -> None:
         """Fire and claim nothing more; runs at their gates go back to the queue."""
@@ -222,6 +247,7 @@ class Engine:
             self._works("fire")
         if any(one is not None and one.runs for one in fired):
             self.cancel_loop.wake()  # a new run may replace an old one
+            self._neighbours.tell()
             self.claim_now()
         self._pinger.beat(now)
         return self._next_fire(now)
@@ -292,6 +318,8 @@ class Engine:
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
     def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
+        if not stored.may_claim(db, self._holder.epoch):
+            return NOTHING_CLAIMED
         usable = usable_slots(db, self._holder, free)[: self._portion]
         claimed = claim(db, self._holder, usable, now=now, alive=self._processes.alive, until=until)
         return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
@@ -312,6 +340,8 @@ class Engine:
         claims = future.result()
         self._begin(claims.claimed)
         self.flush()
+        if claims.more:
+            self._neighbours.tell()
         if (claims.more or self._claim_again) and self._claiming is None:
             self.claim_now()
 
@@ -335,7 +365,7 @@ class Engine:
         """A run left its slot without having run: it waits again, or ended before its start."""
         self.released(run_id)
         self.items.left(run_id)
-        self._on_finished(run_id)
+        self._tell_finished(run_id)
         self._emptied.set()
         self.release_loop.wake()
         self.fire_loop.wake()
@@ -374,9 +404,23 @@ class Engine:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def all_ended(self, finished: Sequence[Finished]) -> None:
-        """Take many outcomes and store them now."""
-        self._outcomes.extend(finished)
+        """Take many outcomes and store them now; those of functions that share their output after that."""
+        sharing = [one for one in finished if self._shares(one.run_id)]
+        for one in sharing:
+            task = asyncio.get_running_loop().create_task(self._share(one), name="rota-output")
+            self._sharing.add(task)
+            task.add_done_callback(self._sharing.discard)
+        self._outcomes.extend(one for one in finished if one not in sharing)
         self.flush()
+
+    def _shares(self, run_id: str) -> bool:
+        """Tell whether a function's output is still to be shared; that of a command was when it ended."""
+        carried = self.executor.carried.get(run_id)
+        return carried is not None and carried.shares and carried.in_process and not carried.unstored
+
+    async def _share(self, finished: Finished) -> None:
+        await self.outputs.finish(finished.run_id)
+        self.ended(finished)
 
     def flush(self) -> None:
         """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
@@ -426,7 +470,7 @@ class Engine:
             outcome = stored.get(finished.run_id)
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
-            self._on_finished(finished.run_id)
+            self._tell_finished(finished.run_id)
             self.items.left(finished.run_id)
             if carried is not None and carried.claimed is None:
                 self.outbox.loop.wake()  # another process may have claimed what it works on
@@ -442,6 +486,13 @@ class Engine:
         self.fire_loop.wake()
         if self._claiming is None:
             self.claim_now()
+
+    def _tell_finished(self, run_id: str) -> None:
+        """Tell who looks on. One who can read nothing just then misses it; those that ended with it must not."""
+        try:
+            self._on_finished(run_id)
+        except StateError as error:
+            log.warning("the end of a run could not be shown", run=run_id, error=str(error))
 
     def _record_later(self, batch: list[Finished], error: BaseException) -> None:
         """The storage refused: keep the outcomes in memory and their slots taken, and try again."""

@@ -8,13 +8,14 @@ from typing import Any
 from rota.engine import group
 from rota.engine.birth import Born, bear
 from rota.engine.record import finish, finish_all
-from rota.model.ids import new_id
+from rota.model.ids import new_id, stay_above
 from rota.model.records import Group, Job, Outcome
 from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import ActiveRun, After, Go, Replace
 from rota.store import births, groups, runs
 from rota.store.driver import Database
+from rota.store.locking import hold_jobs_of
 
 
 def enqueue(
@@ -102,6 +103,7 @@ def _stop_replaced(db: Database, run_ids: tuple[str, ...], *, now: datetime) -> 
 
 def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime) -> bool:
     """Cancel a run: at once if it is queued, else ask its holder to stop it. Tell whether it is final now."""
+    hold_jobs_of(db, [run_id])
     run = runs.run_by_id(db, run_id)
     if run is None or run.status.final:
         return True
@@ -133,4 +135,6 @@ def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
     Who comes last in line waits for the last one, so a retry must not stand behind those that wait for it.
     """
     found = sorted(runs.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
+    if found:
+        stay_above(max(run.id for run in found))  # another machine's clock may be ahead, and older means a lower one
     return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in found)

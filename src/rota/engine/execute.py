@@ -16,6 +16,7 @@ from rota.engine.budget import refuse_exceeded, reserve
 from rota.engine.claim import Claimed, Holder, start
 from rota.engine.direct import give_up, put_back
 from rota.engine.items import Items
+from rota.engine.outputs import Outputs
 from rota.engine.poll import Needed, look
 from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
@@ -55,6 +56,8 @@ class Carried:
     returning: bool = False
     interrupted: bool = False
     unstored: bool = False
+    shares: bool = False
+    """Whether its output goes into the database too."""
 
     def interrupt(self) -> None:
         """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""
@@ -76,6 +79,7 @@ class Executor:
         functions: Functions,
         settings: Settings,
         items: Items,
+        outputs: Outputs,
         ended: Callable[[Finished], None],
         left: Callable[[str], None],
         refused: Callable[[BaseException], None] = lambda _error: None,
@@ -89,11 +93,12 @@ class Executor:
         self._holder = holder
         self._processes = processes
         self._functions = functions
+        self.outputs = outputs
         self._ended = ended
         self._left = left
         self._refused = refused
         self._accepted = accepted
-        self.briefing = Briefing(store, clock, settings=settings, items=items)
+        self.briefing = Briefing(store, clock, settings=settings, items=items, holder=holder)
 
     def begin(self, claimed: Claimed) -> None:
         """Take a claimed run on."""
@@ -102,7 +107,10 @@ class Executor:
         in_process = claimed.spec.work.in_process
         carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
         carried.agent = claimed.spec.work.agent is not None
+        carried.shares = claimed.spec.work.output.shared
         self.carried[run.id] = carried
+        if carried.shares:
+            self.outputs.begin(run.id)
         if claimed.call is not None and claimed.call.reserves:
             carried.begun = carried.reserved = True
         elif claimed.started:
@@ -111,11 +119,23 @@ class Executor:
         else:
             carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
 
-    def adopt(self, owned: runs.Owned, *, slot: int, process: ProcessIdentity, agent: bool = False) -> None:
+    def adopt(
+        self,
+        owned: runs.Owned,
+        *,
+        slot: int,
+        process: ProcessIdentity,
+        agent: bool = False,
+        shares: bool = False,
+    ) -> None:
         """Take on a run whose keeper was started by another process."""
         self.idle = False
-        carried = Carried(None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process)
+        carried = Carried(
+            None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process, shares=shares
+        )
         self.carried[owned.id] = carried
+        if shares:
+            self.outputs.begin(owned.id)
         carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
 
     def adopt_call(self, found: Direct, *, agent: bool = False) -> None:
@@ -159,8 +179,25 @@ class Executor:
     def leave(self, run_id: str) -> None:
         """Stop following a run without ending it; its keeper goes on for the next process."""
         carried = self.carried.pop(run_id, None)
+        self.outputs.drop(run_id)
         if carried is not None and carried.task is not None:
             carried.task.cancel()
+
+    def abandon(self) -> list[str]:
+        """Stop following all runs and end them at once; return those of which processes may be left."""
+        left = []
+        for run_id in list(self.carried):
+            carried = self.carried.pop(run_id)
+            self.outputs.drop(run_id)
+            if carried.task is not None:
+                carried.task.cancel()
+            if carried.process is not None:
+                self._processes.stop(carried.process, at_once=True)
+            if carried.in_process and carried.begun and not carried.reserved:
+                self._functions.stop(run_id)
+            elif not carried.reserved:
+                left.append(run_id)
+        return left
 
     async def _carry(self, carried: Carried, claimed: Claimed) -> None:
         # A task that is cancelled before its first step never runs at all: until here wishes are only noted.
@@ -393,6 +430,8 @@ class Executor:
     async def _follow(self, carried: Carried, process: ProcessIdentity) -> None:
         outcome = await self._processes.outcome(carried.run_id, process)
         faults.point("execute.outcome_read")
+        if carried.shares:
+            await self.outputs.finish(carried.run_id)
         self._ended(Finished(carried.run_id, carried.job_id, outcome))
 
     async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
@@ -412,6 +451,7 @@ class Executor:
                 pause = min(pause * 2, 5.0)
 
     def _drop(self, run_id: str) -> None:
+        self.outputs.drop(run_id)
         if self.carried.pop(run_id, None) is not None:
             self._left(run_id)
 

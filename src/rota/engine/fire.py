@@ -33,7 +33,13 @@ class Fired:
 
 
 def fire(db: Database, job_id: str, *, now: datetime) -> Fired:
-    """Account for every instant of a job that has come, and move its cursor beyond them."""
+    """Account for every instant of a job that has come, and move its cursor beyond them.
+
+    One that another scheduler is at is left to it: if it does not fire it, the next round does.
+    """
+    name = jobs.due_name(db, job_id, now)
+    if name is None:
+        return Fired(job_id)
     job = jobs.job_by_id(db, job_id)
     if job.next_at is None or job.next_at > now:
         return Fired(job.name)

@@ -201,7 +201,7 @@ class InProcessFunctions:
             timezone=claimed.spec.schedule.timezone,
         )
         folder = partial(folder_of, self._settings.state, run.id)
-        log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output)
+        log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output.on_disk)
         return JobContext(
             info,
             log,

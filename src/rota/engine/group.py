@@ -17,6 +17,7 @@ from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 from rota.rules.group import FAILING, Cancel, Finish, Place, Start, next_step, to_repeat
 from rota.store import births, groups, jobs, runs
 from rota.store.driver import Database
+from rota.store.locking import hold_jobs_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def found(db: Database, founding: Founding, *, now: datetime) -> Founded:
     group = _insert(db, founding, now=now)
     ends: list[runs.End] = []
     before: str | None = None
+    hold_jobs_named(db, {member.job for member in founding.members})
     for place, member in enumerate(founding.members, start=1):
         job = jobs.job_by_name(db, member.job)
         if job is None:

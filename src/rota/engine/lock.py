@@ -11,6 +11,8 @@ from rota.store.sqlite import reachable
 SERVE_LOCK = "serve.lock"
 TICK_LOCK = "tick.lock"
 LOCKS = "locks"
+WORKER = "worker"
+"""The file that says which worker of a shared database a state folder is."""
 
 
 class Lock:
@@ -88,6 +90,23 @@ def living_processes(state: Path) -> list[str]:
 def process_lock_held(state: Path, name: str) -> bool:
     """Tell whether the process that took this lock is alive."""
     return is_held(state / LOCKS / name)
+
+
+def read_worker(state: Path) -> str | None:
+    """Return which worker of a shared database this folder is, None where it is none yet."""
+    try:
+        text = (state / WORKER).read_text("ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    return text or None
+
+
+def write_worker(state: Path, worker_id: str) -> None:
+    """Note which worker this folder is, whole or not at all."""
+    draft = state / f"{WORKER}.new"
+    with reachable(state):
+        draft.write_text(f"{worker_id}\n", "ascii")
+        draft.replace(state / WORKER)
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rota.engine.clock import Alarm
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError
+from rota.model.errors import DatabaseGone, RotaError
 
 Round = Callable[[], Awaitable[datetime | None]]
 AlarmFactory = Callable[[asyncio.Event], Alarm]
@@ -68,8 +68,9 @@ class Loop:
     def _failed(self, error: Exception) -> datetime:
         pulse = self.pulse
         pulse.failures += 1
-        if pulse.error != str(error):
-            log.error("loop failed", loop=self.name, error=str(error), exc_info=_surprising(error))
+        if pulse.error != str(error) and not isinstance(error, DatabaseGone):  # that is told once for all loops
+            tell = log.exception if _surprising(error) else log.error
+            tell("loop failed", loop=self.name, error=str(error))
         pulse.error = str(error)
         pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), LONGEST_PAUSE)
         again: datetime = self._clock.now() + pause

@@ -9,6 +9,7 @@ from rota.model.records import Run
 from rota.rules.position import Spread, spread
 from rota.store import order
 from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
 from rota.store.order import Spot
 
 FIRST_WINDOW = 4
@@ -36,6 +37,7 @@ class Aim:
 
 def move(db: Database, moved: Sequence[Run], aim: Aim) -> None:
     """Move queued runs of one rank to a place, in their given order; at a border of their rank they stop."""
+    hold_turn(db, Turn.ORDER)
     rank, moving = moved[0].rank, {run.id for run in moved}
     _Gap(db, rank, _spot(db, rank, aim, moving), moving).fill(moved)
 

@@ -16,8 +16,9 @@ from rota.rules.guard import REASON as CRASH_LOOP
 from rota.rules.guard import WINDOW, crash_loop
 from rota.rules.overlap import Refuse, Verdict, judge
 from rota.rules.pause import PausePlan, plan_pause_end, slot_key
-from rota.store import jobs
+from rota.store import jobs, processes, workers
 from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
 
 ALL_KEY = "paused_all"
 
@@ -161,6 +162,7 @@ def pause_everything(db: Database, *, until: datetime | None, reason: str, now: 
 
     A job that is paused on its own for longer keeps that pause: the end of this one must not let it go.
     """
+    hold_turn(db, Turn.DECLARE)
     before = everything_paused(db)
     value = {"since": to_ms(now), "until": to_ms_or_none(until), "reason": reason}
     db.execute("meta_set", key=ALL_KEY, value=json.dumps(value))
@@ -176,10 +178,15 @@ def _outlasts(job: Job, before: Pause | None, until: datetime | None) -> bool:
     return job.paused_until is None or (until is not None and job.paused_until >= until)
 
 
-def pause_in_crash_loop(db: Database, *, now: datetime) -> int:
-    """Pause everything if the scheduler was lost too often of late; return how often, 0 if not."""
-    row = db.row("processes_lost_since", kind="serve", since=to_ms(now - WINDOW))
+def pause_in_crash_loop(db: Database, *, worker_id: str, now: datetime) -> int:
+    """Pause everything if this worker's scheduler was lost too often of late; return how often, 0 if not.
+
+    Where other machines are at work, what happens here is no reason to stop them: this worker is drained instead.
+    """
+    row = db.row("processes_lost_since", worker_id=worker_id, kind="serve", since=to_ms(now - WINDOW))
     lost = row[0] if row else 0
+    if crash_loop(lost) and processes.is_shared(db):
+        return int(lost) if workers.drain(db, worker_id, draining=True) else 0
     if not crash_loop(lost) or everything_paused(db) is not None:
         return 0
     pause_everything(db, until=None, reason=CRASH_LOOP, now=now)
@@ -217,14 +224,20 @@ def end_pause_of_everything(db: Database) -> None:
 def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEnded]:
     """End the pauses whose stored end has come; instants after that end fall under misfire (R-10)."""
     everything = everything_paused(db)
-    if everything is not None and everything.until is not None and everything.until <= now:
-        end_pause_of_everything(db)
+    if _over(everything, now):
+        hold_turn(db, Turn.DECLARE)
+        if _over(everything_paused(db), now):
+            end_pause_of_everything(db)
     ended = []
     for (job_id,) in db.rows("jobs_pause_over", now=to_ms(now), limit=limit):
         end = end_pause_if_over(db, job_id, now=now)
         if end is not None:
             ended.append(end)
     return ended
+
+
+def _over(pause: Pause | None, now: datetime) -> bool:
+    return pause is not None and pause.until is not None and pause.until <= now
 
 
 def next_pause_end(db: Database) -> datetime | None:

@@ -26,10 +26,10 @@ class Needed:
 
 def look(db: Database, *, born: datetime, now: datetime) -> Needed:
     """Return what the newest good poll gives to a run that was born then."""
+    job = jobs.job_by_name(db, polls.POLL)  # first: who ends a poll holds it, so that nobody begins to wait unseen
     found = polls.last_poll(db)
     if found is None or found.good_at is None:
         return Needed(None, None, fresh=False)
-    job = jobs.job_by_name(db, polls.POLL)
     fresh = is_fresh(found.good_at, interval=job.interval if job else None, born=born, now=now)
     return Needed(found.data, found.good_at, fresh)
 

@@ -19,12 +19,13 @@ from rota.model.spec import Retention
 from rota.model.states import FINAL, Status
 from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
-from rota.store import budgets, counters, deliveries, jobs, making, work
+from rota.store import budgets, counters, deliveries, jobs, making, outputs, work
 from rota.store.driver import Database, Store
 from rota.store.runs import id_at
 
 EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500
+PIECES_A_BATCH = 50
 YOUNG = timedelta(minutes=10)
 WINDOWS_KEPT = timedelta(days=400)
 """More than thirteen months: this month beside the same one a year ago."""
@@ -55,11 +56,15 @@ class Folder:
 class Pruner:
     """Applies `retention:` once an hour; in a process that does not stay, one batch at a time until nothing is left."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, *, stays: bool = True) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings, *, stays: bool = True, rows: bool = True
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._stays = stays
+        self._rows = rows
+        """Whether it looks after the database too; the output in its folder is its own affair in any case."""
 
     async def round(self) -> datetime | None:
         """Let go of everything older than its retention."""
@@ -72,8 +77,11 @@ class Pruner:
 
     async def _prune(self, now: datetime) -> int:
         """Let go of what is too old; return how many rows and folders went."""
-        await self._retire_expired(now)
+        if self._rows:
+            await self._retire_expired(now)
         found = self._store.read(jobs.all_jobs)
+        if not self._rows:
+            return await self._prune_output({job.id: job.spec.retention for job in found}, now)
         rows = await self._prune_rows(found, now)
         if rows and not self._stays:
             return rows
@@ -83,6 +91,7 @@ class Pruner:
         await self._prune_events(now)
         await self._prune_windows(now)
         await self._prune_deliveries(now - deliveries.KEPT)
+        await self._prune_shared(now)
         if rows or removed:
             log.info("old runs and output removed", rows=rows, outputs=removed)
         return rows + removed
@@ -103,8 +112,10 @@ class Pruner:
 
     async def _prune_events(self, now: datetime) -> None:
         kept = self._settings.retention.runs
-        if kept is not None and self._store.read(partial(_old_events, before=now - kept)):
-            await self._store.submit(lambda db: db.execute("event_prune", before=to_ms(now - kept)))
+        while kept is not None and self._store.read(partial(_old_events, before=now - kept)):
+            await self._store.submit(partial(_prune_events, before=now - kept))
+            if not self._stays:
+                break
 
     async def _prune_windows(self, now: datetime) -> None:
         """Let go of old windows of budgets whose runs are all gone."""
@@ -112,9 +123,19 @@ class Pruner:
         if self._store.read(partial(budgets.old_windows, before=before)):
             await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
 
+    async def _prune_shared(self, now: datetime) -> None:
+        """Let go of output in the database that is older than output is kept."""
+        kept = self._settings.retention.output
+        while kept is not None and self._store.read(partial(outputs.old, before=now - kept)):
+            await self._store.submit(partial(outputs.prune, before=now - kept, limit=PIECES_A_BATCH))
+            if not self._stays:
+                return
+
     async def _prune_deliveries(self, before: datetime) -> None:
-        if self._store.read(partial(deliveries.old, before=before)):
+        while self._store.read(partial(deliveries.old, before=before)):
             await self._store.submit(partial(deliveries.prune, before=before, limit=ROWS_A_BATCH))
+            if not self._stays:
+                break
 
     async def _prune_job(self, job: Job, now: datetime) -> int:
         pruned = 0
@@ -168,7 +189,11 @@ def _pruned_within(db: Database, *, since: datetime, until: datetime) -> bool:
 
 
 def _old_events(db: Database, *, before: datetime) -> bool:
-    return db.row("event_oldest_before", before=to_ms(before)) is not None
+    return db.row("event_oldest_before", before=id_at(before)) is not None
+
+
+def _prune_events(db: Database, *, before: datetime) -> None:
+    db.execute("event_prune", before=id_at(before), limit=ROWS_A_BATCH)
 
 
 def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
@@ -179,6 +204,7 @@ def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list
     rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
     budgets.forget_runs(db, [call_id for (call_id,) in rows])
     work.forget_runs(db, [call_id for (call_id,) in rows])
+    outputs.forget_runs(db, [call_id for (call_id,) in rows])
     return [call_id for (call_id,) in rows]
 
 
@@ -193,6 +219,7 @@ def _prune_groups(db: Database, *, ids: Sequence[str]) -> int:
 
 def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:
     """Delete up to `limit` old rows of a job and move its ledger with them; return the runs."""
+    jobs.job_by_id(db, job.id)  # held: nobody repeats, or prunes, one of its runs meanwhile
     doomed: list[tuple[str, int]] = []
     for status in sorted(FINAL):
         doomed += _doomed_rows(db, job, status, now=now, limit=limit - len(doomed))
@@ -206,6 +233,7 @@ def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[st
     db.execute("prune_executions", ids=ids)
     budgets.forget_runs(db, going)
     work.forget_runs(db, going)
+    outputs.forget_runs(db, going)
     for status, worker_id in db.rows("prune_runs", ids=ids):
         counters.count(db, Status(status), -1, worker_id=worker_id)
     faults.point("prune.rows_deleted")

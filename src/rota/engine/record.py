@@ -18,6 +18,7 @@ from rota.rules.overlap import waits_for_all
 from rota.rules.retry import backing_off
 from rota.store import chains, jobs, runs, sessions
 from rota.store.driver import Database
+from rota.store.locking import hold_jobs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ def record(
 
     The code of those in `kept` still runs: they keep slot and pools until it returns.
     """
+    hold_jobs_of(db, [one.run_id for one in finished])
     standing = runs.ending_runs(db, [one.run_id for one in finished])
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
     if any(end.outcome.scheduler_state for end in ends):
@@ -86,6 +88,8 @@ def finish_all(
 def _end(
     db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
 ) -> list[runs.Ended]:
+    if ends:
+        hold_jobs_of(db, [end.run_id for end in ends])
     ends = [replace(end, outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
     ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []
     if not ended:

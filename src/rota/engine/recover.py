@@ -31,6 +31,7 @@ class Left:
     slot: int
     facts: LeftBehind
     agent: bool = False
+    shares: bool = False
 
 
 async def recover(
@@ -78,7 +79,8 @@ def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[
             losses=owned.losses,
             on_restart=wanted.on_restart,
         )
-        found.append(Left(owned, run.handle, run.slot, facts, agent=wanted.agent is not None))
+        left = Left(owned, run.handle, run.slot, facts, agent=wanted.agent is not None, shares=wanted.output.shared)
+        found.append(left)
     return found
 
 
@@ -96,18 +98,22 @@ async def _resolve(
     owned = left.owned
     if action in (Recovery.REQUEUE, Recovery.FAIL_LOST):
         await children.sweep(owned.id)
-        await store.submit(partial(_resolve_dispatched, owned=owned, action=action, now=clock.now()))
+        await store.submit(partial(resolve_dispatched, owned=owned, action=action, now=clock.now()))
         return
     if action in (Recovery.ADOPT, Recovery.STOP):
         assert owned.process is not None
-        await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch))
+        if not await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch)):
+            await children.sweep(owned.id)  # another machine said meanwhile that we were lost, and may run it again
+            return
         faults.point("recover.adopted")
         slots.take(left.slot, owned.id)
-        executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent)
+        executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent, shares=left.shares)
         if action is Recovery.STOP or owned.cancel_reason is not None:
             executor.stop(owned.id)
         return
     outcome = await _outcome_of(left, action, children)
+    if left.shares:
+        await executor.outputs.finish(owned.id)
     finished = Finished(owned.id, owned.job_id, outcome)
     await store.submit(partial(_record_as_found, finished=finished, epoch=owned.epoch, now=clock.now()))
 
@@ -123,7 +129,8 @@ async def _outcome_of(left: Left, action: Recovery, children: Processes) -> Outc
     return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
 
 
-def _resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now: datetime) -> None:
+def resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now: datetime) -> None:
+    """End a run that a process that is gone had claimed and not started, or let it wait again (R-01)."""
     if owned.cancel_reason is not None:
         outcome = Outcome(Status.CANCELLED, owned.cancel_reason)
         finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)

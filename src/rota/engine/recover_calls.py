@@ -38,7 +38,8 @@ async def recover_calls(
     for call in store.read(direct.calls):
         if call.epoch in dead:
             await children.sweep(call.id)  # its keeper may still stand at the gate
-        if call.epoch in dead or (call.epoch is None and not children.alive(call.caller)):
+        gone = not holder.elsewhere(call.caller) and not children.alive(call.caller)
+        if call.epoch in dead or (call.epoch is None and gone):
             wanted = children.alive(call.caller)
             await store.submit(partial(_resolve_unstarted, call=call, wanted=wanted, now=clock.now()))
     found = [one for one in store.read(direct.unfinished) if one.holder in dead]
@@ -46,7 +47,9 @@ async def recover_calls(
         action = store.read(partial(_decide, found=one, children=children))
         log.info("direct call of a lost process", call=one.id, action=action.value)
         if action in (Recovery.ADOPT, Recovery.STOP):
-            await store.submit(partial(_adopt, found=one, epoch=holder.epoch))
+            if not await store.submit(partial(_adopt, found=one, epoch=holder.epoch)):
+                await children.sweep(one.id)  # another machine said meanwhile that we were lost
+                continue
             agent = store.read(partial(_is_agent, found=one))
             _take_on(one, action, executor=executor, slots=slots, agent=agent)
         else:

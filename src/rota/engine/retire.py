@@ -49,6 +49,8 @@ def retire_expired(db: Database, *, now: datetime) -> list[str]:
     """Retire what agents made and whose time is over; return the names."""
     retired = []
     for job_id in making.expired_jobs(db, now):
+        if jobs.job_by_id(db, job_id).retired_at is not None:
+            continue  # another scheduler was faster
         job = retire(db, job_id, now=now)
         events.note(db, "expired", now=now, job_id=job_id, made_by=job.made.by if job.made else "")
         retired.append(job.name)

@@ -2,8 +2,8 @@
 
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import metadata
@@ -13,20 +13,51 @@ from rota import faults
 from rota.engine import ticks
 from rota.engine.claim import Holder
 from rota.engine.execute import pause_for
-from rota.engine.lock import TICK_LOCK, Lock, process_lock_held, take, take_process_lock, take_serve_lock
+from rota.engine.lock import (
+    TICK_LOCK,
+    WORKER,
+    Lock,
+    process_lock_held,
+    read_worker,
+    take,
+    take_process_lock,
+    take_serve_lock,
+    write_worker,
+)
 from rota.engine.pools import forget_kept
 from rota.engine.steps import catch_up_with_step, offset
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import DatabaseBusy
+from rota.model.errors import DatabaseBusy, WorkerNameTaken
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
-from rota.store import processes
+from rota.rules.lease import LEASE
+from rota.rules.takes import EVERYTHING, Takes, default_name
+from rota.settings import Settings
+from rota.store import processes, workers
 from rota.store.driver import Database, Store
+from rota.store.workers import Worker
 
+DATABASE = "rota.db"
 ASK_AGAIN = timedelta(milliseconds=20)
 TICK_PATIENCE = timedelta(seconds=60)
 """How long who begins to serve waits for a tick that looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """As what a process enters: the name and labels of its worker, what it takes, and how many slots it has.
+
+    Without a name the worker keeps the one that it has, a new one is called as its machine.
+    """
+
+    name: str | None = None
+    labels: Mapping[str, str] | None = None
+    takes: Takes = EVERYTHING
+    slots: int | None = None
+
+
+UNNAMED = Entrance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +65,7 @@ class Session:
     """A process that schedules: who it is in the database, and the lock that shows it lives.
 
     `living`: the other processes of this worker that carried something when this one entered, ticks (R-24).
+    `leased`: other machines know that it lives by its lease alone.
     """
 
     holder: Holder
@@ -41,6 +73,12 @@ class Session:
     dead: list[int]
     unclean: bool = False
     living: tuple[processes.OpenProcess, ...] = ()
+    leased: bool = False
+
+
+def with_slots(settings: Settings, slots: int | None) -> Settings:
+    """Return the settings of a process that was given its own number of slots."""
+    return settings if slots is None else replace(settings, scheduler=replace(settings.scheduler, concurrency=slots))
 
 
 async def take_turn(state: Path, clock: Clock, *, within: timedelta) -> Lock | None:
@@ -65,27 +103,74 @@ async def take_serving_lock(state: Path, clock: Clock) -> Lock:
         turn.release()
 
 
-def open_session(store: Store, state: Path, clock: Clock, *, kind: str, identity: ProcessIdentity) -> Session:
-    """Enter this process under a new epoch, and find the epochs of processes that are gone."""
+def open_session(
+    store: Store,
+    state: Path,
+    clock: Clock,
+    *,
+    kind: str,
+    identity: ProcessIdentity,
+    entrance: Entrance = UNNAMED,
+    shared: bool | None = None,
+) -> Session:
+    """Enter this process under a new epoch, and find the epochs of processes of this folder that are gone.
+
+    `shared`: whether it is one of many; None: as the database says.
+    """
+    shared = store.read(processes.is_shared) if shared is None else shared
+    own = _identify(state, clock.now()) if shared else None
     lock = take_process_lock(state)
     faults.point("session.locked")
     enter = partial(
-        _enter, kind=kind, identity=identity, lock=lock.path.name, clock_offset=offset(clock), now=clock.now()
+        _enter,
+        kind=kind,
+        identity=identity,
+        lock=lock.path.name,
+        clock_offset=offset(clock),
+        now=clock.now(),
+        state=state,
+        entrance=entrance,
+        own=own,
     )
     holder = store.write(enter)
     faults.point("session.entered")
-    dead = store.read(partial(dead_epochs, state=state, own=holder.epoch))
+    dead = store.read(partial(dead_epochs, state=state, own=holder.epoch, worker_id=holder.worker_id))
     lost = store.read(partial(_lost_any, dead=dead))
-    return Session(holder, lock, dead, unclean=lost, living=store.read(partial(_living, dead=dead, own=holder.epoch)))
+    living = store.read(partial(_living, dead=dead, holder=holder))
+    return Session(holder, lock, dead, unclean=lost, living=living, leased=shared)
+
+
+def anchor_of(state: Path, session: Session) -> Path:
+    """Return the file without which the state folder is no longer the one that this process entered."""
+    return state / (WORKER if session.leased else DATABASE)
+
+
+def _identify(state: Path, now: datetime) -> str:
+    """Return which worker of a shared database this folder is; noted before its row is made: no folder is two."""
+    known = read_worker(state)
+    if known is None:
+        known = new_id(now)
+        write_worker(state, known)
+    return known
 
 
 def _enter(
-    db: Database, *, kind: str, identity: ProcessIdentity, lock: str, clock_offset: timedelta, now: datetime
+    db: Database,
+    *,
+    kind: str,
+    identity: ProcessIdentity,
+    lock: str,
+    clock_offset: timedelta,
+    now: datetime,
+    state: Path,
+    entrance: Entrance,
+    own: str | None,
 ) -> Holder:
-    worker_id = processes.ensure_worker(db, worker_id=new_id(now), name=socket.gethostname(), now=now)
-    back = catch_up_with_step(db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now)
-    if back is not None:
-        log.warning("the clock was set back while no scheduler ran", seconds=back.total_seconds())
+    worker_id = enter_worker(db, own or workers.only_worker(db) or new_id(now), entrance, state=state, now=now)
+    if own is None:
+        back = catch_up_with_step(db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now)
+        if back is not None:
+            log.warning("the clock was set back while no scheduler ran", seconds=back.total_seconds())
     epoch = processes.open_process(
         db,
         worker_id=worker_id,
@@ -95,22 +180,66 @@ def _enter(
         version=metadata.version("rota"),
         clock_offset=clock_offset,
         now=now,
-        unused=ticks.unused_epoch(db) if kind == ticks.KIND else None,
+        unused=ticks.unused_epoch(db) if kind == ticks.KIND and own is None else None,
     )
-    return Holder(worker_id, epoch, identity)
+    workers.note_capacity(db, worker_id, takes=entrance.takes, slots=entrance.slots)
+    if own is not None:
+        _lease_all(db, worker_id)
+    return Holder(worker_id, epoch, identity, entrance.takes, leased=own is not None)
 
 
-def dead_epochs(db: Database, *, state: Path, own: int) -> list[int]:
-    """Return epochs whose process is gone: no longer locked, or ended with runs left to their keepers."""
-    unended = processes.open_processes(db)
+def _lease_all(db: Database, worker_id: str) -> None:
+    """Lease this process, and those of this folder that may be gone: what they left is ours to recover (R-23)."""
+    for process in processes.open_processes(db):
+        if process.worker_id == worker_id:
+            processes.renew_lease(db, process.epoch, lease=LEASE)
+
+
+def enter_worker(db: Database, worker_id: str, entrance: Entrance, *, state: Path, now: datetime) -> str:
+    """Store the worker of this folder, made or as it is now; return its identifier."""
+    found = workers.worker_by_id(db, worker_id)
+    host = socket.gethostname()
+    known = found or Worker(worker_id, "")
+    current = known.name if found is not None and not found.forgotten else ""
+    name = _free_name(db, entrance.name, current, worker_id)
+    labels = known.labels if entrance.labels is None else entrance.labels
+    wanted = replace(known, name=name, labels=labels, host=host, state=str(state))
+    if found is None:
+        while not workers.insert_worker(db, wanted, now=now):  # somebody took the name at the same moment
+            wanted = replace(wanted, name=_free_name(db, entrance.name, "", worker_id))
+    elif found != wanted:
+        workers.update_worker(db, wanted)
+    return worker_id
+
+
+def _free_name(db: Database, asked: str | None, current: str, worker_id: str) -> str:
+    """Return what the worker is called: as asked, as it was, or as its machine, numbered where that is taken."""
+    if asked is None and current:
+        return current
+    name = asked or default_name(socket.gethostname())
+    taken = workers.worker_by_name(db, name)
+    if taken is None or taken.id == worker_id:
+        return name
+    if asked is not None:
+        raise WorkerNameTaken(name, host=taken.host, state=taken.state)
+    number = 2
+    while workers.worker_by_name(db, f"{name}-{number}") is not None:
+        number += 1
+    return f"{name}-{number}"
+
+
+def dead_epochs(db: Database, *, state: Path, own: int, worker_id: str) -> list[int]:
+    """Return epochs of a worker whose process is gone: no longer locked, or ended with runs left to their keepers."""
+    unended = [process for process in processes.open_processes(db) if process.worker_id == worker_id]
     known = {process.epoch for process in unended}
     lost = [process.epoch for process in unended if not process_lock_held(state, process.lock)]
-    detached = [epoch for epoch in processes.epochs_with_runs(db) if epoch not in known]
+    detached = [epoch for epoch in processes.epochs_with_runs(db, worker_id) if epoch not in known]
     return sorted({*lost, *detached} - {own})
 
 
-def _living(db: Database, *, dead: list[int], own: int) -> tuple[processes.OpenProcess, ...]:
-    return tuple(process for process in processes.open_processes(db) if process.epoch not in {*dead, own})
+def _living(db: Database, *, dead: list[int], holder: Holder) -> tuple[processes.OpenProcess, ...]:
+    found = [process for process in processes.open_processes(db) if process.worker_id == holder.worker_id]
+    return tuple(process for process in found if process.epoch not in {*dead, holder.epoch})
 
 
 def _lost_any(db: Database, *, dead: list[int]) -> bool:

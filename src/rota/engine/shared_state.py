@@ -9,6 +9,7 @@ from rota.model.records import SCHEDULER_STATE_LIMIT, Outcome
 from rota.model.states import Reason, Status
 from rota.rules.shared_state import merged
 from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
 from rota.store.rows import write_json
 
 KEY = "scheduler_state"
@@ -23,6 +24,8 @@ def scheduler_state(db: Database) -> dict[str, Any]:
 
 def judge(db: Database, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return outcomes that may be stored: a run whose changes no longer fit into the document has failed."""
+    if any(outcome.scheduler_state for outcome in outcomes):
+        hold_turn(db, Turn.STATE)
     document, judged = scheduler_state(db), []
     for outcome in outcomes:
         wanted = merged(document, outcome.scheduler_state or {})

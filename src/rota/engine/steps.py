@@ -21,10 +21,12 @@ def offset(clock: Clock) -> timedelta:
 class StepWatch:
     """Looks for a step back at each fire round, and moves what waits for elapsed time."""
 
-    def __init__(self, store: Store, clock: Clock, *, epoch: int) -> None:
+    def __init__(self, store: Store, clock: Clock, *, epoch: int, moves: bool = True) -> None:
         self._store = store
         self._clock = clock
         self._epoch = epoch
+        self._moves = moves
+        """Whether what waits is this machine's alone; a clock of one of many is no reason to move what all wait for."""
         self._offset = self._stored = offset(clock)
 
     async def look(self) -> bool:
@@ -32,7 +34,7 @@ class StepWatch:
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
         self._offset = now_offset
-        if back is not None:
+        if back is not None and self._moves:
             await self._store.submit(partial(move_back, back=back, now=self._clock.now()))
         if back is not None or stepped_back(now_offset, self._stored) is not None:
             await self._remember(now_offset)

@@ -2,10 +2,12 @@
 
 import json
 from datetime import datetime, timedelta
+from pathlib import Path
 
+from rota.engine.life import worker_here
 from rota.model.clock import from_ms, to_ms
 from rota.rules.ticks import Ticks
-from rota.store import runs
+from rota.store import processes, runs
 from rota.store.driver import Database
 
 KEY = "ticks"
@@ -33,16 +35,23 @@ def unused_epoch(db: Database) -> int | None:
     return json.loads(row[0])["unused"] if row is not None else None
 
 
-def taken_by_all(db: Database) -> int:
+def taken_by_all(db: Database, state: Path) -> int:
     """Return how many slots of this state folder's worker hold something, for whichever process."""
-    row = db.row("worker_first")
-    return len(runs.taken_slots(db, row[0])) if row is not None else 0
+    worker_id = worker_here(db, state)
+    return len(runs.taken_slots(db, worker_id)) if worker_id is not None else 0
 
 
 def in_tick_mode(db: Database) -> bool:
     """Tell whether the newest process that scheduled here is a tick."""
     row = db.row("process_last", limit=1)
-    return row is not None and row[1] == KIND
+    return row is not None and row[1] == KIND and not _served_elsewhere(db)
+
+
+def _served_elsewhere(db: Database) -> bool:
+    """Tell whether a machine beside those that tick has a scheduler that stays."""
+    leased = [one for one in processes.open_processes(db) if one.lease_until is not None and one.kind != KIND]
+    now = processes.server_now(db) if leased else None
+    return any(one.lease_until >= now for one in leased if one.lease_until is not None and now is not None)
 
 
 def unseen(db: Database, *, now: datetime) -> timedelta:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 
 from rota.engine.boot import fire_at_boot
@@ -17,10 +18,13 @@ from rota.engine.recover import recover
 from rota.engine.session import Session
 from rota.engine.shared_state import scheduler_state
 from rota.engine.sources import ThreadedSources
+from rota.log import log
 from rota.model.clock import Clock
 from rota.runners.boot import machine_boot
+from rota.runners.processes import runs_here
 from rota.settings import Settings
 from rota.store.driver import Store
+from rota.store.runs import owned_runs
 
 
 class Workshop:
@@ -36,6 +40,7 @@ class Workshop:
         table: FunctionTable,
         environ: Mapping[str, str],
         stays: bool = True,
+        fires: bool = True,
         sdk: object = None,
         host: asyncio.AbstractEventLoop | None = None,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
@@ -44,6 +49,7 @@ class Workshop:
         self.session = session
         self._store = store
         self._clock = clock
+        self._settings = settings
         shared = partial(store.read, scheduler_state)
         self._processes = KeeperProcesses(clock, settings, environ, scheduler_state=shared)
         self._functions = InProcessFunctions(
@@ -68,9 +74,24 @@ class Workshop:
             sources=ThreadedSources(settings, environ, lambda: table.sources),
             post=ThreadedPost(settings, environ),
             stays=stays,
+            fires=fires,
             on_fired=on_fired,
             on_finished=on_finished,
         )
+
+    async def sweep_strays(self) -> int:
+        """Kill what is left here of runs that are no longer ours: another machine said that we were lost (R-22)."""
+        if not self.session.leased:
+            return 0
+        living = [process.epoch for process in self.session.living]
+        ours = {one.id for one in self._store.read(partial(owned_runs, epochs=living))} | set(
+            self.engine.executor.carried
+        )
+        strays = await asyncio.to_thread(runs_here, self._settings.state)
+        for run_id in strays - ours:
+            log.warning("processes of a run that is no longer ours are ended", run=run_id)
+            await self._processes.sweep(run_id)
+        return len(strays - ours)
 
     async def recover(self, dead: Sequence[int]) -> int:
         """Record what happened to the runs of dead processes; return how many there were (R-23)."""
@@ -86,7 +107,9 @@ class Workshop:
 
     async def fire_at_boot(self) -> None:
         """Fire the jobs at boot that this boot of the machine has not fired."""
-        operation = partial(fire_at_boot, boot=machine_boot(), now=self._clock.now())
+        now = self._clock.now()
+        booted_at = now - timedelta(seconds=self._clock.boottime()) if self.session.leased else None
+        operation = partial(fire_at_boot, boot=machine_boot(), now=now, booted_at=booted_at)
         for fired in await self._store.submit(operation):
             self.engine.tell_fired(fired)
 

@@ -40,7 +40,9 @@ def uses_worktree(claimed: Claimed) -> bool:
 class Workspaces:
     """Makes the folders of runs, and removes what they left where it holds nothing."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, *, shared: bool = False) -> None:
+        self._shared = shared
+        """Whether folders of other machines are stored beside ours: what is not here is theirs."""
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -57,7 +59,7 @@ class Workspaces:
     async def sweep(self) -> int:
         """Look at the worktrees of runs that have ended: keep what holds work, remove the rest; return how many."""
         await self._forget_removed()
-        found = self._store.read(worktrees.left_worktrees)
+        found = [left for left in self._store.read(worktrees.left_worktrees) if self._ours(left.worktree)]
         for left in found:
             faults.point("workspace.found")
             await self._clear(left)
@@ -65,7 +67,7 @@ class Workspaces:
 
     async def _forget_removed(self) -> None:
         """Forget, once in the life of this process, what was kept and somebody has removed since."""
-        kept = [] if self._forgot else self._store.read(worktrees.kept_worktrees)
+        kept = [] if self._forgot or self._shared else self._store.read(worktrees.kept_worktrees)
         self._forgot = True
         for tree in kept:
             if not await asyncio.to_thread(os.path.lexists, tree.path):
@@ -122,7 +124,12 @@ class Workspaces:
     async def _clear_earlier(self, run_id: str) -> None:
         """Remove what earlier starts of this very run made and never used."""
         for found in self._store.read(partial(worktrees.unused_worktrees, run_id=run_id)):
-            await self._clear(LeftWorktree(found, None))
+            if self._ours(found):
+                await self._clear(LeftWorktree(found, None))
+
+    def _ours(self, tree: Worktree) -> bool:
+        """Tell whether a worktree is on this machine: no two have the same name, on whichever machine."""
+        return not self._shared or os.path.lexists(tree.path)
 
     async def _clear(self, left: LeftWorktree) -> None:
         """Remove a worktree that holds nothing, keep any other; which of them is stored."""

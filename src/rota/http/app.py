@@ -13,10 +13,11 @@ from rota.http import schemas
 from rota.http.context import Context
 from rota.http.doorman import Doorman
 from rota.http.guard import Guard
-from rota.http.problems import problem
+from rota.http.pages.routes import PAGES
 from rota.http.refusals import HttpRefusal, MethodRefused, NotFound
+from rota.http.refusing import refused
 from rota.http.repeats import Repeats
-from rota.http.routes import direct, events, jobs, legacy, pages, people, queue, runs, scheduler, system, tools
+from rota.http.routes import direct, events, jobs, legacy, people, queue, runs, scheduler, system, tools
 from rota.model.errors import JobProblems, Problem, RotaError
 
 ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."
@@ -31,8 +32,8 @@ PARTS = (
     tools.routes,
     system.routes,
     system.door,
-    pages.routes,
     legacy.routes,
+    *PAGES,
 )
 
 
@@ -75,15 +76,15 @@ def described(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-async def _told(_request: Request, error: Exception) -> Response:
+async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, RotaError)
-    return problem(error)
+    return await refused(error, request.scope, base=request.app.state.context.base_path)
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     """Tell what is wrong with the params or the body of a request, each with its place."""
     assert isinstance(error, RequestValidationError)
-    return problem(Invalid([_problem(one) for one in error.errors()]))
+    return await _told(request, Invalid([_problem(one) for one in error.errors()]))
 
 
 class Invalid(JobProblems):
@@ -103,11 +104,10 @@ async def _http(request: Request, error: Exception) -> Response:
     """Tell what the router refuses: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return problem(NotFound())
+        return await _told(request, NotFound())
     if error.status_code == 405:
-        return problem(MethodRefused(", ".join(_methods(request))))
-    refusal = HttpRefusal(str(error.detail)[:200])
-    return problem(refusal)
+        return await _told(request, MethodRefused(", ".join(_methods(request))))
+    return await _told(request, HttpRefusal(str(error.detail)[:200]))
 
 
 def _methods(request: Request) -> list[str]:

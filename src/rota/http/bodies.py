@@ -3,15 +3,17 @@
 import asyncio
 import json
 from typing import Any, NoReturn
+from urllib.parse import parse_qs
 
 from starlette.types import Message, Receive
 
-from rota.http.refusals import BodyLate, BodyTooLarge, JsonInvalid
+from rota.http.refusals import BodyLate, BodyTooLarge, FormInvalid, JsonInvalid
 
 LIMIT = 1_000_000
 PATIENCE = 20.0
 DEEPEST = 50
 DIGITS = 300
+FIELDS = 500
 
 
 async def read_body(receive: Receive) -> bytes:
@@ -46,6 +48,16 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+def read_form(body: bytes) -> dict[str, Any]:
+    """Return the fields of a form: the first value of each as `form` and `body`, all of them as `forms`."""
+    try:
+        given = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
+    except ValueError:
+        raise FormInvalid from None
+    first = {key: values[0].replace("\r\n", "\n") for key, values in given.items()}
+    return {"forms": given, "form": first, "body": first}
 
 
 def read_json(body: bytes) -> Any:

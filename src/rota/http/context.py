@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi._compat import ModelField
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from rota.engine.wake import ask, wake
 from rota.http.feed import Feed
 from rota.http.refusals import ScopeRefused
+from rota.model.address import SQLITE, shown
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue
 from rota.operations.access import Caller, Codes, Scope
 from rota.operations.trail import Deed, Trailed
+from rota.settings import Settings
 from rota.store.driver import Store
 
 PREFIX = "/api/v1"
@@ -37,6 +41,13 @@ class Context:
     """The live events; None where nobody can follow them."""
     secure: bool = False
     """Whether browsers reach it encrypted, so that the cookie may say so."""
+    settings: Settings | None = None
+    """What the scheduler was started with; None where it is not known."""
+
+    @property
+    def address(self) -> str:
+        """Where the state is kept, as people are shown it."""
+        return shown(self.settings.store) if self.settings is not None else SQLITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +132,13 @@ def needs(scope: Scope) -> Any:
 def _check_params(request: Request) -> None:
     """Refuse a query parameter that the route does not know."""
     route: APIRoute = request.scope["route"]
-    known = {param.alias for param in route.dependant.query_params}
+    known = {param.alias for param in _query_params(route.dependant)}
     unknown = sorted(set(request.query_params) - known)
     if unknown:
         told = ", ".join(sorted(known)) or "none"
         raise InvalidValue(f"there is no parameter {unknown[0][:60]!r} here", hint=f"there are: {told}")
+
+
+def _query_params(found: Dependant) -> list[ModelField]:
+    """Return the query parameters of a route and of what it depends on."""
+    return [*found.query_params, *(param for one in found.dependencies for param in _query_params(one))]

@@ -15,8 +15,11 @@ from rota.operations.following import Event, Followed, follow_from, newest
 from rota.operations.waiting import wait_a_little
 from rota.store.driver import Store
 
+LOOKS_APART = timedelta(milliseconds=150)
+"""How soon what happens after a silence is told."""
 PUSHES_APART = timedelta(milliseconds=500)
-BEHIND = 64
+"""How far apart a client is told something: what comes between is told together."""
+BEHIND = 200
 """How many pushes a client may be behind before it is disconnected."""
 BEHIND_BYTES = 1_000_000
 STREAMS = 500
@@ -32,6 +35,7 @@ class Subscriber:
         self.waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self.bytes = 0
         self.cut = False
+        self.ended = False
         self.task: asyncio.Task[None] | None = asyncio.current_task()
 
     def push(self, data: bytes) -> None:
@@ -54,9 +58,23 @@ class Subscriber:
         self.bytes -= len(data)
         return data
 
+    def rest(self) -> bytes:
+        """Return what has come since, as one part."""
+        found = []
+        while not self.waiting.empty() and not self.ended:
+            found.append(self.waiting.get_nowait())
+        data = b"".join(found)
+        self.bytes -= len(data)
+        return data
+
+    def end(self) -> None:
+        """Let the client's stream end after what it has not read yet."""
+        self.ended = True
+        self.waiting.put_nowait(END)
+
 
 class Feed:
-    """Reads changes while somebody follows, at most twice a second, and tells everybody the same bytes."""
+    """Reads changes while somebody follows, a few times a second, and tells everybody the same bytes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -80,7 +98,7 @@ class Feed:
         if self._reading is not None:
             self._reading.cancel()
         for subscriber in self._subscribers:
-            subscriber.waiting.put_nowait(END)
+            subscriber.end()
 
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
         """Yield events from `last` on, or from now on; what lies too far back begins with a `reset`."""
@@ -88,8 +106,15 @@ class Feed:
             yield f"retry: {RETRY}\n\n".encode()
             if last is not None:
                 yield written(await run_sync(self._missed, last, seq))
+            sent_at = -1.0
             while data := await subscriber.next():
+                # Who was slow a moment ago gets what came meanwhile as one part, and never three within a second.
+                early = sent_at + PUSHES_APART.total_seconds() - asyncio.get_running_loop().time()
+                if sent_at >= 0 and early > 0:
+                    await wait_a_little(timedelta(seconds=early))
+                    data += subscriber.rest()
                 yield data
+                sent_at = asyncio.get_running_loop().time()
 
     def _missed(self, last: int, until: int) -> Followed:
         """Return what a client missed; what comes after `until` is told to it live."""
@@ -114,7 +139,7 @@ class Feed:
     async def _read(self) -> None:
         """Look for changes as long as somebody follows."""
         while self._subscribers or self._entering.locked():
-            await wait_a_little(PUSHES_APART)
+            await wait_a_little(LOOKS_APART)
             await self._push()
 
     async def _push(self) -> None:

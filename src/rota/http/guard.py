@@ -7,24 +7,40 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rota.http.bodies import read_body, read_json, replayed
+from rota.http.bodies import read_body, read_form, read_json, replayed
 from rota.http.doorman import SAFE, Asked, Doorman
-from rota.http.problems import Unexpected, problem
+from rota.http.problems import Unexpected
 from rota.http.refusals import BodyTooLarge, HttpRefusal, MediaRefused, NotFound
+from rota.http.refusing import refused
 from rota.log import log
 from rota.model.errors import RotaError
 
 OPEN = frozenset({"/healthz", "/login"})
 """Paths that need no token: the first tells nothing, the second takes one."""
-FORM = "/login"
+FILES = "/static/"
+"""Styles and scripts of the pages need none either: the login page has them, and they tell nothing."""
+LOGIN = "/login"
+ACTIONS = "/ui/"
+"""What pages of the dashboard change comes by forms, below this path."""
 JSON_TYPE = re.compile(r"application/json(\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
 FORM_TYPE = "application/x-www-form-urlencoded"
 ODD_PATH = re.compile(rb"%2f|%5c|%2e|%00|%25|\\|//|/\.{1,2}(/|$)", re.IGNORECASE)
+POLICY = (
+    b"default-src 'none'",
+    b"script-src 'self'",
+    b"style-src 'self'",
+    b"img-src 'self'",
+    b"connect-src 'self'",
+    b"base-uri 'none'",
+    b"form-action 'self'",
+    b"frame-ancestors 'none'",
+)
+"""What pages may load: nothing but our own styles, scripts, images and answers."""
 HEADERS = (
-    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (b"content-security-policy", b"; ".join(POLICY)),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),  # with no-referrer, forms of our own pages have the Origin `null`
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
@@ -60,7 +76,7 @@ class Guard:
         self._strip(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
         state["doorman"] = self._doorman
-        if scope["path"] not in OPEN:
+        if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
             state["caller"] = self._doorman.admit(asked)
         return await self._body(scope, asked, receive)
 
@@ -80,9 +96,9 @@ class Guard:
             raise BodyTooLarge
         body = await read_body(receive) if _has_body(asked) else b""
         if body and asked.method not in SAFE:
-            _check_media(asked, form=scope["path"] == FORM)
-            if scope["path"] != FORM:
-                scope["state"]["body"] = read_json(body)
+            form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
+            _check_media(asked, form=form)
+            scope["state"] |= read_form(body) if form else {"body": read_json(body)}
         scope["state"]["body_bytes"] = body
         return replayed(body, receive) if _has_body(asked) else receive
 
@@ -91,7 +107,8 @@ class Guard:
             return  # the head is out already; the connection is closed and the client sees that it was cut
         if isinstance(error, HttpRefusal) and error.status in (401, 403, 421, 429):
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
-        await problem(error)(scope, receive, answer.send)
+        response = await refused(error, scope, base=self._base_path)
+        await response(scope, receive, answer.send)
 
 
 class _Answer:

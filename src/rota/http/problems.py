@@ -40,6 +40,9 @@ STATUSES: dict[type[RotaError], int] = {
     model.UnknownAccount: 404,
     model.UnknownAdapter: 422,
     model.UnknownWorker: 404,
+    model.WorkerNameTaken: 409,
+    model.WorkerAlive: 409,
+    model.StoreNotShared: 409,
     model.UnknownTarget: 404,
     model.UnknownDelivery: 404,
     model.AddressRefused: 422,
@@ -78,6 +81,8 @@ STATUSES: dict[type[RotaError], int] = {
     model.ProjectMissing: 404,
     model.NotApplied: 404,
     model.BackupUnusable: 422,
+    model.StoreShared: 409,
+    model.MoveRefused: 409,
     model.SecretMissing: 409,
     model.ListenRefused: 503,
     model.ListenExposed: 503,
@@ -120,13 +125,18 @@ def problem_json(error: RotaError) -> dict[str, Any]:
     }
 
 
+def headers_of(error: RotaError) -> dict[str, str]:
+    """Return the headers that an error brings."""
+    headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
+    if isinstance(error, model.DatabaseBusy | model.DatabaseGone | model.NoScheduler):
+        headers["Retry-After"] = "5"
+    return headers
+
+
 def problem(error: RotaError) -> Response:
     """Return an error as a response."""
-    headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
-    if isinstance(error, model.DatabaseBusy | model.NoScheduler):
-        headers["Retry-After"] = "5"
     body = json.dumps(problem_json(error), ensure_ascii=False).encode("utf-8", "replace")
-    return Response(body, status_of(error), headers, MEDIA_TYPE)
+    return Response(body, status_of(error), headers_of(error), MEDIA_TYPE)
 
 
 class Unexpected(RotaError):

@@ -131,6 +131,15 @@ class JsonInvalid(HttpRefusal):
         super().__init__(f"the body is no usable JSON: {problem}", hint="send one JSON value in UTF-8")
 
 
+class FormInvalid(HttpRefusal):
+    """A form of a page that cannot be read."""
+
+    code = "form_invalid"
+
+    def __init__(self) -> None:
+        super().__init__("the form cannot be read", hint="go back, load the page again, and send it once more")
+
+
 class KeyRefused(HttpRefusal):
     """An Idempotency-Key that cannot be one."""
 

@@ -77,6 +77,7 @@ class WholeRun(Run):
     held_until: Instant | None
     work: Any
     workspace: Any
+    worker: str | None
     expires_at: Instant | None
     cancel_requested_at: Instant | None
     decisions: dict[str, Any]
@@ -139,6 +140,12 @@ class WholeJob(Job):
 
     spec: dict[str, Any]
     data: Any
+
+
+class MadeJob(WholeJob):
+    """A job that was made or replaced, and what is worth telling about it, as `rota check` does."""
+
+    notes: list[str]
 
 
 class JobPage(Shape):
@@ -268,12 +275,20 @@ class AccountPage(Shape):
 
 
 class Worker(Shape):
-    """A process that claims runs here, or a scheduler elsewhere that reads this one."""
+    """A worker that claims runs, as `rota workers --json`; or, `remote`, a scheduler elsewhere that reads this one."""
 
     id: str
     name: str
     remote: bool
     registered: bool
+    state: Literal["alive", "draining", "gone"] | None = None
+    host: str | None = None
+    folder: str | None = None
+    labels: dict[str, str] | None = None
+    only_pools: list[str] | None = None
+    except_pools: list[str] | None = None
+    slots: int | None = None
+    slots_taken: int | None = None
 
 
 class WorkerPage(Shape):
@@ -311,7 +326,7 @@ class DirectCalls(Shape):
 class System(Shape):
     """How the project is, as `rota status --json`."""
 
-    state: Literal["running", "ticking", "stalled", "dead"]
+    state: Literal["running", "elsewhere", "ticking", "stalled", "dead"]
     pid: int | None
     slots: int | None
     slots_taken: int | None
@@ -376,7 +391,7 @@ class EntryPage(Shape):
 class Health(Shape):
     """Whether the scheduler's loop answers."""
 
-    status: Literal["ok", "stalled"]
+    status: Literal["ok", "stalled", "database_gone"]
 
 
 # What requests bring

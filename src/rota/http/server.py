@@ -48,6 +48,7 @@ async def serve(side: HttpSide, ending: asyncio.Event) -> None:
         base_path=wanted.http.base_path,
         secure=wanted.encrypted,
         feed=feed,
+        settings=side.settings,
     )
     doorman = Doorman(
         side.clock,

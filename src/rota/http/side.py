@@ -12,6 +12,7 @@ from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import ListenRefused
 from rota.operations.access import Codes, make_token, read_token
+from rota.settings import Settings
 from rota.store.driver import Store
 
 PATIENCE = 10.0
@@ -29,6 +30,7 @@ class HttpSide:
         state: Path,
         wanted: Listening,
         environ: Mapping[str, str],
+        settings: Settings | None = None,
     ) -> None:
         check_exposure(wanted)
         _check_certificate(wanted)
@@ -36,6 +38,7 @@ class HttpSide:
         self.token = read_token(state)
         self.store, self.clock, self.folder, self.state, self.environ = store, clock, folder, state, environ
         self.wanted = wanted
+        self.settings = settings
         self.socket = bind(wanted)
         self.codes = Codes()
         self._loop: asyncio.AbstractEventLoop | None = None

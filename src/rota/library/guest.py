@@ -16,10 +16,19 @@ from typing import Any, TypeVar
 from rota.declare.validate import Declared
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.functions import FunctionTable
+from rota.engine.leases import Leases, kept_lease
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
 from rota.engine.pulses import tell_carried, tell_status
-from rota.engine.session import Session, close_session, open_session, sweep_locks, take_serving_lock
+from rota.engine.session import (
+    Entrance,
+    Session,
+    anchor_of,
+    close_session,
+    open_session,
+    sweep_locks,
+    take_serving_lock,
+)
 from rota.engine.stopping import Stop, Stopping, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
@@ -36,7 +45,7 @@ from rota.operations.sdk import Sdk
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.store.copying import quick_check
-from rota.store.driver import Store
+from rota.store.driver import OpenStore, Store
 
 T = TypeVar("T")
 
@@ -61,6 +70,7 @@ class Guest:
         clock: Clock,
         *,
         state: Path,
+        store: str,
         table: FunctionTable,
         kept: frozenset[str],
         allow_empty: bool,
@@ -72,7 +82,7 @@ class Guest:
         self.gone: Future[int] = Future()
         """Ends when everything is over: how many runs had to be ended, or what went wrong."""
         self._declared = declared
-        self._settings = replace(declared.settings, state=state)
+        self._settings = replace(declared.settings, state=state, store=store)
         self._clock = clock
         self._state = state
         self._table = table
@@ -85,6 +95,8 @@ class Guest:
         self._asked: set[asyncio.Task[Any]] = set()
         self._stopped = False
         self._lost_state = False
+        self._declared_lost = False
+        self._leaving = False
         self._damage: str | None = None
         self._watch = Loop("watch", self._watch_round, clock=clock)
         self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
@@ -167,13 +179,16 @@ class Guest:
     async def _run(self) -> int:
         self._loop = asyncio.get_running_loop()
         self._stopping = Stopping()
-        self._store = store = open_state(self._state, self._clock, create=True)
-        self._database = file_identity(self._state / "rota.db")
+        self._store = store = open_state(self._state, self._clock, create=True, store=self._settings.store)
         try:
             store.read(lambda db: db.row("probe_indexes"))
             lock = await take_serving_lock(self._state, self._clock)
             try:
                 await self._serve(store)
+                while self._declared_lost and not self._leaving:
+                    log.warning("this scheduler was declared lost: what it ran was ended, it begins anew")
+                    self._declared_lost = False
+                    await self._serve(store)
             finally:
                 lock.release()
         finally:
@@ -181,10 +196,13 @@ class Guest:
         self._refuse_losses()
         return self._stopping.ended
 
-    async def _serve(self, store: Store) -> None:
+    async def _serve(self, store: OpenStore) -> None:
         me = identity(os.getpid())
-        session = open_session(store, self._state, self._clock, kind=KIND, identity=me)
+        entrance = Entrance(slots=self._settings.scheduler.concurrency)
+        session = open_session(store, self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
         sweep_locks(self._state)
+        self._anchor = anchor_of(self._state, session)
+        self._database = file_identity(self._anchor)
         self._ticks = list(session.living)
         self._started_at = self._clock.now()
         self._workshop = Workshop(
@@ -202,22 +220,37 @@ class Guest:
         socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
         detached = False
         try:
-            with self._engine.slots.shut():
-                await self._prepare(session)
-            with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
-                with self._looking_for_damage(unclean=session.unclean):
-                    detached = await self._until_stopped()
-                await self._say_goodbye()
+            with self._lease(session) as leases:
+                with self._engine.slots.shut():
+                    await self._prepare(session)
+                with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
+                    with self._looking_for_damage(unclean=session.unclean and not session.leased):
+                        async with store.listening(self._engine.wake):
+                            detached = await self._until_stopped(leases)
+                    if not self._declared_lost:
+                        await self._say_goodbye()
         finally:
             socket.close()
             self._workshop.close()
-            if not self._lost_state:
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif not self._lost_state:
                 self._close_session(session, detached=detached)
+
+    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
+        wake = self._engine.wake
+        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
+
+    def _take_loss(self) -> None:
+        """Other machines said that we are lost: what we run is no longer ours (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
 
     async def _prepare(self, session: Session) -> None:
         """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
         now = self._clock.now()
         await self._workshop.recover(session.dead)
+        await self._workshop.sweep_strays()
         await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
         apply = partial(
             apply_declared, declared=self._declared, kept=self._kept, allow_empty=self._allow_empty, now=now
@@ -226,22 +259,29 @@ class Guest:
         if self._settings.scheduler.enabled:
             await self._workshop.fire_at_boot()
 
-    async def _until_stopped(self) -> bool:
+    async def _until_stopped(self, leases: Leases | None) -> bool:
         """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
         engine, alarm = self._engine, partial(make_alarm, self._clock)
         if self._settings.scheduler.enabled:
             engine.start(alarm)
-        watching = asyncio.create_task(self._watch.run(alarm), name="rota-watch")
-        self.served.set_result(None)
+        loops = [self._watch, *((leases.loop,) if leases is not None else ())]
+        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+        if not self.served.done():
+            self.served.set_result(None)
         try:
             stop = await self._stopping.asked()
+            if self._declared_lost:
+                await engine.abandon()
+                return False
+            self._leaving = True
             engine.quiesce()
             if self._lost_state:
                 stop = Stop("now", timedelta())
             return await self._stopping.carry_out(stop, engine)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             await engine.end()
 
     async def _say_goodbye(self) -> None:
@@ -276,7 +316,7 @@ class Guest:
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
-        if file_identity(self._state / "rota.db") != self._database:
+        if file_identity(self._anchor) != self._database:
             self._lost_state = True
             self._stopping.ask(Stop("now", timedelta()))
             return None

@@ -20,6 +20,7 @@ from rota.library.blocking import Blocking, late
 from rota.library.guest import NOT_RUNNING, START_HINT, Guest
 from rota.library.places import DATABASE, duration_of, state_of
 from rota.library.reserving import Opened, Reserved
+from rota.model.address import SQLITE, is_postgres
 from rota.model.clock import Clock
 from rota.model.errors import (
     InvalidValue,
@@ -43,6 +44,7 @@ from rota.operations.embedding import (
     trigger_job,
 )
 from rota.operations.project import open_state
+from rota.settings import STATE_NAME
 from rota.store.driver import Store
 
 T = TypeVar("T")
@@ -57,7 +59,8 @@ class Scheduler(Declaring):
     """A scheduler as a guest in this process: a thread of its own, no signal handlers, nothing global.
 
     `store` is the database, `state/rota.db`, or the folder that holds it; ":memory:" is a temporary folder that is
-    removed at the stop. The other sections are those of a rota.yaml. `trigger`, `wait` and `reserve_slot` are awaited;
+    removed at the stop; "postgresql://user@host/name" is one that machines share, with the state of this one in `.rota`
+    of `folder`. The other sections are those of a rota.yaml. `trigger`, `wait` and `reserve_slot` are awaited;
     `scheduler.sync` has the same three for code without an event loop.
     """
 
@@ -84,7 +87,12 @@ class Scheduler(Declaring):
         scheduler: Mapping[str, Any] | None = None,
     ) -> None:
         self._memory = os.fspath(store) == MEMORY
-        self._state = Path() if self._memory else state_of(Path(store))
+        self._address = os.fspath(store) if is_postgres(os.fspath(store)) else SQLITE
+        place = Path(os.path.abspath(folder if folder is not None else os.curdir))
+        if is_postgres(self._address):
+            self._state = place / STATE_NAME
+        else:
+            self._state = Path() if self._memory else state_of(Path(store))
         self._stop_timeout = stop_timeout
         self._allow_empty = allow_empty
         self._clock = SystemClock()
@@ -107,7 +115,6 @@ class Scheduler(Declaring):
             "agent_policy": agent_policy,
             "retention": retention,
         }
-        place = Path(os.path.abspath(folder if folder is not None else os.curdir))
         super().__init__(Declarations(sections, folder=place, state=self._state, environ=os.environ))
 
     # running
@@ -259,7 +266,7 @@ class Scheduler(Declaring):
             return guest.do(work, wakes=wakes).result()
         if not self._stored:
             raise SchedulerError(NOT_RUNNING, hint=START_HINT)
-        store = open_state(self._state, self._clock, create=False)
+        store = open_state(self._state, self._clock, create=False, store=self._address)
         try:
             return work(store)
         finally:
@@ -290,7 +297,7 @@ class Scheduler(Declaring):
 
     @property
     def _stored(self) -> bool:
-        return not self._memory and (self._state / DATABASE).exists()
+        return not self._memory and (is_postgres(self._address) or (self._state / DATABASE).exists())
 
     def _running(self) -> Guest:
         guest = self._guest
@@ -309,6 +316,7 @@ class Scheduler(Declaring):
             declared,
             self._clock,
             state=self._state,
+            store=self._address,
             table=declarations.table,
             kept=declarations.kept,
             allow_empty=self._allow_empty,

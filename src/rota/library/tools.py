@@ -11,7 +11,7 @@ from rota.engine.clock import SystemClock
 from rota.library.scheduler import Scheduler
 from rota.model.errors import NotApplied, UnknownRun
 from rota.model.making import USER, Maker
-from rota.operations.project import locate, open_state
+from rota.operations.project import is_applied, locate, open_place
 from rota.operations.tools import Tool, Toolbox, maker_of, named_maker, project_declares
 from rota.operations.tools.makers import RUN_ID
 from rota.operations.tools.toolbox import tools_of
@@ -40,9 +40,9 @@ def _with_scheduler(scheduler: Scheduler, maker: Maker, name: str, arguments: Ma
 
 def _on_disk(folder: Path, maker: Maker, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     place, clock = locate(str(folder), os.environ, Path.cwd()), SystemClock()
-    if not (place.state / "rota.db").exists():
+    if not is_applied(place, clock):
         raise NotApplied(str(place.folder))
-    store = open_state(place.state, clock, create=False)
+    store = open_place(place, clock, create=False)
     try:
         declare, acting = project_declares(place, os.environ), _acting(store, maker)
         return Toolbox(store, place.state, clock, maker=acting, declare=declare).call(name, arguments)

@@ -54,6 +54,18 @@ class InvalidValue(RotaError):
     code = "invalid_value"
 
 
+class OptionLike(InvalidValue):
+    """A param that somebody gives would be read as an option of the job's program."""
+
+    code = "arg_option_like"
+
+    def __init__(self, job: str, param: str, value: str) -> None:
+        super().__init__(
+            f"{value[:80]!r} as param {param!r} of job {job!r} would be an option of its program",
+            hint=f"the job may put `--` before `{{{{ params.{param} }}}}`, or write `--name={{{{ params.{param} }}}}`",
+        )
+
+
 class InvalidDuration(InvalidValue):
     """A text is no duration."""
 
@@ -514,6 +526,34 @@ class DatabaseBusy(StateError):
     code = "database_busy"
 
 
+class DatabaseGone(StateError):
+    """The server of the database cannot be reached."""
+
+    code = "database_gone"
+
+
+class MoveUnfinished(StateError):
+    """A move into this database was begun and not finished."""
+
+    code = "move_unfinished"
+
+    def __init__(self, place: str) -> None:
+        hint = "run the same `rota migrate` again: it goes on where it was"
+        super().__init__(f"a move into {place} was begun and is not finished", hint=hint)
+
+
+class MoveRefused(RotaError):
+    """One database cannot be moved into another one as they are."""
+
+    code = "move_refused"
+
+
+class MoveDiffers(StateError):
+    """After a move the rows of the two databases are not the same."""
+
+    code = "move_differs"
+
+
 class AlreadyServing(RotaError):
     """Another scheduler serves this project."""
 
@@ -562,12 +602,55 @@ class NoScheduler(RotaError):
 
 
 class UnknownWorker(RotaError):
-    """No worker elsewhere has this name."""
+    """No worker has this name."""
 
     code = "unknown_worker"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no worker is named {name!r}", hint="GET /api/v1/workers lists them")
+        super().__init__(f"no worker is named {name!r}", hint="`rota workers` and GET /api/v1/workers list them")
+
+
+class WorkerNameTaken(RotaError):
+    """Another folder, here or on another machine, is the worker of this name."""
+
+    code = "worker_name_taken"
+
+    def __init__(self, name: str, *, host: str, state: str) -> None:
+        where = f"{host}:{state}" if state else host
+        super().__init__(
+            f"the worker {name!r} is {where}",
+            hint=f"choose another --name, or `rota workers forget {name}` if that one is gone for good",
+        )
+
+
+class WorkerAlive(RotaError):
+    """A worker that is at work cannot be forgotten."""
+
+    code = "worker_alive"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the worker {name!r} is alive",
+            hint=f"stop it there first (`rota stop`), or let it finish what it has: `rota workers drain {name}`",
+        )
+
+
+class StoreShared(RotaError):
+    """The command is about rota's own database file, and the state is in PostgreSQL."""
+
+    code = "store_shared"
+
+    def __init__(self, place: str, what: str, *, tool: str) -> None:
+        super().__init__(
+            f"the state is in {place}, which {what}",
+            hint=f"use {tool}; docs/postgresql.md has the commands",
+        )
+
+
+class StoreNotShared(RotaError):
+    """Many machines need a database that they share."""
+
+    code = "store_not_shared"
 
 
 class NoHttp(NoScheduler):

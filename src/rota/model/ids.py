@@ -29,10 +29,15 @@ class IdSource:
 
     def stay_above(self, identifier: str) -> None:
         """Let every new identifier sort after this one, also when the clock was set back meanwhile."""
-        ms = to_ms(created_at(identifier))
         with self._lock:
-            if ms >= self._ms:
-                self._begin(ms + 1)
+            if identifier > _text(self._ms, self._random):
+                self._begin(created_ms(identifier) + 1)
+
+    def leave(self, identifier: str) -> None:
+        """Let every new identifier be of a later millisecond than this one."""
+        with self._lock:
+            if created_ms(identifier) >= self._ms:
+                self._begin(created_ms(identifier) + 1)
 
     def new(self, now: datetime) -> str:
         """Return a new identifier for an event at `now`."""
@@ -84,4 +89,5 @@ def is_id(text: str) -> bool:
 _default = IdSource()
 new_id = _default.new
 stay_above = _default.stay_above
+leave = _default.leave
 begin_again = _default.begin_again

@@ -143,6 +143,18 @@ class OutputPolicy(StrEnum):
     FULL = "full"
     TAIL = "tail"
     NONE = "none"
+    DATABASE = "database"
+    """As full, and shared with other machines."""
+
+    @property
+    def on_disk(self) -> "OutputPolicy":
+        """How much the files of a run hold."""
+        return OutputPolicy.FULL if self is OutputPolicy.DATABASE else self
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is copied into the database."""
+        return self is OutputPolicy.DATABASE
 
 
 class OnRestart(StrEnum):

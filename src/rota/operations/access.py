@@ -25,7 +25,10 @@ CODES_AT_ONCE = 100
 OWNER = "owner"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}", re.ASCII)
 _MADE = re.compile(r"rota_(read|run|admin|agent)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII)
-_SESSION = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})", re.ASCII)
+_SESSION = re.compile(
+    r"([0-9]{1,15})\.([A-Za-z0-9_-]{22})\.(read|run|admin)\.([A-Za-z0-9][A-Za-z0-9.-]{0,63})\.([A-Za-z0-9_-]{43})",
+    re.ASCII,
+)
 
 
 class Scope(StrEnum):
@@ -127,10 +130,16 @@ def know_token(token: str, given: str) -> Caller | None:
     return Caller(name, scope) if hmac.compare_digest(_digest(found[3]), _digest(expected)) else None
 
 
-def make_session(token: str, *, now: datetime) -> str:
+def owner() -> Caller:
+    """Return whose project it is."""
+    return Caller(OWNER, Scope.ADMIN)
+
+
+def make_session(token: str, caller: Caller, *, now: datetime) -> str:
     """Return the value of a browser's cookie: signed, so that nothing is stored, and good for a week."""
     until, nonce = to_ms(now + SESSION_LASTS), secrets.token_urlsafe(16)
-    return f"{until}.{nonce}.{_signed(token, f'session:{until}:{nonce}')}"
+    told = f"{until}.{nonce}.{caller.scope}.{caller.name}"
+    return f"{told}.{_signed(token, f'session:{told}')}"
 
 
 def know_session(token: str, given: str, *, now: datetime) -> Caller | None:
@@ -138,10 +147,10 @@ def know_session(token: str, given: str, *, now: datetime) -> Caller | None:
     found = _SESSION.fullmatch(given)
     if found is None:
         return None
-    expected = _signed(token, f"session:{found[1]}:{found[2]}")
-    if not hmac.compare_digest(_digest(found[3]), _digest(expected)) or from_ms(int(found[1])) <= now:
+    told, _, sign = given.rpartition(".")
+    if not hmac.compare_digest(_digest(sign), _digest(_signed(token, f"session:{told}"))):
         return None
-    return Caller(OWNER, Scope.ADMIN, browser=True)
+    return Caller(found[4], Scope(found[3]), browser=True) if from_ms(int(found[1])) > now else None
 
 
 def _signed(token: str, text: str) -> str:

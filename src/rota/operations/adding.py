@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.declare.adding import Insertion, insert_job
 from rota.declare.files import parse
+from rota.declare.notes import notes_on, refuse_past
 from rota.declare.validate import Declared
 from rota.model.errors import FileProblems, InvalidValue, Problem, StateError
 from rota.model.spec import JobSpec
@@ -25,6 +26,7 @@ class Added:
     file: Path
     insertion: Insertion
     declared: Declared
+    notes: tuple[str, ...] = ()
 
 
 def add_job(
@@ -47,13 +49,20 @@ def add_job(
     declared = _checked(place, insertion, name=name, environ=environ, now=now)
     if not dry_run:
         replace_file(file, insertion.content, before=before)
+    spec = _named(declared, place, name)
+    return Added(spec, file, insertion, declared, notes_on([spec], now=now))
+
+
+def _named(declared: Declared, place: Place, name: str) -> JobSpec:
     whole = f"{place.scope}/{name}" if place.scope else name
-    return Added(next(spec for spec in declared.jobs if spec.name == whole), file, insertion, declared)
+    return next(spec for spec in declared.jobs if spec.name == whole)
 
 
 def _checked(place: Place, insertion: Insertion, *, name: str, environ: Mapping[str, str], now: datetime) -> Declared:
     try:
-        return load_project(place.folder, environ, now=now, content=insertion.content, inner=place.inner).declared
+        found = load_project(place.folder, environ, now=now, content=insertion.content, inner=place.inner).declared
+        refuse_past(_named(found, place, name), now=now)
+        return found
     except FileProblems as error:
         raise FileProblems([_unplaced(problem, name) for problem in error.problems]) from None
 

@@ -21,6 +21,7 @@ from rota.model.spec import AgentWork, JobSpec
 from rota.operations.holds import HoldView, hold_json, hold_views
 from rota.operations.loading import load_project
 from rota.operations.project import Place, in_scope
+from rota.operations.runs import asks
 from rota.operations.system import heartbeat
 from rota.operations.views import run_json
 from rota.rules.agent_words import remedy_of
@@ -251,14 +252,10 @@ def _standing(db: Database, *, views: Sequence[AgentView]) -> list[AgentView]:
             view,
             running=used.get(view.pool, 0),
             held=held.get(view.known.provider),
-            last=_last(db, [job for job in stored if _asks(job, view.known.name)]),
+            last=_last(db, [job for job in stored if asks(job, view.known.name)]),
         )
         for view in views
     ]
-
-
-def _asks(job: Job, agent: str) -> bool:
-    return job.spec.work.agent is not None and job.spec.work.agent.agent == agent
 
 
 def _last(db: Database, of: Iterable[Job]) -> Run | None:

@@ -3,21 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.files import load
+from rota.declare.files import load_again
+from rota.declare.notes import notes_on, refuse_past
 from rota.declare.plan import ChangeKind
 from rota.declare.registry import BUILTIN_CONDITIONS
-from rota.declare.validate import read_given
-from rota.model.errors import FileProblems, InvalidValue, StateError
+from rota.declare.validate import in_case_only, read_given
+from rota.model.errors import FileProblems, InvalidValue, JobProblems, StateError
 from rota.model.names import Names
 from rota.model.spec import JobSpec, Kind
 from rota.operations.declaring import FILE, KEPT, put_job, remove_job
 from rota.operations.dry import tried
 from rota.operations.jobs import JobView, find_job, job_view
 from rota.settings import FILE_NAME
+from rota.store import jobs
 from rota.store.driver import Database, Store
 
 SECTIONS = (
@@ -50,8 +53,16 @@ class NothingImported:
 
     def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
         """Return every name as missing but those of the conditions that are built in."""
-        unknown = [*functions, *sources, *(name for name in conditions if name not in BUILTIN_CONDITIONS)]
-        return Names(dict.fromkeys(unknown, NO_PYTHON))
+        unknown = [name for name in conditions if name not in BUILTIN_CONDITIONS]
+        return Names(
+            {**dict.fromkeys((*functions, *sources), NO_PYTHON), **{name: _no_condition(name) for name in unknown}}
+        )
+
+
+def _no_condition(name: str) -> str:
+    """Return the file's words for a name that is nearly a built-in one; else it may be one that the file registers."""
+    near = get_close_matches(name, BUILTIN_CONDITIONS, n=1, cutoff=0.6)
+    return f'no condition is named "{name}"; did you mean "{near[0]}"?' if near else NO_PYTHON
 
 
 def _refuse_python(spec: JobSpec) -> None:
@@ -63,7 +74,7 @@ def _refuse_python(spec: JobSpec) -> None:
 def _sections(folder: Path) -> dict[str, Any]:
     """Return the sections of the project's file that a job may refer to; agents without their own schedules."""
     try:
-        data = load(folder / FILE_NAME).data
+        data = load_again(folder / FILE_NAME).data
     except FileProblems as error:
         hint = f"mend {folder / FILE_NAME} first: {error.problems[0]}"
         raise StateError("the project's file cannot be read, so that the job cannot be checked", hint=hint) from None
@@ -88,11 +99,26 @@ def put(
 
 
 def _put(db: Database, *, spec: JobSpec, new: bool, now: datetime) -> tuple[JobView, bool]:
+    _refuse_case(db, spec.name)
+    before = jobs.job_by_name(db, spec.name)
+    if before is None or before.retired_at is not None or before.spec.schedule.at != spec.schedule.at:
+        refuse_past(spec, now=now)
     change = put_job(db, spec, source=KEPT, now=now)
     created = change.kind in (ChangeKind.CREATE, ChangeKind.REVIVE)
     if new and not created:
         raise InvalidValue(f"there is a job {spec.name!r} already", hint="change it with PUT, or choose another name")
     return job_view(db, find_job(db, spec.name)), created
+
+
+def _refuse_case(db: Database, name: str) -> None:
+    other = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
+    if other != name:
+        raise JobProblems([in_case_only(name, other)])
+
+
+def notes_of(view: JobView, *, now: datetime) -> tuple[str, ...]:
+    """Return what is worth telling about a job that was made, as a check of the file does."""
+    return notes_on([view.job.spec], now=now)
 
 
 def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rota.declare.files import home_of
 from rota.engine.wake import ask
+from rota.model.address import shown
 from rota.model.clock import Clock, iso
-from rota.model.errors import FileExists
+from rota.model.errors import FileExists, StoreShared
 from rota.operations.including import parts_of
 from rota.operations.project import Place
 from rota.runners.output import RUNS
@@ -59,6 +60,8 @@ class BackedUp:
 
 def back_up(place: Place, target: Path, *, clock: Clock, with_output: bool) -> BackedUp:
     """Write a consistent copy of a project to `target`, whole or not at all; a scheduler may go on meanwhile."""
+    if place.shared:
+        raise StoreShared(shown(place.store), "rota does not copy itself", tool="pg_dump")
     if target.exists():
         raise FileExists(str(target))
     copy = target.with_name(f".{target.name}.{os.getpid()}.db")

@@ -53,6 +53,21 @@ def move_runs(
     return tried(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
 
 
+def step_run(store: Store, handle: str, *, steps: int, now: datetime) -> Moved:
+    """Move a run that may be claimed up (negative) or down by some places, within its priority."""
+    operation = partial(_step, handle=handle, steps=steps, now=now)
+    return store.write(touching(operation, what="move", now=now))
+
+
+def _step(db: Database, *, handle: str, steps: int, now: datetime) -> Moved:
+    run = _placed(find_run(db, handle))
+    place = order.place_of(db, run, limit=PLACES) if run.waiting_for is None else None
+    if place is None:
+        raise InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
+    destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
+    return _move(db, handles=[run.handle], destination=destination, now=now)[0]
+
+
 def _move(db: Database, *, handles: Sequence[str], destination: Destination, now: datetime) -> list[Moved]:
     aging = queue.aging(db)
     if aging is not None:

@@ -25,7 +25,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
 from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.loading import Loaded, load_project
-from rota.operations.project import Place, open_state
+from rota.operations.project import Place, is_applied, look_at, open_place
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
 from rota.operations.untold import given_up
@@ -41,6 +41,7 @@ from rota.rules.machine import (
     judge_room,
     judge_sqlite,
 )
+from rota.rules.server import judge_server
 from rota.rules.times import ago, roughly
 from rota.runners.secrets import FILE_NAME as SECRETS
 from rota.settings import Scheduler
@@ -205,13 +206,33 @@ def _locks(state: Path) -> list[str]:
 
 
 def _database(place: Place, *, clock: Clock) -> Iterator[Finding]:
+    yield from _server(place, clock=clock) if place.shared else _file(place, clock=clock)
+
+
+def _server(place: Place, *, clock: Clock) -> Iterator[Finding]:
+    """Look at the server of a shared database, then at what is stored there."""
+    try:
+        yield from judge_server(look_at(place, clock))
+        if not is_applied(place, clock):
+            yield Finding("database", Level.NOTE, "nothing is applied yet", "rota apply, or rota serve")
+            return
+        store = open_place(place, clock, create=False)
+        try:
+            yield from store.read(partial(_stored, clock=clock))
+        finally:
+            store.close()
+    except RotaError as error:
+        yield Finding("database", Level.PROBLEM, error.message, error.hint)
+
+
+def _file(place: Place, *, clock: Clock) -> Iterator[Finding]:
     path = place.state / DATABASE
     if not path.exists():
         yield judge_clock(clock.now(), None)
         yield Finding("database", Level.NOTE, "nothing is applied yet", "rota apply, or rota serve")
         return
     try:
-        store = open_state(place.state, clock, create=False)
+        store = open_place(place, clock, create=False)
         try:
             yield from store.read(partial(_stored, clock=clock))
         finally:

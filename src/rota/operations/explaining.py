@@ -1,5 +1,6 @@
 """Explain: the stored facts about a job or run, told by `rules/explain.py`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -8,15 +9,16 @@ from typing import Any
 
 from rota.engine.pause import claiming_paused, everything_paused
 from rota.model.records import Run
+from rota.model.spec import Draw
 from rota.model.states import FINAL, Held, Status
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
-from rota.operations.system import Liveness, heartbeat, with_ticks
+from rota.operations.system import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import job_json, run_json
 from rota.rules.explain import Belonging, Facts, Line, explain_job, explain_run, title
-from rota.rules.pool_words import say_shortage
-from rota.store import groups, jobs, runs
+from rota.rules.pool_words import say_nobody, say_shortage
+from rota.store import groups, jobs, queue, runs
 from rota.store.driver import Database, Store
 
 
@@ -43,19 +45,19 @@ class Holding:
 
 def explain(store: Store, name: str, *, state: Path, now: datetime) -> Explanation:
     """Explain a job and its newest run, or one run."""
-    held = held_by(store, state, now=now)
-    return store.read(partial(_explain, name=name, held=held, now=now))
+    return store.read(partial(_explain, name=name, beat=heartbeat(state), now=now))
 
 
-def held_by(store: Store, state: Path, *, now: datetime) -> Held | None:
-    """Return why a claimable run is not running: nobody claims, or every slot is taken (R-02)."""
-    beat = store.read(partial(with_ticks, beat=heartbeat(state), now=now))
-    if beat.liveness is Liveness.DEAD:
-        return Held.NO_WORKER
-    return Held.SLOT if beat.answer and beat.answer["slots_taken"] >= beat.answer["concurrency"] else None
+def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
+    """Return why a claimable run is not running: nobody claims such, or every slot is taken (R-02)."""
+    if not beat.serves(draws):
+        return Holding(Held.NO_WORKER, text=say_nobody(draws) if beat.alive else "")
+    full = (beat.answer or beat.workers) and beat.slots_taken >= beat.slots
+    return Holding(Held.SLOT if full else None)
 
 
-def _explain(db: Database, *, name: str, held: Held | None, now: datetime) -> Explanation:
+def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> Explanation:
+    held = with_ticks(db, beat, now=now)
     found = find_any(db, name)
     if isinstance(found, Run):
         view = job_view(db, jobs.job_by_id(db, found.job_id))
@@ -75,7 +77,7 @@ def _most_telling(view: JobView) -> Run | None:
 
 
 def _told(
-    db: Database, view: JobView, run: Run, *, held: Held | None, now: datetime, job_lines: tuple[Line, ...]
+    db: Database, view: JobView, run: Run, *, held: Heartbeat, now: datetime, job_lines: tuple[Line, ...]
 ) -> Explanation:
     whole = run_view(db, run)
     unfinished = runs.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
@@ -94,6 +96,7 @@ def _told(
         work=whole.work,
         worktree=whole.worktree,
         hold=whole.hold,
+        worker=whole.worker.called if whole.worker is not None else "",
     )
     return Explanation(
         run.job if job_lines else run.handle,
@@ -123,17 +126,18 @@ def _belonging(db: Database, run: Run) -> Belonging | None:
     )
 
 
-def _held(db: Database, run: Run, *, held: Held | None, now: datetime) -> Holding:
+def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
     """Return what holds a claimable run: a pause of everything, no scheduler, a pool, or no slot, in this order."""
+    by = held_by(held, queue.lane_draws(db).get(run.lane_id, ()))
     pause = everything_paused(db) if claiming_paused(db, now) else None
     if pause is not None:
         return Holding(Held.PAUSED, pause.until, pause.reason)
-    wait = None if held is Held.NO_WORKER else pool_wait(db, run)
+    wait = None if by.held is Held.NO_WORKER else pool_wait(db, run)
     if wait is not None and wait.shortage.pool.held_until is not None:
         return Holding(Held.PROVIDER_HOLD, wait.shortage.pool.held_until, wait.shortage.pool.name)
     if wait is not None:
         return Holding(Held.POOL, text=say_shortage(wait.shortage, holders=wait.holders, behind=wait.behind))
-    return Holding(held)
+    return by
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.declare.agents import own_pools, pool_of
 from rota.declare.exporting import Top, export_text
-from rota.declare.files import load
+from rota.declare.files import load_again
 from rota.declare.jobs import place_of
 from rota.model.errors import RotaError
 from rota.model.spec import JobSpec, Kind
@@ -108,7 +108,7 @@ def _top(store: Store, specs: Sequence[JobSpec], *, place: Place, home: str) -> 
 def _written(place: Place) -> dict[str, Any]:
     """Return the sections of the project's own file; none where it cannot be read."""
     try:
-        return dict(load(place.folder / FILE_NAME).data)
+        return dict(load_again(place.folder / FILE_NAME).data)
     except RotaError:
         return {}
 

@@ -28,6 +28,7 @@ from rota.runners.boot import machine_boot
 from rota.settings import Settings
 from rota.store import budgets, cadence, chains, deliveries, jobs, making, queue, runs
 from rota.store.driver import Database, Store
+from rota.store.locking import Turn, hold_turn
 
 TIMEZONE_KEY = "timezone"
 LAST_OUTCOMES = 10
@@ -104,6 +105,7 @@ def apply_in(
     source: str = "",
 ) -> Plan:
     """Apply inside a transaction; `source` in the place of the file's."""
+    hold_turn(db, Turn.DECLARE)
     source = source or source_of(declared)
     found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
     tzdata = tzdata_version()

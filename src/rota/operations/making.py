@@ -17,6 +17,7 @@ from rota.rules.agent_policy import HOUR, LOOKED_AT, MakerFacts, Provisional, Re
 from rota.rules.coming import next_fires
 from rota.store import cadence, events, jobs, making
 from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
 
 Done = Literal["created", "changed", "unchanged"]
 
@@ -31,6 +32,7 @@ class Put:
 
 def put_made(db: Database, wanted: JobSpec, *, maker: Maker, now: datetime, policy: AgentPolicy | None = None) -> Put:
     """Make a job, or change the one of this name; raise what the policy, its owner or a double of it say against it."""
+    hold_turn(db, Turn.DECLARE)
     policy = making.policy(db) if policy is None else policy
     found = _named(db, wanted.name)
     if found is not None:
@@ -160,6 +162,7 @@ def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
 def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
     """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
     if by.is_agent:
+        hold_turn(db, Turn.MAKING)
         verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, "run", now - HOUR))
         if isinstance(verdict, Refused):
             raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)

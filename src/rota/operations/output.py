@@ -3,15 +3,24 @@
 import codecs
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from rota.agents.registry import adapter, names
 from rota.agents.telling import Teller
+from rota.engine.lock import read_worker
 from rota.model.durations import say_duration
+from rota.model.records import Run
 from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct import DirectView
 from rota.operations.runs import RunView
-from rota.runners.output import clean_for_terminal, folder_of, gap_mark, read_from, read_output, size, tail
+from rota.runners.output import clean_for_terminal, folder_of, gap_mark, make_folder, read_from, read_output, size, tail
+from rota.runners.writer import PREFIX
+from rota.store import outputs
+from rota.store.driver import Store
+from rota.store.workers import Worker
+
+FETCHED_AT_ONCE = 16
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
@@ -23,11 +32,29 @@ def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator
         yield tail(folder, lines)
 
 
+def fetch_output(store: Store, state: Path, view: RunView) -> None:
+    """Bring the shared output of a run of another machine here, as far as it is not yet; its files are read as ours.
+
+    They go as ours do, when they are older than output is kept.
+    """
+    elsewhere = view.worker is not None and view.worker.id != read_worker(state)
+    if not view.spec.work.output.shared or not elsewhere:
+        return
+    folder = folder_of(state, view.run.id)
+    while pieces := store.read(partial(outputs.read, run_id=view.run.id, after=size(folder), limit=FETCHED_AT_ONCE)):
+        make_folder(folder)
+        for piece in pieces:
+            (folder / f"{PREFIX}{piece.offset}").write_bytes(piece.data)
+
+
 def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     """Return why there is nothing to read; None when there is something."""
     if size(folder_of(state, view.run.id)):
         return None
     run = view.run
+    elsewhere = view.worker is not None and view.worker.id != read_worker(state)
+    if view.execution is not None and view.worker is not None and elsewhere and not view.spec.work.output.shared:
+        return _on_another_disk(run, view.worker)
     if view.execution is None:
         reason = f" {run.reason}" if run.reason else ""
         return (
@@ -45,6 +72,11 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     return f"{run.handle} wrote nothing" if run.status.final else f"{run.handle} has written nothing yet"
 
 
+def _on_another_disk(run: Run, worker: Worker) -> str:
+    where = f"{worker.host}:{worker.state}" if worker.state else worker.host
+    return f"the output of {run.handle} is on the worker {worker.called}, in {where}: `rota logs` prints it there"
+
+
 def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
     """Return why there is nothing to read of a direct call; None when there is something."""
     if size(folder_of(state, view.id)):
@@ -56,6 +88,16 @@ def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
     if view.output_bytes:
         return f"the output of the direct call of {view.name} is no longer kept: see `retention.output`"
     return f"the direct call of {view.name} wrote nothing{'' if view.status.final else ' yet'}, or its job keeps none"
+
+
+def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
+    """Return the last lines of a run's output for people: those of an agent told in words, colours left in."""
+    text = b"".join(output_of(state, view.run.id, lines=lines)).decode("utf-8", "replace")
+    written = text.removesuffix("\n").split("\n") if text else []
+    tell = teller_of(view.spec)
+    if tell is None:
+        return written
+    return [*(told for line in written for told in tell(line.removesuffix("\r"))), *tell.rest()][-lines:]
 
 
 class Follower:

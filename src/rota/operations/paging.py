@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rota.model.clock import iso
 from rota.model.errors import InvalidValue
 from rota.model.ids import is_id
 from rota.model.records import Run
@@ -15,6 +14,9 @@ from rota.operations.runs import history
 from rota.store.driver import Store
 
 LARGEST = 500
+AT_ONCE = 500
+LOOKED_AT = 3_000
+"""How many runs a page with a text is looked for in; the next page goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,16 @@ class Query:
     statuses: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    agent: str = ""
+    text: str = ""
     since: datetime | None = None
     until: datetime | None = None
 
     @property
     def mark(self) -> str:
-        """A short text that differs for other queries."""
-        ends = [iso(at) if at else None for at in (self.since, self.until)]
-        told = json.dumps([self.job, self.statuses, self.reasons, self.labels, ends])
+        """A short text that differs for other queries; their ends move with the time where they are written `1h`."""
+        told = json.dumps([self.job, self.statuses, self.reasons, self.labels, self.triggers, self.agent, self.text])
         return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
@@ -48,19 +52,57 @@ def page_of_runs(store: Store, query: Query, *, cursor: str | None = None, limit
     """Return one page of runs; a run that is made meanwhile neither repeats nor hides another."""
     if not 1 <= limit <= LARGEST:
         raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {LARGEST}")
-    found = history(
+    if query.text:
+        return _page_with(store, query, cursor=cursor, limit=limit)
+    found = _history(store, query, limit=limit + 1, **_position(query, cursor))
+    more = len(found) > limit
+    return Page(tuple(found[:limit]), _cursor(query, found[limit - 1]) if more else None)
+
+
+def shorter(page: Page, query: Query, *, count: int) -> Page:
+    """Return the first runs of a page; the next page then begins with those that are left out."""
+    if count >= len(page.runs):
+        return page
+    return Page(page.runs[:count], _cursor(query, page.runs[count - 1]) if count else None)
+
+
+def _page_with(store: Store, query: Query, *, cursor: str | None, limit: int) -> Page:
+    """Return the runs among the next ones that hold the text; the page may be short, and then says where it goes on."""
+    position = _position(query, cursor)
+    found: list[Run] = []
+    for _ in range(LOOKED_AT // AT_ONCE):
+        looked = _history(store, query, limit=AT_ONCE, **position)
+        for run in looked:
+            if holds_text(run, query.text):
+                found.append(run)
+            if len(found) == limit:
+                return Page(tuple(found), _cursor(query, run))
+        if len(looked) < AT_ONCE:
+            return Page(tuple(found), None)
+        cursor = _cursor(query, looked[-1])
+        position = _position(query, cursor)
+    return Page(tuple(found), cursor)
+
+
+def _history(store: Store, query: Query, *, limit: int, **position: Any) -> list[Run]:
+    return history(
         store,
         job=query.job,
         statuses=query.statuses,
         reasons=query.reasons,
         labels=query.labels,
+        triggers=query.triggers,
+        agent=query.agent,
         since=query.since,
         until=query.until,
-        limit=limit + 1,
-        **_position(query, cursor),
+        limit=limit,
+        **position,
     )
-    more = len(found) > limit
-    return Page(tuple(found[:limit]), _cursor(query, found[limit - 1]) if more else None)
+
+
+def holds_text(run: Run, text: str) -> bool:
+    """Tell whether the error or the summary of a run holds a text, whatever its case."""
+    return text.casefold() in f"{run.error or ''}\n{run.result_summary or ''}".casefold()
 
 
 def _cursor(query: Query, last: Run) -> str:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.pause import Pause, claiming_paused, everything_paused
+from rota.model.holds import provider_of
 from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.direct import DirectView, direct_calls, direct_json
-from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
+from rota.operations.system import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import iso_or_none, pause_json, run_json
 from rota.rules.held import Hold, holds
 from rota.rules.hold_words import say_hold
 from rota.rules.lanes import Pool
+from rota.rules.times import day_time
 from rota.store import direct, order, queue
 from rota.store.driver import Database, Store
 
@@ -99,9 +101,8 @@ def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bo
     drawn = queue.lane_draws(db)
     draws = [drawn.get(run.lane_id, ()) for run in ready]
     calls = [drawn.get(call.lane_id, ()) for call in direct.calls(db) if call.slot is None]
-    free = beat.answer.get("concurrency", 0) - beat.answer.get("slots_taken", 0)
-    served = beat.liveness is not Liveness.DEAD
-    kept = holds(draws, queue.room(db), paused=paused, served=served, free=free, first=calls)
+    free = beat.slots - beat.slots_taken
+    kept = holds(draws, queue.room(db), paused=paused, served=beat.serves, free=free, first=calls)
     found = zip(ready, draws, kept, strict=True)
     return tuple(Standing(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(found, start=1))
 
@@ -121,8 +122,8 @@ def queue_json(view: QueueView) -> dict[str, Any]:
     return {
         "state": view.beat.liveness.value,
         "paused": pause_json(view.pause.since, view.pause.until, reason=view.pause.reason) if view.pause else None,
-        "slots": view.beat.answer.get("concurrency"),
-        "slots_taken": view.beat.answer.get("slots_taken"),
+        "slots": view.beat.slots if view.beat.answer or view.beat.workers else None,
+        "slots_taken": view.beat.slots_taken if view.beat.answer or view.beat.workers else None,
         "ready_count": view.ready_count,
         "waiting_count": view.waiting_count,
         "direct": [direct_json(call) for call in view.direct],
@@ -165,16 +166,34 @@ def hold_words(one: Standing, view: QueueView, *, zone: str, now: datetime) -> s
     if hold.held is Held.PAUSED:
         return "everything is paused"
     if hold.held is Held.NO_WORKER:
-        return "no scheduler is running"
+        return "no scheduler is running" if not view.beat.alive else f"no worker that is there takes it{_of(one)}"
     if hold.held is Held.SLOT:
-        taken, slots = (view.beat.answer.get(name, "?") for name in ("slots_taken", "concurrency"))
-        return f"no slot is free: {taken} of {slots} taken"
+        return f"no slot is free: {view.beat.slots_taken} of {view.beat.slots} taken"
     if hold.pool is None:
         return "starts next"
     if hold.held is Held.PROVIDER_HOLD:
         pool = view.pools.get(hold.pool)
         return say_hold(hold.pool, pool.held_until if pool else None, zone=zone, now=now)
     return _pool_words(one, view.pools.get(hold.pool))
+
+
+def waiting_words(run: Run, view: QueueView, *, zone: str, now: datetime) -> str:
+    """Return what a run waits for before it may be claimed, in a few words."""
+    until = f" until {day_time(run.not_before, zone, now=now, seconds=True)}" if run.not_before else ""
+    named = view.predecessors.get(run.predecessor_id or "")
+    return f"waits for {run.waiting_for}{f' {named}' if named else ''}{until}"
+
+
+def draw_words(one: Standing) -> str:
+    """Return the pools that a run draws on; that of a provider bounds nothing, where it is held that is told."""
+    drawn = [draw for draw in one.draws if provider_of(draw.pool) is None]
+    return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in drawn)
+
+
+def _of(one: Standing) -> str:
+    """Return what keeps workers from taking a run: the pools that it draws on, or that it draws on none."""
+    pools = ", ".join(draw.pool for draw in one.draws)
+    return f": it draws on {pools}" if pools else ": it draws on no pool"
 
 
 def _pool_words(one: Standing, pool: PoolUse | None) -> str:

@@ -85,7 +85,7 @@ def rehearse(
     force: bool = False,
 ) -> Rehearsal:
     """Return what `rota run` would do now; nothing is enqueued, conditions are really asked."""
-    settings, table, specs = _load(place, environ, clock.now())
+    settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
     subject = _subject(store, name, specs, force=force)
     given = merged_params(subject.spec, params)
     claimed = _as_claimed(subject, given, clock.now(), force=force)
@@ -98,7 +98,7 @@ def rehearse(
     with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
         facts = facts_of(store, clock) if store is not None else {}
         stage = _Stage(
-            with_memory(claimed, store),
+            with_memory(claimed, store, state=place.state),
             settings,
             table,
             clock=clock,
@@ -140,13 +140,13 @@ def _pools(store: Store | None, spec: JobSpec, settings: Settings) -> tuple[Pool
 
 
 def _load(
-    place: Place, environ: Mapping[str, str], now: datetime
+    place: Place, environ: Mapping[str, str], *, now: datetime, stored: bool
 ) -> tuple[Settings, FunctionTable, Mapping[str, JobSpec]]:
     """Load the file; a broken one does not keep a stored job from being rehearsed."""
     try:
         loaded = load_project(place.folder, environ, state=place.state, now=now)
     except RotaError:
-        if not (place.state / "rota.db").exists():
+        if not stored:
             raise
         return Settings(place.folder, place.state), FunctionTable(), {}
     return loaded.declared.settings, loaded.table, {spec.name: spec for spec in loaded.declared.jobs}

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from rota.agents.probing import version_of
 from rota.agents.registry import adapter
 from rota.engine.agents import agent_task
 from rota.engine.briefing import remembered
 from rota.engine.claim import Claimed
+from rota.engine.lock import read_worker
 from rota.model.errors import RotaError
 from rota.model.spec import AgentWork, Workspace
 from rota.rules.workspace import BRANCHES, branch_name
@@ -16,6 +18,7 @@ from rota.runners import worktree as git
 from rota.runners.environment import RunFacts, Surroundings
 from rota.runners.launch import folder_of
 from rota.store.driver import Store
+from rota.store.workers import only_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,13 @@ class Asked:
     problem: str | None = None
 
 
-def with_memory(claimed: Claimed, store: Store | None) -> Claimed:
-    """Return a run with the session and the summary that it would be given."""
+def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claimed:
+    """Return a run with the session and the summary that it would be given by the worker of this folder."""
     work = claimed.spec.work.agent
     if work is None or store is None:
         return claimed
-    return replace(claimed, brief=store.read(partial(remembered, claimed=claimed, work=work)))
+    own = read_worker(state) or store.read(only_worker) or ""
+    return replace(claimed, brief=store.read(partial(remembered, claimed=claimed, work=work, worker_id=own)))
 
 
 def ask(claimed: Claimed, run: RunFacts, surroundings: Surroundings, *, env: Mapping[str, str]) -> Asked | None:

@@ -18,9 +18,10 @@ from pathlib import Path
 from rota.declare.files import load
 from rota.engine.lock import TICK_LOCK, living_processes, take, take_serve_lock
 from rota.engine.restore import age, settle_restored
+from rota.model.address import shown
 from rota.model.clock import Clock
 from rota.model.durations import say_duration
-from rota.model.errors import BackupUnusable, StateError, StateExists
+from rota.model.errors import BackupUnusable, StateError, StateExists, StoreShared
 from rota.model.states import Status
 from rota.operations.backup import DATABASE, FORMAT, MANIFEST, PARTS, Manifest, digest_of
 from rota.operations.project import Place, locate, make_state
@@ -76,6 +77,8 @@ def _state_named(archive: Path) -> str | None:
 
 def restore(archive: Path, place: Place, *, clock: Clock, force: bool = False, dry_run: bool = False) -> Restored:
     """Check a backup and put it in place, everything in it paused; an older state is moved aside by `force` alone."""
+    if place.shared:
+        raise StoreShared(shown(place.store), "no backup of SQLite goes into", tool="pg_restore for a dump of it")
     taken = _taken(place.state)
     if taken and not force:
         raise StateExists(str(place.state))

@@ -1,5 +1,6 @@
 """Runs: start, cancel, find, list."""
 
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,15 @@ from rota.engine.birth import Born
 from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, cancel, enqueue
 from rota.model.claims import Claim
-from rota.model.errors import InvalidValue, JobDisabled, JobProvisional, OverlapRefused, RunIsFinal, UnknownRun
+from rota.model.errors import (
+    InvalidValue,
+    JobDisabled,
+    JobProvisional,
+    OptionLike,
+    OverlapRefused,
+    RunIsFinal,
+    UnknownRun,
+)
 from rota.model.holds import ProviderHold
 from rota.model.ids import is_id
 from rota.model.making import Maker
@@ -25,11 +34,17 @@ from rota.operations.jobs import find_job, has_labels
 from rota.operations.making import count_start
 from rota.rules.brief_words import workspace_of
 from rota.rules.overlap import Go, Refuse, judge
+from rota.rules.placeholders import option_places
 from rota.runners.processes import send_signal
 from rota.store import chains, deliveries, groups, holds, jobs, runs, work
 from rota.store.driver import Database, Store
+from rota.store.processes import is_shared
 from rota.store.rows import write_json
+from rota.store.workers import Worker, worker_by_id
 from rota.store.worktrees import worktree_of_run
+
+_NUMBER = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+_OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class RunView:
     """That of its provider, which keeps it from starting, or which it caused itself (section 8)."""
     deliveries: tuple[Delivery, ...] = ()
     """What was told of it to whom, the oldest first (DEC-009)."""
+    worker: Worker | None = None
+    """Who has it or had it, where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +152,21 @@ def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[st
     if unknown:
         known = ", ".join(sorted(spec.work.params)) or "none"
         raise InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
+    _refuse_options(spec, given)
     merged = {**spec.work.params, **given}
     if len(write_json(merged).encode()) > PARAMS_LIMIT:
         raise InvalidValue(
             f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
         )
     return merged
+
+
+def _refuse_options(spec: JobSpec, given: Mapping[str, Any]) -> None:
+    """Refuse texts by which who starts a job would choose options of its program; its own params may be some."""
+    for name in sorted(option_places(spec.work.command) & set(given)) if given else ():
+        value = given[name]
+        if isinstance(value, str) and _OPTION.match(value) and value != spec.work.params[name]:
+            raise OptionLike(spec.name, name, value)
 
 
 def find_run(db: Database, handle: str) -> Run:
@@ -153,7 +179,7 @@ def find_run(db: Database, handle: str) -> Run:
     name, colon, number = handle.rpartition(":")
     if not colon:
         return _newest(db, handle, back=0)
-    if not number.removeprefix("-").isdigit():
+    if not _NUMBER.fullmatch(number):
         raise UnknownRun(handle)
     if number.startswith("-"):
         return _newest(db, name, back=int(number[1:]))
@@ -202,7 +228,12 @@ def run_view(db: Database, run: Run) -> RunView:
         worktree=worktree_of_run(db, run.id) if workspace_of(run) else None,
         hold=_hold(db, run, spec),
         deliveries=tuple(deliveries.of_run(db, run.id)),
+        worker=_worker(db, run),
     )
+
+
+def _worker(db: Database, run: Run) -> Worker | None:
+    return worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None
 
 
 def _claim(db: Database, run: Run, spec: JobSpec) -> Claim | None:
@@ -266,19 +297,26 @@ def history(
     statuses: Sequence[str] = (),
     reasons: Sequence[str] = (),
     labels: Sequence[str] = (),
+    triggers: Sequence[str] = (),
+    agent: str = "",
     since: datetime | None = None,
     until: datetime | None = None,
     before_id: str = "",
     before_number: int | None = None,
     limit: int = 50,
 ) -> list[Run]:
-    """Return past and present runs, newest first; a page goes on before a number of the job, else before a run."""
+    """Return past and present runs, newest first; a page goes on before a number of the job, else before a run.
+
+    `agent`: those of jobs that ask it now.
+    """
     wanted = [word for status in statuses for word in _stored_statuses(status)] or None
     checked = [_reason(reason) for reason in reasons] or None
+    doors = [_trigger_word(word) for word in triggers] or None
 
     def read(db: Database) -> list[Run]:
         job_id = find_job(db, job).id if job else None
-        job_ids = [one.id for one in jobs.all_jobs(db) if has_labels(one, labels)] if labels else None
+        chosen = (one for one in jobs.all_jobs(db) if has_labels(one, labels) and (not agent or asks(one, agent)))
+        job_ids = [one.id for one in chosen] if labels or agent else None
         if job_id is not None and job_ids is not None and job_id not in job_ids:
             return []
         return runs.history(
@@ -287,6 +325,7 @@ def history(
             job_ids=job_ids,
             statuses=wanted,
             reasons=checked,
+            triggers=doors,
             since=since,
             until=until,
             before_id=before_id,
@@ -310,3 +349,15 @@ def _reason(word: str) -> str:
         return Reason(word.lower()).value
     except ValueError:
         raise InvalidValue(f"no reason is named {word!r}", hint=f"use one of {', '.join(Reason)}") from None
+
+
+def _trigger_word(word: str) -> str:
+    try:
+        return Trigger(word.lower()).value
+    except ValueError:
+        raise InvalidValue(f"no trigger is named {word!r}", hint=f"use one of {', '.join(Trigger)}") from None
+
+
+def asks(job: Job, agent: str) -> bool:
+    """Tell whether a job asks this agent."""
+    return job.spec.work.agent is not None and job.spec.work.agent.agent == agent

@@ -10,6 +10,7 @@ from typing import Any
 from rota.model.errors import InvalidValue
 from rota.model.ids import is_id
 from rota.model.records import Run
+from rota.operations.paging import holds_text
 from rota.operations.runs import history, show_run
 from rota.runners.output import folder_of, read_output
 from rota.store.driver import Store
@@ -81,8 +82,7 @@ def history_with(store: Store, text: str | None, *, limit: int, **filters: Any) 
         return history(store, limit=limit, **filters)
     wanted = _wanted(text)
     runs = history(store, limit=ROWS, **filters)
-    found = (run for run in runs if wanted in f"{run.error or ''}\n{run.result_summary or ''}".casefold())
-    return list(islice(found, limit))
+    return list(islice((run for run in runs if holds_text(run, wanted)), limit))
 
 
 def _wanted(text: str) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rota.model.address import secrets_of
 from rota.model.codec import encode
 from rota.model.errors import InvalidValue
 from rota.operations.jobs import list_jobs
@@ -41,16 +42,26 @@ class SecretView:
     source: Source
     jobs: tuple[str, ...]
     targets: tuple[str, ...] = ()
+    store: bool = False
+    """Whether the address of the store names it."""
 
 
-def look_at_secrets(store: Store | None, state: Path, environ: Mapping[str, str]) -> list[SecretView]:
-    """Return the secrets that stored jobs and targets name, and those of secrets.env that nobody names."""
+def look_at_secrets(
+    store: Store | None, state: Path, environ: Mapping[str, str], *, address: str = ""
+) -> list[SecretView]:
+    """Return the secrets that stored jobs, targets and the store's address name, and those that nobody names."""
     jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
     targets = _named(store.read(deliveries.targets).items()) if store is not None else {}
     stored = _stored(state)
     return [
-        SecretView(name, _source(name, stored, environ), tuple(jobs.get(name, ())), tuple(targets.get(name, ())))
-        for name in sorted({*jobs, *targets, *stored})
+        SecretView(
+            name,
+            _source(name, stored, environ),
+            tuple(jobs.get(name, ())),
+            tuple(targets.get(name, ())),
+            store=name in secrets_of(address),
+        )
+        for name in sorted({*jobs, *targets, *stored, *secrets_of(address)})
     ]
 
 
@@ -130,4 +141,10 @@ def _write(path: Path, text: str) -> None:
 
 def secret_json(view: SecretView) -> dict[str, Any]:
     """Return a secret as JSON, without its value."""
-    return {"name": view.name, "source": view.source.value, "jobs": list(view.jobs), "targets": list(view.targets)}
+    return {
+        "name": view.name,
+        "source": view.source.value,
+        "jobs": list(view.jobs),
+        "targets": list(view.targets),
+        "store": view.store,
+    }

@@ -41,8 +41,11 @@ class ServedFile:
         table: FunctionTable,
         applied: Callable[[Plan], None],
         broken: Callable[[RotaError], None],
+        applies: bool = True,
     ) -> None:
         self.problem: str | None = None
+        self._applies = applies
+        """Whether the stored jobs follow the file; else it only tells what functions there are, and how to work."""
         self._place = place
         self._clock = clock
         self._environ = environ
@@ -75,6 +78,9 @@ class ServedFile:
             self.forget()
 
     async def _apply(self, store: Store, loaded: Loaded) -> None:
+        if not self._applies:
+            self.problem = None
+            return
         try:
             operation = partial(_apply_noted, declared=loaded.declared, now=self._clock.now())
             plan = await store.submit(operation)

@@ -34,6 +34,18 @@ class ServiceFacts:
     user: str | None = None
     every: timedelta | None = None
     agent_shutdown_grace: timedelta = timedelta()
+    store: str = ""
+    """The store where the environment names it; one that the file names need not be told."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the service's environment has of this shell's."""
+        found = {"PATH": self.search_path}
+        if self.state != self.folder / ".rota":
+            found["ROTA_STATE"] = str(self.state)
+        if self.store:
+            found["ROTA_STORE"] = self.store
+        return found
 
     @property
     def name(self) -> str:
@@ -104,7 +116,6 @@ def systemd_timer(facts: ServiceFacts) -> str:
 
 def _systemd_head(facts: ServiceFacts, what: str, *, kind: str) -> list[str]:
     user = [f"User={_plain(facts.user)}"] if facts.system and facts.user else []
-    state = [f"Environment={_quoted(f'ROTA_STATE={facts.state}')}"] if facts.state != facts.folder / ".rota" else []
     return [
         "[Unit]",
         f"Description=rota {what} of {_specifier(_plain(str(facts.folder)))}",
@@ -114,23 +125,19 @@ def _systemd_head(facts: ServiceFacts, what: str, *, kind: str) -> list[str]:
         f"Type={kind}",
         *user,
         f"WorkingDirectory={_specifier(_plain(str(facts.folder)))}",
-        f"Environment={_quoted(f'PATH={facts.search_path}')}",
-        *state,
+        *(f"Environment={_quoted(f'{name}={value}')}" for name, value in facts.environment.items()),
         f"ExecStart={_command(facts.start)}",
     ]
 
 
 def launchd_plist(facts: ServiceFacts) -> str:
     """Return the property list of a project; keepers are left alone when the scheduler ends (R-23)."""
-    environment = {"PATH": facts.search_path}
-    if facts.state != facts.folder / ".rota":
-        environment["ROTA_STATE"] = str(facts.state)
     output = str(facts.state / "service.log")
     content = {
         "Label": facts.name,
         "ProgramArguments": facts.start,
         "WorkingDirectory": str(facts.folder),
-        "EnvironmentVariables": environment,
+        "EnvironmentVariables": facts.environment,
         "RunAtLoad": True,
         **_launchd_rhythm(facts),
         "AbandonProcessGroup": True,

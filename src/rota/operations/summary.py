@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.claim import anything_goes
-from rota.engine.lock import process_lock_held
 from rota.model.records import Job
 from rota.model.spec import Mode
 from rota.model.states import SHOWN, Status
@@ -16,8 +15,9 @@ from rota.operations.cadence import current_mode_in
 from rota.operations.remote import remote_workers
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import iso_or_none
+from rota.operations.workers import Presence, WorkerState, worker_json, worker_states
 from rota.rules.pace import suggested_poll
-from rota.store import counters, jobs, making, polls, processes
+from rota.store import counters, jobs, making, polls
 from rota.store.driver import Database, Store
 
 WORDS = {
@@ -41,6 +41,7 @@ class WorkerView:
     name: str
     registered: bool
     counts: Counts
+    state: WorkerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +91,19 @@ def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, n
 
 
 def _has_slot(beat: Heartbeat) -> bool:
-    taken, slots = beat.answer.get("slots_taken", 0), beat.answer.get("concurrency", 0)
-    return beat.alive and bool(beat.answer.get("enabled", True)) and slots > taken
+    return beat.alive and bool(beat.answer.get("enabled", True)) and beat.slots > beat.slots_taken
 
 
 def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, ticking: bool) -> tuple[WorkerView, ...]:
     return tuple(
         WorkerView(
-            worker.id,
-            worker.name,
-            registered=ticking or any(process_lock_held(state, lock) for lock in worker.locks),
-            counts={status: kept.get(status, {}).get(worker.id, 0) for status in SHOWN if status is not Status.QUEUED},
+            one.worker.id,
+            one.worker.called,
+            registered=ticking or one.presence is not Presence.GONE,
+            counts={status: kept.get(status, {}).get(one.worker.id, 0) for status in SHOWN if status != Status.QUEUED},
+            state=one,
         )
-        for worker in processes.workers(db)
+        for one in worker_states(db, state)
     )
 
 
@@ -115,7 +116,7 @@ def summary_json(found: Summary) -> dict[str, Any]:
         "provisional_tasks": provisional,
         "orchestrator_registered": found.registered,
         "workers": [
-            {"id": one.id, "name": one.name, "registered": one.registered, "counts": _counts_json(one.counts)}
+            {**worker_json(one.state, counts=_counts_json(one.counts)), "registered": one.registered}
             for one in found.workers
         ],
         "state": found.heartbeat.liveness.value,

@@ -12,7 +12,8 @@ from rota.engine.cadence import replan
 from rota.engine.claim import Holder, claim, usable_slots
 from rota.engine.engine import FIRES_A_ROUND, release_due
 from rota.engine.fire import Fired, fire
-from rota.engine.session import dead_epochs
+from rota.engine.life import worker_here
+from rota.engine.session import UNNAMED, dead_epochs, enter_worker
 from rota.engine.ticks import KIND
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
@@ -68,8 +69,8 @@ def _load(place: Place, environ: Mapping[str, str], now: datetime) -> tuple[Load
 
 
 def _play(db: Database, *, place: Place, loaded: Loaded | None, problem: str | None, now: datetime) -> None:
-    holder = _holder(db, now)
-    recovered = _left_behind(db, place.state, own=holder.epoch)
+    holder = _holder(db, place.state, now)
+    recovered = _left_behind(db, place.state, holder=holder)
     try:
         plan = apply_in(db, declared=loaded.declared, now=now) if loaded else None
     except RotaError as error:
@@ -91,15 +92,16 @@ def _play(db: Database, *, place: Place, loaded: Loaded | None, problem: str | N
     )
 
 
-def _holder(db: Database, now: datetime) -> Holder:
+def _holder(db: Database, state: Path, now: datetime) -> Holder:
     me = identity(os.getpid())
-    worker_id = processes.ensure_worker(db, worker_id=new_id(now), name=KIND, now=now)
+    worker_id = enter_worker(db, worker_here(db, state) or new_id(now), UNNAMED, state=state, now=now)
     epoch = processes.open_process(db, worker_id=worker_id, kind=KIND, identity=me, lock=NO_LOCK, version="", now=now)
     return Holder(worker_id, epoch, me)
 
 
-def _left_behind(db: Database, state: Path, *, own: int) -> tuple[str, ...]:
-    found = [runs.run_by_id(db, owned.id) for owned in runs.owned_runs(db, dead_epochs(db, state=state, own=own))]
+def _left_behind(db: Database, state: Path, *, holder: Holder) -> tuple[str, ...]:
+    dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
+    found = [runs.run_by_id(db, owned.id) for owned in runs.owned_runs(db, dead)]
     return tuple(run.handle for run in found if run is not None)
 
 

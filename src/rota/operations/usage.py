@@ -47,11 +47,11 @@ def look_at_usage(
 def _look(db: Database, *, by: By, since: datetime, tz: str, now: datetime, job: str | None, scope: str) -> UsageView:
     began = Began(since, _chosen(db, job, scope))
     if by is By.DAY:
-        rows = _by_day(used_by_quarter(db, began, now=now), tz)
+        rows = by_day(used_by_quarter(db, began, now=now), tz)
     else:
         found = _READERS[by](db, began, now=now)
         rows = sorted(found, key=lambda used: (-used.took, used.name or ""))
-    return UsageView(by, since, now, tuple(rows), _total(rows))
+    return UsageView(by, since, now, tuple(rows), total_of(rows))
 
 
 _READERS = {By.JOB: used_by_job, By.AGENT: used_by_agent, By.MODEL: used_by_model}
@@ -63,12 +63,14 @@ def _chosen(db: Database, job: str | None, scope: str) -> list[str] | None:
     return [one.id for one in jobs.all_jobs(db) if in_scope(one.name, scope)] if scope else None
 
 
-def _by_day(quarters: Sequence[tuple[datetime, Used]], tz: str) -> list[Used]:
+def by_day(quarters: Sequence[tuple[datetime, Used]], tz: str) -> list[Used]:
+    """Return what was used on each day of a zone that has runs, in order."""
     days = groupby(quarters, key=lambda one: one[0].astimezone(zone(tz)).date().isoformat())
-    return [replace(_total([used for _, used in alike]), name=day) for day, alike in days]
+    return [replace(total_of([used for _, used in alike]), name=day) for day, alike in days]
 
 
-def _total(rows: Sequence[Used]) -> Used:
+def total_of(rows: Sequence[Used]) -> Used:
+    """Return all of them together."""
     amounts = {name: sum((getattr(used, name) for used in rows), Amount()) for name in AMOUNTS}
     return Used(None, sum(used.runs for used in rows), sum((used.took for used in rows), timedelta()), **amounts)
 

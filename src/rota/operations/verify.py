@@ -18,6 +18,7 @@ from rota.operations.auditing.liveness import Alive, check_processes
 from rota.operations.auditing.report import Findings, Report
 from rota.operations.auditing.rows import check_rows, check_stall, clock_was_set_back
 from rota.operations.auditing.spans import AuditedJob, Kind, Stretch, check_spans, read_spans, stretches_of
+from rota.operations.auditing.telling import check_telling
 from rota.runners.processes import alive as process_alive
 from rota.store import deliveries
 from rota.store.driver import Database, Store
@@ -63,6 +64,7 @@ def _audit(db: Database, *, findings: Findings, names: Sequence[str], now: int, 
     if not stepped:
         kept = now - deliveries.KEPT // MILLISECOND
         check_deliveries(db, findings, jobs=_filter(chosen), since=max(kept, since or 0))
+        check_telling(db, findings, chosen=chosen, since=max(kept, since or 0))
     for job in _jobs(db, chosen):
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
     if chosen is None:

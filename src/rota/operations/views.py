@@ -113,6 +113,7 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
         "cancel_requested_at": iso_or_none(run.cancel_requested_at),
         "work": None if view.work is None else work_json(view.work),
         "workspace": workspace_json(view),
+        "worker": None if view.worker is None else view.worker.called,
         "decisions": dict(run.decisions),
         "deliveries": [delivery_json(one) for one in view.deliveries],
         "execution": None

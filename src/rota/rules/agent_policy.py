@@ -109,8 +109,6 @@ def _refuse_schedule(policy: AgentPolicy, spec: JobSpec, *, fires: Sequence[date
     schedule = spec.schedule
     if schedule.manual or schedule.reboot:
         return Refused("no_schedule", "the job has no times", "give `schedule` (cron), `interval_seconds` or `at`")
-    if schedule.at is not None and schedule.at <= now:
-        return Refused("in_the_past", f"{schedule.at.isoformat()} is in the past", "give a time that is to come")
     if schedule.at is not None and schedule.at >= now + policy.expires_after:
         text = f"{schedule.at.isoformat()} is more than {say_duration(policy.expires_after)} away"
         return Refused("too_far", text, f"what is made here ends after {say_duration(policy.expires_after)}; {ASK}")

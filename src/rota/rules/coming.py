@@ -13,9 +13,8 @@ from rota.rules.cursor import Cursor
 from rota.rules.instants import fires_at, first_instant, next_instant, previous_instant, within_bounds
 from rota.rules.lull import Lull, defers, has_lulls, lull_at, waiting_run
 from rota.rules.pause import cursor_after_pause
+from rota.rules.timezone import LAST_YEAR
 
-LAST_YEAR = 9900
-"""Python's calendar ends with 9999; nothing is previewed near its end."""
 LULLS_TRIED = 1000
 """After so many quiet hours or excluded days one after another without a run, none is looked for any more."""
 A_YEAR = timedelta(days=366)

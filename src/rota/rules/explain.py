@@ -71,6 +71,8 @@ class Facts:
     worktree: Worktree | None = None
     hold: ProviderHold | None = None
     """That of its provider, while it lasts: the run waits for it, or caused it (section 8)."""
+    worker: str = ""
+    """On which machine it ran, where there are many."""
 
     @property
     def retried_as(self) -> Run | None:
@@ -313,7 +315,7 @@ def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
     if facts.held is Held.PAUSED:
         return _waits_for_pause(facts, now)
     if facts.held is Held.NO_WORKER:
-        return "for a scheduler: none is running here; start one with `rota serve`"
+        return facts.held_why or "for a scheduler: none is running here; start one with `rota serve`"
     if facts.held is Held.POOL:
         return f"for {facts.held_why}"
     if facts.held is Held.PROVIDER_HOLD:
@@ -337,7 +339,7 @@ def _waits_for_provider(facts: Facts, now: datetime) -> str:
 def _held(facts: Facts) -> str:
     if facts.held is Held.PAUSED:
         return "; everything is paused"
-    return "; no scheduler is running here" if facts.held is Held.NO_WORKER else ""
+    return "; no scheduler is running here" if facts.held is Held.NO_WORKER and not facts.held_why else ""
 
 
 def _when(at: datetime | None, tz: str, now: datetime) -> str:
@@ -348,7 +350,8 @@ def _start(facts: Facts, now: datetime) -> Line:
     run, execution = facts.run, facts.execution
     if execution is not None:
         at = day_time(execution.started_at, facts.tz, now=now, seconds=True)
-        return Line("start", f"{at} {_where(facts)}, slot {execution.slot}")
+        on = f" of {facts.worker}" if facts.worker else ""
+        return Line("start", f"{at} {_where(facts)}, slot {execution.slot}{on}")
     if run.started_at is not None:
         return Line("start", day_time(run.started_at, facts.tz, now=now, seconds=True))
     if run.status is Status.DISPATCHED:

@@ -1,6 +1,6 @@
 """Why a queued run that may be claimed is not running; derived when somebody looks, never stored (R-02)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rota.model.spec import Draw
@@ -21,22 +21,20 @@ def holds(
     room: Room,
     *,
     paused: bool,
-    served: bool,
+    served: Callable[[Sequence[Draw]], bool],
     free: int,
     first: Sequence[Sequence[Draw]] = (),
 ) -> list[Hold]:
     """Return what keeps each of the runs at the head of the queue, given what they draw, in their order.
 
-    `first` is what those draw who are served before the whole queue (R-13). As in a claim, who lacks room in a pool
-    keeps that pool from all behind (R-03).
+    `served`: whether a worker is there who may take a run that draws so. `first` is what those draw who are served
+    before the whole queue (R-13). As in a claim, who lacks room in a pool keeps that pool from all behind (R-03).
     """
     if paused:
         return [Hold(Held.PAUSED)] * len(draws)
-    if not served:
-        return [Hold(Held.NO_WORKER)] * len(draws)
     found: list[Hold] = []
     for wanted in (*first, *draws):
-        hold = _hold(wanted, room, free=free)
+        hold = _hold(wanted, room, free=free) if served(wanted) else Hold(Held.NO_WORKER)
         free -= hold.held is None
         found.append(hold)
     return found[len(first) :]

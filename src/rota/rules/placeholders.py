@@ -1,8 +1,9 @@
 """The closed list of placeholders in argv items, environment values and folders (R-25). No expressions, ever."""
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -84,6 +85,18 @@ def fill(text: str, values: PlaceholderValues) -> str:
     'n=7'
     """
     return WRITTEN.sub(lambda found: _value(found[1], values), text) if "{{" in text else text
+
+
+def option_places(argv: Sequence[str]) -> set[str]:
+    """Return the params that begin a word of a command where its program looks for options.
+
+    >>> sorted(option_places(["tool", "--at={{ params.a }}", "{{ params.b }}", "--", "{{ params.c }}"]))
+    ['b']
+    """
+    words = itertools.takewhile(lambda word: word != "--", argv)
+    begins = [found for word in words if (found := WRITTEN.match(word.lstrip()))]
+    names = [_split(found[1])[0] for found in begins]
+    return {name.removeprefix(_PARAM) for name in names if name.startswith(_PARAM)}
 
 
 def _split(inner: str) -> tuple[str, str]:

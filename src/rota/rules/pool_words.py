@@ -39,3 +39,13 @@ def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | 
         return f'the pool "{pool.name}", which is kept for {behind}: that comes first'
     by = f" by {', '.join(holders)}" if holders else ""
     return f'the pool "{pool.name}": {pool.used:,} of {pool.capacity:,} used{by}{needs}'
+
+
+def say_nobody(draws: Sequence[Draw]) -> str:
+    """Return for whom a run waits that no worker takes who is there.
+
+    >>> say_nobody([Draw("gpu"), Draw("agents")])
+    'for a worker: none that is there takes runs that draw on gpu, agents; `rota workers` lists what they take'
+    """
+    which = f"draw on {', '.join(draw.pool for draw in draws)}" if draws else "draw on no pool"
+    return f"for a worker: none that is there takes runs that {which}; `rota workers` lists what they take"

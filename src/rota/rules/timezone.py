@@ -10,6 +10,8 @@ from rota.model.clock import iso
 from rota.model.errors import InvalidInstant, InvalidTimezone
 
 LONGEST_NAME = 64
+FIRST_YEAR, LAST_YEAR = 1970, 9900
+"""Years that a person can write; what is worked out from them stays within the calendar."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _NOT_ZONES = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
 _SECOND = timedelta(seconds=1)
@@ -51,14 +53,12 @@ def localize(text_or_naive: datetime, tz: str) -> datetime:
     '2026-11-16T01:30:00+00:00'
     """
     place = zone(tz)
-    try:
-        if text_or_naive.tzinfo is not None:
-            return text_or_naive.astimezone(UTC)
-        found = instants_of_wall(text_or_naive, place)
-    except OverflowError:
-        raise InvalidInstant(
-            f"{text_or_naive.isoformat(sep=' ')} is at the end of the calendar", hint="write a year from 1970 to 9900"
-        ) from None
+    if not FIRST_YEAR <= text_or_naive.year <= LAST_YEAR:
+        hint = f"write a year from {FIRST_YEAR} to {LAST_YEAR}"
+        raise InvalidInstant(f"{text_or_naive.isoformat(sep=' ')} is out of the calendar", hint=hint)
+    if text_or_naive.tzinfo is not None:
+        return text_or_naive.astimezone(UTC)
+    found = instants_of_wall(text_or_naive, place)
     if not found:
         raise _in_the_gap(text_or_naive, place)
     if len(found) == 2:

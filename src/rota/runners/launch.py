@@ -87,7 +87,7 @@ def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: S
         cwd=cwd,
         timeout=None if work.timeout is None else work.timeout.total_seconds(),
         term_grace=work.term_grace.total_seconds(),
-        output=work.output,
+        output=work.output.on_disk,
         files=_files(run, surroundings, params=params, child=str(CHILD) in argv),
     )
 
@@ -135,8 +135,11 @@ def folder_of(work: Work, run: RunFacts, surroundings: Surroundings) -> str:
     """Return the folder that a run works in, its placeholders filled; raise SpawnFailed where it is not there."""
     written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
     folder = os.path.normpath(surroundings.project / written)
-    if not os.path.isdir(folder):
+    if not os.path.exists(folder):
         raise SpawnFailed(f"the folder {folder!r} of `cwd` does not exist", hint="make it, or correct `cwd`")
+    if not os.path.isdir(folder) or not os.access(folder, os.X_OK):
+        wrong = "cannot be entered" if os.path.isdir(folder) else "is a file"
+        raise SpawnFailed(f"the folder {folder!r} of `cwd` {wrong}", hint="correct `cwd`, or its mode")
     return folder
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from functools import cache
+from pathlib import Path
 
 import psutil
 
@@ -11,6 +12,7 @@ from rota.model.records import ProcessIdentity
 from rota.runners.tree import LINUX, descendants, send, start_ticks, stat_fields
 
 TAG = "ROTA_RUN_ID"
+RESULT_FILE = "ROTA_RESULT_FILE"
 SWEEPS = 100
 SWEEP_PAUSE = 0.02
 _GONE = (b"Z", b"X", b"x")
@@ -62,6 +64,17 @@ def tagged(run_id: str) -> list[int]:
     """Return the processes that carry the run's id in their environment, never ourselves."""
     mark = f"{TAG}={run_id}".encode()
     return [pid for pid in psutil.pids() if pid != os.getpid() and mark in _environment(pid)]
+
+
+def runs_here(state: Path) -> set[str]:
+    """Return the runs of which processes live whose files are in this state folder."""
+    home = f"{RESULT_FILE}={state}{os.sep}".encode()
+    found = set()
+    for pid in psutil.pids():
+        environment = _environment(pid)
+        if any(line.startswith(home) for line in environment) and pid != os.getpid() and _runs(pid):
+            found |= {line.decode().partition("=")[2] for line in environment if line.startswith(f"{TAG}=".encode())}
+    return found
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -110,10 +110,20 @@ def named(db: Database, text: str) -> list[Delivery]:
     return [_delivery(row) for row in db.rows("delivery_find", id=text)]
 
 
-def failed_since(db: Database, since: datetime, *, prefix: str = "") -> list[tuple[str, int, str]]:
-    """Return by target how many of the deliveries made since then failed, and what one of them said."""
+@dataclass(frozen=True, slots=True)
+class FailedDeliveries:
+    """How many deliveries to a target failed of late, what one of them said, and when the newest did."""
+
+    target: str
+    count: int
+    error: str
+    newest: datetime
+
+
+def failed_since(db: Database, since: datetime, *, prefix: str = "") -> list[FailedDeliveries]:
+    """Return by target which of the deliveries made since then failed."""
     found = db.rows("deliveries_failed", since=to_ms(since), prefix=prefix)
-    return [(target, count, error or "") for target, count, error in found]
+    return [FailedDeliveries(target, count, error or "", from_ms(newest)) for target, count, error, newest in found]
 
 
 def shift(db: Database, back: timedelta) -> None:

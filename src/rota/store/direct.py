@@ -115,9 +115,9 @@ def leave(db: Database, call_id: str, *, epoch: int | None) -> bool:
     return db.execute("direct_leave", id=call_id, epoch=epoch) == 1
 
 
-def dismiss(db: Database) -> int:
-    """Send all away who wait; return how many."""
-    return db.execute("direct_dismiss")
+def dismiss(db: Database, boot_id: str | None = None) -> int:
+    """Send all away who wait, or all who wait on one machine; return how many."""
+    return db.execute("direct_dismiss", boot_id=boot_id)
 
 
 def begin(

@@ -10,6 +10,7 @@ from rota.model.spec import GroupMode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, WaitingFor
 from rota.store import counters
 from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
 from rota.store.rows import Record, run_of, write_json
 
 
@@ -54,6 +55,7 @@ def insert_group(db: Database, group: Group) -> None:
 
 def next_number(db: Database, name: str) -> int:
     """Return the number of the next group of this name that is made at run time."""
+    hold_turn(db, Turn.GROUPS)
     row = db.row("group_next_number", name=name)
     assert row is not None
     number: int = row[0]

@@ -14,13 +14,16 @@ from rota.store.rows import job_of, read_spec, write_json, write_spec
 
 
 def job_by_id(db: Database, job_id: str) -> Job:
-    """Return the job with this identifier; it must exist."""
-    return job_of(db.records("job_by_id", id=job_id)[0])
+    """Return the job with this identifier; it must exist. A transaction that writes holds it (`store/locking.py`)."""
+    found: list[dict[str, Any]] = []
+    while not found:  # on PostgreSQL one that got a new version while its row was waited for is found by the next look
+        found = db.records("job_by_id", id=job_id)
+    return job_of(found[0])
 
 
 def job_by_name(db: Database, name: str) -> Job | None:
-    """Return the job of this name, None for none."""
-    found = db.records("job_by_name", name=name)
+    """Return the job of this name, None for none; held like one by its identifier."""
+    found = db.records("job_by_name", name=name) or db.records("job_by_name", name=name)
     return job_of(found[0]) if found else None
 
 
@@ -37,6 +40,12 @@ def job_names(db: Database) -> list[str]:
 def due_jobs(db: Database, now: datetime, *, limit: int) -> list[str]:
     """Return the identifiers of jobs whose next instant has come, most overdue first."""
     return [job_id for (job_id,) in db.rows("jobs_due", now=to_ms(now), limit=limit)]
+
+
+def due_name(db: Database, job_id: str, now: datetime) -> str | None:
+    """Return the name of a job whose next instant has come, None where it has not, or where another is at it."""
+    row = db.row("job_due", id=job_id, now=to_ms(now))
+    return None if row is None else str(row[0])
 
 
 def next_due(db: Database) -> datetime | None:
@@ -66,6 +75,31 @@ def version_spec(db: Database, job_id: str, version: int) -> JobSpec:
     row = db.row("job_version_spec", job_id=job_id, version=version)
     assert row is not None, "a foreign key holds every run's version"
     return read_spec(row[0])
+
+
+class Version(NamedTuple):
+    """One frozen definition of a job, and the span in which it held; `until` None: it holds now."""
+
+    number: int
+    spec: JobSpec
+    schedules: bool
+    paused: bool
+    since: datetime
+    until: datetime | None
+
+
+def versions(db: Database, job_id: str, *, below: int, limit: int) -> list[Version]:
+    """Return the newest versions of a job under a number, newest first."""
+    rows = db.rows("job_versions", job_id=job_id, below=below, limit=limit)
+    return [
+        Version(number, read_spec(spec), bool(schedules), bool(paused), from_ms(since), from_ms_or_none(until))
+        for number, spec, schedules, paused, since, until in rows
+    ]
+
+
+def failing_jobs(db: Database) -> set[str]:
+    """Return the identifiers of the jobs whose newest run that did its work failed."""
+    return {job_id for (job_id,) in db.rows("jobs_failing")}
 
 
 def insert_job(

@@ -9,7 +9,7 @@ import apsw
 
 from rota import faults
 from rota.model.clock import to_ms
-from rota.model.errors import DatabaseCorrupt, DatabaseNewer, StateError
+from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError
 from rota.model.ids import stay_above
 from rota.store.copying import copy_database
 from rota.store.queries import load_migrations
@@ -17,6 +17,9 @@ from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, reachable, t
 
 HISTORY = """CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"""
+
+MOVING_PREFIX = "moving:"
+"""Stands before the checksums of a database while a move fills it: nobody opens it so."""
 
 
 def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore:
@@ -80,7 +83,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
     connection.execute("BEGIN IMMEDIATE")
     try:
         applied = _applied(connection)
-        _check(applied, wanted, path)
+        check_applied(applied, wanted, str(path))
         copied = _copy_before(path, applied, newest=wanted[-1][0])
         for number, name, script in wanted:
             if number not in applied:
@@ -136,17 +139,20 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
     return {int(str(number)): str(digest) for number, digest in rows}
 
 
-def _check(applied: dict[int, str], wanted: list[tuple[int, str, str]], path: Path) -> None:
+def check_applied(applied: dict[int, str], wanted: list[tuple[int, str, str]], place: str) -> None:
+    """Refuse a database of a newer rota, or one that another build has made."""
     newest = wanted[-1][0]
+    if any(known.startswith(MOVING_PREFIX) for known in applied.values()):
+        raise MoveUnfinished(place)
     if applied and max(applied) > newest:
         raise DatabaseNewer(
-            f"the database {path} has schema {max(applied)}, this rota knows {newest}",
+            f"the database {place} has schema {max(applied)}, this rota knows {newest}",
             hint="upgrade rota, or put back a backup made before the upgrade",
         )
     for number, name, script in wanted:
         if number in applied and applied[number] != digest(script):
             raise DatabaseCorrupt(
-                f"migration {number} ({name}) of {path} is not the one this rota has",
+                f"migration {number} ({name}) of {place} is not the one this rota has",
                 hint="the database was made by another build; use that build, or put back a backup",
             )
 

@@ -1,11 +1,10 @@
-"""Workers, and the processes that schedule for them, each under an epoch of its own (R-22, R-23)."""
+"""The processes that schedule for workers, each under an epoch of its own; leases on a shared database (R-22, R-23)."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from rota.model.clock import MILLISECOND, from_ms, to_ms
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.records import ProcessIdentity
 from rota.store.driver import Database
 
@@ -14,37 +13,25 @@ Ending = Literal["clean", "detached", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class OpenProcess:
-    """A process that has not said goodbye."""
+    """A process that has not said goodbye; on a shared database it counts as alive until `lease_until`."""
 
     epoch: int
     kind: str
     identity: ProcessIdentity
     lock: str
     started_at: datetime
+    worker_id: str = ""
+    lease_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker, and the locks of its processes that have not said goodbye."""
+class Lapsed:
+    """A process of another worker whose lease is over."""
 
-    id: str
-    name: str
-    locks: tuple[str, ...]
-
-
-def workers(db: Database) -> list[Worker]:
-    """Return all workers, with the processes that may live."""
-    return [Worker(worker_id, name, tuple(json.loads(locks))) for worker_id, name, locks in db.rows("workers_all")]
-
-
-def ensure_worker(db: Database, *, worker_id: str, name: str, now: datetime) -> str:
-    """Return the identifier of this state folder's worker, made at the first call."""
-    row = db.row("worker_first")
-    if row is not None:
-        found: str = row[0]
-        return found
-    db.execute("worker_insert", id=worker_id, name=name, now=to_ms(now))
-    return worker_id
+    epoch: int
+    worker: str
+    host: str
+    kind: str
 
 
 def open_process(
@@ -85,11 +72,56 @@ def end_process(db: Database, epoch: int, *, ending: Ending, now: datetime) -> N
 def open_processes(db: Database) -> list[OpenProcess]:
     """Return the processes that have not said goodbye, oldest first."""
     return [
-        OpenProcess(epoch, kind, ProcessIdentity(boot_id, pid, start), lock, from_ms(started_at))
-        for epoch, kind, boot_id, pid, start, lock, started_at in db.rows("processes_unended")
+        OpenProcess(
+            epoch,
+            kind,
+            ProcessIdentity(boot_id, pid, start),
+            lock,
+            from_ms(started_at),
+            worker_id,
+            from_ms_or_none(lease_until),
+        )
+        for epoch, kind, boot_id, pid, start, lock, started_at, worker_id, lease_until in db.rows("processes_unended")
     ]
 
 
-def epochs_with_runs(db: Database) -> list[int]:
-    """Return the epochs that hold dispatched or running runs, whether or not they ended."""
-    return [epoch for (epoch,) in db.rows("processes_with_runs")]
+def epochs_with_runs(db: Database, worker_id: str | None = None) -> list[int]:
+    """Return the epochs that hold dispatched or running runs, whether or not they ended; of one worker, or of all."""
+    found = db.rows("processes_with_runs")
+    return [epoch for epoch, owner in found if worker_id is None or owner == worker_id]
+
+
+def is_shared(db: Database) -> bool:
+    """Tell whether folders of several machines use this database, so that only leases tell who is alive."""
+    row = db.row("store_shared")
+    return row is not None and bool(row[0])
+
+
+def server_now(db: Database) -> datetime:
+    """Return the time by the database's clock: leases are counted on no other."""
+    row = db.row("server_clock")
+    assert row is not None
+    return from_ms(row[0])
+
+
+def renew_lease(db: Database, epoch: int, *, lease: timedelta) -> datetime | None:
+    """Say that a process is alive; return until when it counts so, None if it was declared lost."""
+    db.announces = False  # nobody need look again
+    row = db.row("process_lease", epoch=epoch, lease=lease // MILLISECOND)
+    return from_ms(row[0]) if row is not None else None
+
+
+def lapsed_processes(db: Database, *, but: str) -> list[Lapsed]:
+    """Return the processes of all workers but one whose leases are over."""
+    return [Lapsed(*row) for row in db.rows("processes_lapsed", worker_id=but)]
+
+
+def still_lapsed(db: Database, epoch: int, *, forced: bool = False) -> bool:
+    """Tell whether a lease is over, or `forced` to be, and hold the process against claims under its epoch."""
+    return db.row("process_lapsed", epoch=epoch, forced=int(forced)) is not None
+
+
+def may_claim(db: Database, epoch: int) -> bool:
+    """Tell whether a process may claim: it was not declared lost, and its worker is not being drained."""
+    row = db.row("process_claims", epoch=epoch)
+    return row is not None and not row[0]

@@ -12,6 +12,7 @@ from rota.model.spec import Draw
 from rota.rules.lanes import NO_POOLS, Head, Pool, Room
 from rota.rules.order import place_of
 from rota.store.driver import Database, Row
+from rota.store.locking import hold_births
 
 AGING_KEY = "aging"
 PLACED_AT_ONCE = 10_000
@@ -143,6 +144,7 @@ def set_aging(db: Database, value: timedelta | None) -> None:
     """Set what a step of priority is worth, and give every queued run the place that it then has (R-03)."""
     if aging(db) == value:
         return
+    hold_births(db)
     if value is None:
         db.execute("meta_delete", key=AGING_KEY)
     else:

@@ -30,6 +30,20 @@ def read_object(text: str) -> dict[str, Any]:
     return value
 
 
+def merge_objects(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with what was told put over it: objects inside are merged, null takes a key away (RFC 7396)."""
+    merged = dict(known)
+    for key, value in told.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            under = merged.get(key)
+            merged[key] = merge_objects(under if isinstance(under, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
 def write_spec(spec: JobSpec) -> str:
     """Return a job's definition as it is stored."""
     return write_json(encode(spec))

@@ -1,7 +1,7 @@
 """Runs and executions. A write names the status and epoch it leaves; no row changed: somebody else acted first."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -14,7 +14,7 @@ from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
 from rota.store import budgets, counters, queue
 from rota.store.driver import Database
-from rota.store.rows import execution_of, read_object, run_of, write_json
+from rota.store.rows import Record, execution_of, merge_objects, read_object, run_of, write_json
 
 FIRST_ID = ""
 LAST_ID = "g"
@@ -146,6 +146,23 @@ def newest_runs(db: Database, job_id: str, *, limit: int, offset: int = 0) -> li
     return [run_of(row) for row in db.records("runs_newest", job_id=job_id, limit=limit, offset=offset)]
 
 
+def newest_of_jobs(db: Database, job_ids: Sequence[str], *, limit: int) -> dict[str, list[Run]]:
+    """Return, by job, the newest runs of each of these jobs, newest first; a job without runs is not there."""
+    return _by_job(db.records("runs_newest_of_jobs", job_ids=write_json(list(job_ids)), limit=limit))
+
+
+def oldest_unfinished(db: Database, job_ids: Sequence[str]) -> dict[str, list[Run]]:
+    """Return, by job, the oldest unfinished run of each of these jobs that has one."""
+    return _by_job(db.records("runs_oldest_unfinished", job_ids=write_json(list(job_ids))))
+
+
+def _by_job(rows: Iterable[Record]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for row in rows:
+        found.setdefault(row["job_id"], []).append(run_of(row))
+    return found
+
+
 def unfinished_runs(db: Database, job_id: str) -> list[Run]:
     """Return a job's unfinished runs, oldest first."""
     return [run_of(row) for row in db.records("runs_unfinished", job_id=job_id)]
@@ -173,6 +190,7 @@ def history(
     job_ids: Sequence[str] | None = None,
     statuses: Sequence[str] | None = None,
     reasons: Sequence[str] | None = None,
+    triggers: Sequence[str] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     before_id: str = "",
@@ -189,6 +207,7 @@ def history(
         "until_id": min(until_id, before_id) if before_id else until_id,
         "statuses": _json_or_none(statuses),
         "reasons": _json_or_none(reasons),
+        "triggers": _json_or_none(triggers),
         "limit": limit,
     }
     if job_id is not None:
@@ -315,7 +334,9 @@ def release_run(
 
 def note_decisions(db: Database, run_id: str, decisions: Mapping[str, Any]) -> None:
     """Add to what `explain` tells of an unfinished run."""
-    db.execute("run_note", id=run_id, decisions=write_json(decisions))
+    row = db.row("run_decisions", id=run_id)
+    if row is not None:
+        db.execute("run_note", id=run_id, decisions=write_json(merge_objects(read_object(row[0]), decisions)))
 
 
 def ending_runs(db: Database, run_ids: Sequence[str]) -> dict[str, Standing]:

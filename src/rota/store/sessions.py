@@ -18,10 +18,12 @@ class LastRun:
     summary: str | None
 
 
-def session_of(db: Database, job_id: str, *, adapter: str) -> Session | None:
-    """Return the newest session of a job with this program, None for none."""
+def session_of(db: Database, job_id: str, *, adapter: str, worker_id: str) -> Session | None:
+    """Return the newest session of a job with this program, None for none, or for one of another worker's disk."""
     row = db.row("agent_session", job_id=job_id, adapter=adapter)
-    return None if row is None else Session(row[0], row[1] / MILLION, row[2], row[3], adapter)
+    if row is None or row[4] not in (None, worker_id):
+        return None
+    return Session(row[0], row[1] / MILLION, row[2], row[3], adapter)
 
 
 def newest_session(db: Database, job_id: str) -> tuple[Session, datetime] | None:

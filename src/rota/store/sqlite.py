@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
@@ -21,12 +19,13 @@ from rota.model.errors import (
     DatabaseCorrupt,
     DatabaseForeign,
     DatabaseReadOnly,
-    InvariantRefused,
     StateError,
     StorageFull,
 )
-from rota.store.driver import Counts, Operation, Row
+from rota.store.driver import Counts, Operation, Row, store_counts
+from rota.store.invariants import refused
 from rota.store.queries import load_queries
+from rota.store.writer import Done, Submitted, Writer, failed, hand_back
 
 T = TypeVar("T")
 
@@ -36,7 +35,6 @@ MAGIC = b"SQLite format 3\0"
 APPLICATION_ID_AT = slice(68, 72)
 BUSY_STEP = 0.0005
 BUSY_STEPS = 10_000
-BATCH = 512
 CHECKPOINT_PAGES = 2_000
 CACHE = -8_000
 """Pages kept by each connection; SQLite takes a negative number as KiB."""
@@ -44,14 +42,6 @@ CACHE = -8_000
 _FULL_HINT = "free some space; rota goes on by itself"
 _OWNER_HINT = "check owner and mode of the file and its folder"
 _PLACE_HINT = "check that the file is there and that you may write it and its folder"
-_INVARIANTS = {
-    "INV-001": "the params of a run are frozen from its first dispatch on",
-    "INV-002": "an execution changes once, when it ends",
-    "INV-005": "a run keeps its identity and the version of its job",
-    "INV-006": "a group ends when all of its members have, and then never changes",
-    "a finished run never changes": "it is final",
-    "no such transition": "the run cannot go from its status to that one",
-}
 DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
 
 
@@ -62,6 +52,7 @@ class SqliteDatabase:
         self._connection = connection
         self._queries = queries
         self.counted: Counts = {}
+        self.announces = False
 
     def rows(self, query: str, /, **params: Any) -> list[Row]:
         """Return all rows of a named query."""
@@ -86,25 +77,6 @@ class SqliteDatabase:
         names = [column[0] for column in cursor.get_description()]
         return [dict(zip(names, row, strict=True)) for row in [first, *cursor.fetchall()]]
 
-    def store_counts(self) -> None:
-        """Add what was counted to the counters by one statement: one for each run would cost 4 % of the throughput."""
-        counts = [(*key, by) for key, by in self.counted.items() if by]
-        if counts:
-            self.execute("counter_add", counts=json.dumps(counts))
-
-
-@dataclass(frozen=True, slots=True)
-class _Submitted:
-    operation: Callable[[Any], Any]
-    future: "asyncio.Future[Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    future: "asyncio.Future[Any]"
-    value: Any = None
-    error: BaseException | None = None
-
 
 class SqliteStore:
     """One database file. Reads and inline writes use a connection per thread, submitted writes the writer's own."""
@@ -116,11 +88,21 @@ class SqliteStore:
         self._opened: list[apsw.Connection] = []
         self._opened_lock = threading.Lock()
         self._write_lock = threading.Lock()
-        self._submitted: SimpleQueue[_Submitted | None] = SimpleQueue()
-        self._writer: threading.Thread | None = None
+        self._writer: Writer | None = None
+        self._written: apsw.Connection | None = None
         self._checkpointer: _Checkpointer | None = None
         self.copied_to: Path | None = None
         """The copy that was made before opening upgraded the database."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+        return str(self.path)
+
+    @property
+    def problem(self) -> None:
+        """Always None: no server stands between."""
+        return None
 
     def read(self, operation: Operation[T]) -> T:
         """Run `operation` on one consistent snapshot, on the calling thread."""
@@ -141,7 +123,7 @@ class SqliteStore:
             try:
                 database = SqliteDatabase(connection, self._queries)
                 value = operation(database)
-                database.store_counts()
+                store_counts(database)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -153,22 +135,24 @@ class SqliteStore:
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path)
-            self._writer = threading.Thread(target=self._write_batches, name="rota-writer", daemon=True)
-            self._writer.start()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submitted.put(_Submitted(operation, future))
-        return future
+            self._writer = Writer(self._commit, end=self._end_writer)
+        return self._writer.submit(operation)
 
     def data_version(self) -> int:
         """Return a number that changes when another connection, of this process or another, has committed."""
         row = self._connection().execute("PRAGMA data_version").fetchone()
         return int(str(row[0])) if row else 0
 
+    @contextlib.asynccontextmanager
+    async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
+        """Hear nothing: all who use the file are on this machine, and wake each other through the state folder."""
+        del heard
+        yield
+
     def close(self) -> None:
         """Finish what was submitted and let go of the database."""
         if self._writer is not None:
-            self._submitted.put(None)
-            self._writer.join()
+            self._writer.close()
             self._writer = None
         if self._checkpointer is not None:
             self._checkpointer.close()
@@ -188,20 +172,10 @@ class SqliteStore:
                 self._opened.append(connection)
         return connection
 
-    def _write_batches(self) -> None:
-        connection: apsw.Connection | None = None
-        while (first := self._submitted.get()) is not None:
-            batch, ended = self._drain(first)
-            try:
-                connection = connection or self._writer_connection()
-            except Exception as error:  # nobody may wait for ever; the next batch tries again
-                _hand_back([_Done(item.future, error=error) for item in batch])
-            else:
-                _hand_back(self._commit(connection, batch))
-            if ended:
-                break
-        if connection is not None:
-            connection.close()
+    def _end_writer(self) -> None:
+        if self._written is not None:
+            self._written.close()
+            self._written = None
 
     def _writer_connection(self) -> apsw.Connection:
         connection = connect(self.path)
@@ -210,75 +184,42 @@ class SqliteStore:
         connection.set_wal_hook(self._checkpointer.notice)
         return connection
 
-    def _drain(self, first: _Submitted) -> tuple[list[_Submitted], bool]:
-        batch = [first]
-        while len(batch) < BATCH:
-            try:
-                following = self._submitted.get_nowait()
-            except Empty:
-                return batch, False
-            if following is None:
-                return batch, True
-            batch.append(following)
-        return batch, False
-
-    def _commit(self, connection: apsw.Connection, batch: list[_Submitted]) -> list[_Done]:
+    def _commit(self, batch: list[Submitted]) -> list[Done]:
         """Commit a batch as one transaction, a savepoint each, so that one refusal harms no other."""
+        connection = self._written = self._written or self._writer_connection()
         database = SqliteDatabase(connection, self._queries)
-        done: list[_Done] = []
+        done: list[Done] = []
         try:
             with self._write_lock, translated(self.path):
                 connection.execute("BEGIN IMMEDIATE")
                 done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
-                database.store_counts()
+                store_counts(database)
                 if faults.planted("acknowledged_before_commit"):
-                    _hand_back(done)
+                    hand_back(done)
                 connection.execute("COMMIT")
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            return [_Done(item.future, error=error) for item in batch]
+            return failed(batch, error)
         return done
 
-    def _attempt(
-        self, connection: apsw.Connection, database: SqliteDatabase, item: _Submitted, *, alone: bool
-    ) -> _Done:
+    def _attempt(self, connection: apsw.Connection, database: SqliteDatabase, item: Submitted, *, alone: bool) -> Done:
         if alone:
-            return _Done(item.future, item.operation(database))
+            return Done(item.future, item.operation(database))
         connection.execute("SAVEPOINT operation")
         counted = database.counted.copy()
         try:
             with translated(self.path):
-                done = _Done(item.future, item.operation(database))
+                done = Done(item.future, item.operation(database))
         except Exception as error:
             if not connection.in_transaction:
                 raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
             connection.execute("ROLLBACK TO operation")
             database.counted = counted
-            done = _Done(item.future, error=error)
+            done = Done(item.future, error=error)
         connection.execute("RELEASE operation")
         return done
-
-
-def _hand_back(done: list[_Done]) -> None:
-    """Tell each event loop what became of its operations."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Done]] = {}
-    for item in done:
-        by_loop.setdefault(item.future.get_loop(), []).append(item)
-    for loop, items in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_acknowledge, items)
-
-
-def _acknowledge(done: list[_Done]) -> None:
-    for item in done:
-        if item.future.done():
-            continue  # the caller no longer waits; the write stands
-        if item.error is not None:
-            item.future.set_exception(item.error)
-        else:
-            item.future.set_result(item.value)
 
 
 class _Checkpointer:
@@ -372,7 +313,7 @@ def check_application(path: Path) -> None:
         size = path.stat().st_size
     if not os.access(path, os.R_OK | os.W_OK):
         raise DatabaseReadOnly(f"the database {path} cannot be read and written", hint=_OWNER_HINT)
-    if 0 < size < HEAD_BYTES:
+    if 0 < size < HEAD_BYTES and path.is_file():  # a folder is as short as that on some systems
         raise DatabaseCorrupt(f"the database {path} is damaged ({size} bytes long)", hint=DAMAGE_HINT)
     if _application_id(path) != APPLICATION_ID:
         raise DatabaseForeign(
@@ -436,20 +377,14 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.IOError as error:
         raise _input_output(path, error) from error
     except apsw.ConstraintError as error:
-        refused = _invariant(str(error))
-        if refused is None:
+        invariant = refused(str(error))
+        if invariant is None:
             raise
-        raise refused from error
+        raise invariant from error
     except apsw.SQLError as error:
         if not str(error).startswith("no such"):
             raise
         raise DatabaseCorrupt(f"the database {path} is not as rota made it ({error})", hint=DAMAGE_HINT) from error
-
-
-def _invariant(refusal: str) -> InvariantRefused | None:
-    """Return what a trigger refused, None where it was another constraint."""
-    rule = next((rule for rule in _INVARIANTS if rule in refusal), None)
-    return None if rule is None else InvariantRefused(rule, _INVARIANTS[rule])
 
 
 def _input_output(path: Path, error: apsw.IOError) -> StateError:

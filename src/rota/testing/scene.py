@@ -1,12 +1,13 @@
 """For tests: a clock that stands still, processes that follow a script, and a scene that plays an engine on both."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rota.engine.budget import charge_request
 from rota.engine.cadence import outlook
@@ -17,7 +18,7 @@ from rota.engine.engine import Engine, next_release
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.record import Finished
 from rota.engine.recover import recover
-from rota.engine.session import Session, open_session
+from rota.engine.session import Entrance, Session, open_session
 from rota.engine.shared_state import scheduler_state
 from rota.engine.sources import Classes, ThreadedSources
 from rota.model.clock import cut_to_ms
@@ -32,10 +33,12 @@ from rota.operations.sdk import Sdk
 from rota.rules.admission import ConditionResult
 from rota.settings import Scheduler, Settings
 from rota.store import deliveries, jobs, runs, work
-from rota.store.driver import Operation, T
+from rota.store.driver import Database, Operation, Row, Store, T
 from rota.store.migrate import open_store
-from rota.store.sqlite import SqliteStore
+from rota.store.queries import load_queries
 from rota.testing.posting import ScriptedPost
+
+_COMMENT = re.compile(r"--[^\n]*")
 
 BOOT = "test-boot"
 YIELDS = 8
@@ -230,12 +233,58 @@ class ScriptedSources:
         return call()
 
 
-class CountingStore:
-    """A store that knows how many submitted writes are under way."""
+class _Watched:
+    """A transaction that counts the statements which changed something; what is set is set in it."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    _database: Database
+    _store: "CountingStore"
+
+    def __init__(self, database: Database, store: "CountingStore") -> None:
+        object.__setattr__(self, "_database", database)
+        object.__setattr__(self, "_store", store)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._database, name, value)
+
+    def rows(self, query: str, /, **params: Any) -> list[Row]:
+        """Return all rows of a named query."""
+        found = self._database.rows(query, **params)
+        self._count(query, len(found))
+        return found
+
+    def row(self, query: str, /, **params: Any) -> Row | None:
+        """Return the first row of a named query, None for none."""
+        found = self._database.row(query, **params)
+        self._count(query, found is not None)
+        return found
+
+    def execute(self, query: str, /, **params: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        changed = self._database.execute(query, **params)
+        self._count(query, changed)
+        return changed
+
+    def _count(self, query: str, found: int) -> None:
+        self._store.changes += found > 0 and query in _writing()
+
+
+@cache
+def _writing() -> frozenset[str]:
+    """Return the names of the statements that do not only look."""
+    texts = {name: _COMMENT.sub("", text).split() for name, text in load_queries("sqlite").items()}
+    return frozenset(name for name, words in texts.items() if words and words[0] != "SELECT")
+
+
+class CountingStore:
+    """A store that knows how many submitted writes are under way, and how many statements changed something."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.under_way: set[asyncio.Future[Any]] = set()
+        self.changes = 0
 
     def read(self, operation: Operation[T]) -> T:
         """Read on one snapshot."""
@@ -243,18 +292,18 @@ class CountingStore:
 
     def write(self, operation: Operation[T]) -> T:
         """Write inline."""
-        return self._store.write(operation)
+        return self._store.write(self.watched(operation))
 
     def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
         """Hand to the writer thread."""
-        future = self._store.submit(operation)
+        future = self._store.submit(self.watched(operation))
         self.under_way.add(future)
         future.add_done_callback(self.under_way.discard)
         return future
 
-    def data_version(self) -> int:
-        """Return a number that changes with every commit of the writer."""
-        return self._store.data_version()
+    def watched(self, operation: Operation[T]) -> Operation[T]:
+        """Return the operation with its changes counted."""
+        return lambda db: operation(cast(Database, _Watched(db, self)))
 
     def close(self) -> None:
         """Close the store."""
@@ -262,7 +311,7 @@ class CountingStore:
 
 
 class Scene:
-    """A whole scheduler on a fake clock: real rules, engine and SQLite, scripted processes."""
+    """A whole scheduler on a fake clock: real rules, engine and database, scripted processes."""
 
     kind = "serve"
 
@@ -273,19 +322,26 @@ class Scene:
         self.settings = Settings(folder, folder, scheduler=Scheduler(concurrency=concurrency))
         self.sources = ScriptedSources(self.settings, lambda: self.table.sources)
         self.post = ScriptedPost()
-        self.store = CountingStore(open_store(folder / "rota.db", now=now))
+        self.store = CountingStore(self.open_database())
         self._pid = 500
         self._living = 0
         self.session: Session
         self.engine: Engine
         self.functions: InProcessFunctions
 
+    def open_database(self) -> Store:
+        """Open the database that the scene plays on: the file of its folder, made where it is not there."""
+        return open_store(self.settings.database, now=self.clock.now())
+
     async def start(self) -> int:
         """Begin as a new process would, with a new epoch and recovery; return how many runs were recovered."""
         self._pid += 1
         self._living = self._pid
         me = ProcessIdentity(BOOT, self._pid, self._pid)
-        self.session = open_session(self.store, self.settings.state, self.clock, kind=self.kind, identity=me)
+        entrance = Entrance(slots=self.settings.scheduler.concurrency)
+        self.session = open_session(
+            self.store, self.settings.state, self.clock, kind=self.kind, identity=me, entrance=entrance
+        )
         self.functions = InProcessFunctions(
             self.clock,
             self.settings,
@@ -356,14 +412,13 @@ class Scene:
             if self.store.under_way:
                 await asyncio.wait(self.store.under_way)
                 calm = 0
-            await _turn_of_the_loop()
-            calm += 1
+            calm += await _turn_of_the_loop()
 
     async def settle(self) -> None:
         """Do all that is due at this instant of the fake clock."""
         while True:
             self.processes.end_due()
-            before = self._changes()
+            before = self.store.changes
             engine = self.engine
             for loop in (
                 engine.cadence_loop,
@@ -379,11 +434,8 @@ class Scene:
                 await self.quiet()
             self.engine.claim_now()
             await self.quiet()
-            if self._changes() == before:
+            if self.store.changes == before:
                 return
-
-    def _changes(self) -> int:
-        return self.store.data_version()
 
     async def advance(self, duration: timedelta | str) -> None:
         """Let time pass, stopping at every instant at which something is due."""
@@ -428,8 +480,11 @@ class Scene:
         return [(run.status.value, run.reason.value if run.reason else None) for run in self.history(name)]
 
 
-async def _turn_of_the_loop() -> None:
+async def _turn_of_the_loop() -> int:
+    """Let the loop go round; return for how many turns it counts: for half of all where nothing is ready after it."""
     loop = asyncio.get_running_loop()
     turned: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turned.set_result, None)
     await turned
+    ready = getattr(loop, "_ready", True)  # other loops than asyncio's own do not tell
+    return 1 if ready else YIELDS // 2

@@ -67,10 +67,9 @@ def test_a_file_in_braces_is_left_alone_and_the_lines_are_shown(text: str) -> No
     assert '  digest:\n    cron: "0 8 * * *"' in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["a", "A"])
-def test_a_name_that_is_there_is_refused(name: str) -> None:
+def test_a_name_that_is_there_is_refused() -> None:
     with pytest.raises(NameTaken):
-        insert_job(FILES["one job"].encode(), name, KEYS)
+        insert_job(FILES["one job"].encode(), "a", KEYS)
 
 
 def test_a_broken_file_is_refused() -> None:

@@ -60,6 +60,13 @@ def test_variables_hold_from_their_line_on() -> None:
     assert (first.work.cwd, second.work.cwd) == ("/home/ops", "/srv")
 
 
+def test_a_secret_is_named_and_not_written_into_the_file() -> None:
+    text = "KEY=ghp_" + "a1B2" * 9 + "\n15 2 * * * pg_dump app\n"
+    assert "ghp_" not in imported(text).text
+    assert {one.name: one.secret for one in declared(text).jobs[0].work.env}["KEY"] == "KEY"
+    assert hints(text) == ["KEY looks like a secret: `rota secrets set KEY` stores it, and the jobs only name it"]
+
+
 def test_values_are_not_expanded_as_cron_does_not() -> None:
     job = declared("PATH=$HOME/bin:$PATH\n@daily x\n").jobs[0]
     assert {item.name: item.value for item in job.work.env}["PATH"] == "$HOME/bin:$PATH"

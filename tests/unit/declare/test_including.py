@@ -325,3 +325,23 @@ def test_the_example_of_many_projects_is_right() -> None:
     declared = read_project(Path(__file__).parents[3] / "examples" / "many", environment={})
     assert names(declared) == ["own", "backup-files", "backup-database", "api/triage", "web/triage"]
     assert declared.settings.pools == {"agents": 2, "model": 1, "disk": 1}
+
+
+# agents
+
+
+def test_agents_of_one_name_in_two_projects_are_two_and_are_held_apart(home: Home) -> None:
+    for place in ("api", "web"):
+        text = (
+            "agents:\n"
+            "  helper: {adapter: custom, access: full, options: {argv: [helper]}}\n"
+            "  known: {adapter: custom, access: full, options: {argv: [known], provider: acme}}\n"
+            "jobs: {ask: {prompt: x, agent: helper}, again: {prompt: x, agent: known}}\n"
+        )
+        home.write(f"code/{place}/rota.yaml", text)
+    declared = home.read("include: [~/code/*/rota.yaml]\njobs: {}\n")
+    asked = {spec.name: spec for spec in declared.jobs}
+    assert [asked[name].work.agent.provider for name in ("api/ask", "web/ask")] == ["api/helper", "web/helper"]
+    assert [draw.pool for draw in asked["api/ask"].pools] == ["agent:api/helper", "agents", "provider:api/helper"]
+    assert [asked[name].work.agent.provider for name in ("api/again", "web/again")] == ["acme", "acme"]
+    assert {"provider:api/helper", "provider:web/helper", "provider:acme"} <= declared.settings.pools.keys()

@@ -8,7 +8,13 @@ import pytest
 
 import rota
 from rota.declare import registry as registry_module
-from rota.declare.registry import BUILTIN_CONDITIONS, ImportingFinder, Registry, asked_elsewhere
+from rota.declare.registry import (
+    BUILTIN_CONDITIONS,
+    ENVIRONMENT_HINT,
+    ImportingFinder,
+    Registry,
+    asked_elsewhere,
+)
 from rota.declare.validate import read_project
 from rota.model.errors import FileProblems, FunctionMissing, InvalidValue
 from rota.model.names import Names
@@ -156,7 +162,7 @@ def test_missing_names_come_back_with_a_message_each(project, registry):
         ("def x(:", 'cannot import "rota_test_broken": SyntaxError: invalid syntax (rota_test_broken.py, line 1)'),
         (
             "import missing_elsewhere",
-            "cannot import \"rota_test_broken\": ModuleNotFoundError: No module named 'missing_elsewhere'",
+            f'cannot import "rota_test_broken", which needs "missing_elsewhere", from {sys.prefix}; {ENVIRONMENT_HINT}',
         ),
     ],
 )
@@ -166,6 +172,14 @@ def test_an_import_that_fails_is_a_problem_at_imports_and_hides_what_follows_fro
     with pytest.raises(FileProblems) as caught:
         read_project(project, environment={})
     assert [str(problem) for problem in caught.value.problems] == [f"rota.yaml:1:11: imports[0]: {said}"]
+
+
+def test_a_module_with_a_typing_error_is_guessed_from_those_of_the_project(project):
+    (project / "nightly_jobs.py").write_text("")
+    (project / "rota.yaml").write_text("imports: [nightly_job]\n")
+    with pytest.raises(FileProblems) as caught:
+        read_project(project, environment={})
+    assert caught.value.problems[0].hint == 'did you mean "nightly_jobs"?'
 
 
 def test_a_module_that_is_not_installed_says_how_to_use_the_projects_interpreter(project):

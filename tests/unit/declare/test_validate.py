@@ -422,6 +422,40 @@ def test_names_of_jobs_may_look_like_numbers_or_words_of_yaml(tmp_path):
     assert [spec.name for spec in declared.jobs] == ["1", "true", "2026-11-15"]
 
 
+def test_notes_tell_places_that_runs_would_not_find(tmp_path):
+    text = (
+        "agents: {helper: {adapter: claude}}\n"
+        "jobs:\n"
+        "  lost: {prompt_file: no.md, agent: helper}\n"
+        "  there: {prompt_file: yes.md, agent: helper}\n"
+        "  filled: {prompt_file: 'at-{{ job }}.md', cwd: 'data/{{ params.x }}', params: {x: a}, agent: helper}\n"
+        "  bare: {prompt: x, agent: helper, workspace: worktree}\n"
+        "  inside: {prompt: x, agent: helper, workspace: worktree, cwd: kept/below}\n"
+        "  elsewhere: {command: [a], cwd: nowhere}\n"
+        "  beside: {command: [a], cwd: yes.md}\n"
+    )
+    (tmp_path / "yes.md").write_text("look")
+    (tmp_path / "kept" / "below").mkdir(parents=True)
+    (tmp_path / "kept" / ".git").write_text("gitdir: elsewhere")
+    assert read(tmp_path, text).notes == (
+        f"lost: its runs fail as long as there is no file {tmp_path}/no.md; write it, or correct `prompt_file`",
+        f"bare: {tmp_path} is in no git repository, which `workspace: worktree` needs; `git init` makes one",
+        f"elsewhere: its runs fail as long as the folder {tmp_path}/nowhere does not exist; make it, or correct `cwd`",
+        f"beside: its runs fail as long as the folder {tmp_path}/yes.md is a file; make it, or correct `cwd`",
+    )
+
+
+def test_a_file_that_everybody_may_change_is_told(tmp_path):
+    """#69."""
+    file = tmp_path / "rota.yaml"
+    file.write_text("jobs: {a: {command: [a]}}\n")
+    file.chmod(0o644)
+    assert read_project(tmp_path, environment={}).notes == ()
+    file.chmod(0o666)
+    (note,) = read_project(tmp_path, environment={}).notes
+    assert note.startswith(f"{tmp_path}/rota.yaml can be written by every user of this machine")
+
+
 def test_notes_tell_what_may_surprise(tmp_path):
     text = (
         "jobs:\n"
@@ -438,7 +472,7 @@ def test_notes_tell_what_may_surprise(tmp_path):
             "not only where both match"
         ),
         "leap: fires next on 2028-02-29, more than a year from now",
-        "gone: 2026-01-01T00:00:00Z is in the past; `misfire: once` decides whether it still runs",
+        "gone: 2026-01-01T00:00:00Z is in the past, 318 d ago; `misfire: once` decides whether it still runs",
         "triage: starts as soon as it is new and applied; `first_run: after_interval` waits",
     )
 

@@ -77,13 +77,15 @@ def field_values(field: str, place: int) -> frozenset[int]:
     return frozenset().union(*(plain_values(term, *LIMITS[place]) for term in field.split(",")))
 
 
-def wall_matches(expression: str, wall: datetime) -> bool:
+@lru_cache(maxsize=4096)
+def time_values(expression: str) -> tuple[frozenset[int], frozenset[int]]:
     minutes, hours, *_ = expression.split()
-    return (
-        wall.minute in field_values(minutes, 0)
-        and wall.hour in field_values(hours, 1)
-        and day_matches(expression, wall.date())
-    )
+    return field_values(minutes, 0), field_values(hours, 1)
+
+
+def wall_matches(expression: str, wall: datetime) -> bool:
+    minutes, hours = time_values(expression)
+    return wall.minute in minutes and wall.hour in hours and day_matches(expression, wall.date())
 
 
 @lru_cache(maxsize=64)
@@ -105,12 +107,16 @@ def instants(expression: str, tz: str, first: datetime, last: datetime) -> list[
 
 
 def fixed_instants(expression: str, table: list[tuple[datetime, datetime]]) -> list[datetime]:
-    found, highest = [], table[0][1] - MINUTE
+    found, highest, (minutes, _) = [], table[0][1] - MINUTE, time_values(expression)
     for at, wall in table:
-        new = [highest + n * MINUTE for n in range(1, (wall - highest) // MINUTE + 1)]  # more than one after a gap
-        if any(wall_matches(expression, minute) for minute in new):
+        new = False
+        while wall - highest >= MINUTE:  # more than once after a gap; what was shown once does not count again
+            highest += MINUTE
+            new = new or (highest.minute in minutes and wall_matches(expression, highest))
+        if new:
             found.append(at)
-        highest = max(highest, wall)  # what was shown once does not count again
+        if wall > highest:
+            highest = wall
     return found
 
 

@@ -128,7 +128,7 @@ def test_no_step_of_minutes_below_the_least_time_passes(step: int, least: int) -
 
 
 def test_one_time_must_be_to_come_and_before_the_job_expires() -> None:
-    assert rule(asking(Schedule(at=NOON))) == "in_the_past"
+    assert rule(asking(Schedule(at=NOON))) == "never_fires"
     assert rule(asking(Schedule(at=NOON + timedelta(days=30)))) == "too_far"
     assert judged(asking(Schedule(at=NOON + timedelta(days=29)))) == Allowed()
 

@@ -17,7 +17,7 @@ def room(**left: int) -> Room:
 
 
 def told(draws, left, *, free=1, first=(), paused=False, served=True):
-    return holds(draws, room(**left), paused=paused, served=served, free=free, first=first)
+    return holds(draws, room(**left), paused=paused, served=lambda _draws: served, free=free, first=first)
 
 
 def test_a_pause_comes_before_everything_and_then_a_missing_scheduler_r_02():

@@ -205,6 +205,7 @@ def test_r25_a_shell_text_stays_as_it_is(facts, around):
         (replace(WORK, command=("/etc/passwd",)), r"'/etc/passwd' is not executable"),
         (replace(WORK, command=("/etc/",)), r"'/etc/' is not executable"),
         (replace(WORK, cwd="nowhere"), r"the folder '.*/nowhere' of `cwd` does not exist"),
+        (replace(WORK, cwd="/dev/null"), r"the folder '/dev/null' of `cwd` is a file"),
     ],
 )
 def test_what_cannot_start_is_refused_before_anything_is_started(work, words, facts, around):

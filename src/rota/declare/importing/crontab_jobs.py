@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.declare.fields import ENV_NAME
+from rota.declare.hazards import secret_in
 from rota.declare.importing.crontab import REBOOT, Crontab, Entry, Variable
 from rota.declare.importing.naming import name_for
 from rota.declare.importing.report import ImportedJob, Kept, Remark, Translation
@@ -29,7 +30,8 @@ _BACKGROUND = re.compile(r"(?<![&>])&\s*$")
 class _Setting:
     """What the variables in force at an entry mean for its job."""
 
-    env: Mapping[str, str]
+    env: Mapping[str, Any]
+    """Variables; one whose value looks like a secret as {secret: NAME}."""
     shell: str
     home: str
     timezone: str
@@ -64,7 +66,8 @@ def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Trans
 def _setting(variables: Mapping[str, str], timezone: str) -> _Setting:
     own = {name: value for name, value in variables.items() if name not in _CRON_ONLY and _can_be_set(name)}
     shell = own.get("SHELL") or CRON_SHELL
-    env = {"PATH": CRON_PATH, "SHELL": shell, **own}
+    named = {name: {"secret": name} if secret_in(value) else value for name, value in own.items()}
+    env = {"PATH": CRON_PATH, "SHELL": shell, **named}
     return _Setting(env, shell, own.get("HOME") or "~", variables.get("CRON_TZ") or timezone)
 
 
@@ -84,6 +87,9 @@ def _about(variable: Variable) -> list[Remark]:
         return [Remark(variable.line, f"{shown} is not mapped: cron ignored it, the user is the scheduler's")]
     if name == "TZ":
         return [Remark(variable.line, f"{shown} goes to the commands only, as in cron; times follow `timezone`")]
+    if _can_be_set(name) and secret_in(variable.value):
+        told = f"`rota secrets set {name}` stores it, and the jobs only name it"
+        return [Remark(variable.line, f"{name} looks like a secret: {told}")]
     if name == "CRON_TZ" or _can_be_set(name):
         return []
     return [Remark(variable.line, f"{shown} is not mapped: no variable of a job can have this name")]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Header
+from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from rota.http.context import DeskOf
@@ -21,13 +21,15 @@ UNKNOWN = -1
 async def follow_events(
     desk: DeskOf,
     last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
+    after: Annotated[str | None, Query(max_length=200, description="The same, for who cannot send headers.")] = None,
 ) -> Response:
     """Follow what happens: run.created, run.waiting, run.started, run.finished, job.changed, reset."""
     feed = desk.context.feed
     if feed is None:
         raise Busy("live streams")
     feed.check_room()
-    last = None if last_event_id is None else _seq(last_event_id)
+    told = after if last_event_id is None else last_event_id
+    last = None if told is None else _seq(told)
     return StreamingResponse(feed.stream(last), 200, HEADERS, STREAM)
 
 

@@ -46,7 +46,7 @@ def get_jobs(
     return answer(page([job_json(view) for view in views], following=None))
 
 
-@routes.on("POST", "/jobs", scope=Scope.ADMIN, answer=schemas.WholeJob, status=201)
+@routes.on("POST", "/jobs", scope=Scope.ADMIN, answer=schemas.MadeJob, status=201)
 def create_job(desk: DeskOf, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Make a job: the keys of rota.yaml, and its `name`."""
     keys = dict(body)
@@ -54,7 +54,7 @@ def create_job(desk: DeskOf, body: JobBody, dry_run: Dry = False) -> Response:  
     if not isinstance(name, str):
         raise InvalidValue("the job has no name", hint='write it as `"name"` beside the other keys')
     view, _ = api_jobs.put(desk.store, _read(desk, name, keys), new=True, now=desk.now, dry_run=dry_run)
-    return _changed(desk, view, status=201, dry_run=dry_run)
+    return _made(desk, view, new=True, dry_run=dry_run)
 
 
 @routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=schemas.WholeJob)
@@ -67,13 +67,13 @@ def get_job(desk: DeskOf, job: JobName) -> Response:
     "PUT",
     "/jobs/{job}",
     scope=Scope.ADMIN,
-    answer=schemas.WholeJob,
-    also={201: {"description": "Made.", "model": schemas.WholeJob}},
+    answer=schemas.MadeJob,
+    also={201: {"description": "Made.", "model": schemas.MadeJob}},
 )
 def put_job(desk: DeskOf, job: JobName, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Make a job, or replace the one of this name that was made through the API."""
     view, new = api_jobs.put(desk.store, _read(desk, job, body), now=desk.now, dry_run=dry_run)
-    return _changed(desk, view, status=201 if new else 200, dry_run=dry_run)
+    return _made(desk, view, new=new, dry_run=dry_run)
 
 
 @routes.on("DELETE", "/jobs/{job}", scope=Scope.ADMIN, answer=schemas.WholeJob)
@@ -215,11 +215,20 @@ def _enable(desk: Desk, job: str, wish: schemas.DryRun | None, *, enabled: bool)
     return _changed(desk, view, dry_run=dry_run)
 
 
-def _changed(desk: Desk, view: JobView, *, dry_run: bool, status: int = 200) -> Response:
+def _made(desk: Desk, view: JobView, *, new: bool, dry_run: bool) -> Response:
+    notes = list(api_jobs.notes_of(view, now=desk.now))
+    return answer({**_told(desk, view, dry_run=dry_run), "notes": notes}, status=201 if new else 200)
+
+
+def _changed(desk: Desk, view: JobView, *, dry_run: bool) -> Response:
+    return answer(_told(desk, view, dry_run=dry_run))
+
+
+def _told(desk: Desk, view: JobView, *, dry_run: bool) -> dict[str, Any]:
     if dry_run:
-        return answer({"dry_run": True, **job_json(view), "spec": spec_json(view.job.spec), "data": {}}, status=status)
+        return {"dry_run": True, **job_json(view), "spec": spec_json(view.job.spec), "data": {}}
     desk.wake()
-    return answer(_whole(desk, view), status=status)
+    return _whole(desk, view)
 
 
 def _whole(desk: Desk, view: JobView) -> dict[str, Any]:

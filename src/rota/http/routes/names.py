@@ -10,6 +10,11 @@ def _plain(name: str) -> str:
     return name.replace("~", "/")
 
 
+def segment(name: str) -> str:
+    """Return a name as it stands in a path."""
+    return name.replace("/", "~")
+
+
 JOB = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(~[A-Za-z0-9][A-Za-z0-9._-]{0,199})*$"
 RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(~[A-Za-z0-9][A-Za-z0-9._-]{0,199})*(:-?[0-9]{1,18})?$"
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"

@@ -26,7 +26,7 @@ from rota.operations.bulk import Filter, cancel_matching, match_runs
 from rota.operations.changing import Destination, edit_run, move_runs
 from rota.operations.explaining import explain, explanation_json
 from rota.operations.groups import group_around, group_json
-from rota.operations.output import follow_bytes, output_of, why_no_output
+from rota.operations.output import fetch_output, follow_bytes, output_of, why_no_output
 from rota.operations.paging import Query as RunQuery
 from rota.operations.paging import page_of_runs
 from rota.operations.retrying import retry_run
@@ -58,6 +58,9 @@ def get_runs(
     status: Annotated[list[str] | None, Query(max_length=20)] = None,
     reason: Annotated[list[str] | None, Query(max_length=50)] = None,
     label: Annotated[list[str] | None, Query(max_length=100)] = None,
+    trigger: Annotated[list[str] | None, Query(max_length=20)] = None,
+    agent: Annotated[str, Query(max_length=100, description="Of jobs that ask this agent now.")] = "",
+    text: Annotated[str, Query(max_length=200, description="In the summary or the error, whatever its case.")] = "",
     since: Annotated[str | None, Query(max_length=64, description="ISO 8601, or back from now: 2h, 30d.")] = None,
     until: Annotated[str | None, Query(max_length=64)] = None,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
@@ -69,6 +72,9 @@ def get_runs(
         statuses=tuple(status or ()),
         reasons=tuple(reason or ()),
         labels=tuple(label or ()),
+        triggers=tuple(trigger or ()),
+        agent=agent,
+        text=text.strip(),
         since=instant(since, now=desk.now) if since else None,
         until=instant(until, now=desk.now) if until else None,
     )
@@ -181,6 +187,7 @@ async def get_run_output(
     if len(given) > 1:
         raise InvalidValue(f"{' and '.join(given)} do not go together", hint="use one of them")
     view = await run_sync(show_run, desk.store, run)
+    await run_sync(fetch_output, desk.store, desk.state, view)
     headers = {"Content-Disposition": f'attachment; filename="{view.run.id}.txt"', "Accept-Ranges": "bytes"}
     if follow:
         return StreamingResponse(_grown(desk, view.run.id), 200, headers, TEXT)
@@ -202,7 +209,9 @@ async def _grown(desk: Desk, run_id: str) -> AsyncIterator[bytes]:
     """Yield the output of a run as it grows, until the run has ended and all of it was told."""
     reader, pause = follow_bytes(desk.state, run_id), LOOK_AGAIN
     while True:
-        ended = (await run_sync(show_run, desk.store, run_id)).run.status.final  # before the last look at the file
+        view = await run_sync(show_run, desk.store, run_id)
+        ended = view.run.status.final  # before the last look at the file
+        await run_sync(fetch_output, desk.store, desk.state, view)
         told = await run_sync(reader.more)
         if told:
             yield told

@@ -20,6 +20,8 @@ from rota.operations.remote import forget, register, remote_json, remote_workers
 from rota.operations.summary import summarise, summary_json
 from rota.operations.system import ask_to_stop, heartbeat, look, system_json
 from rota.operations.trail import entry_json, read_trail
+from rota.operations.workers import drain_worker
+from rota.operations.workers import forget_worker as forget_gone
 
 routes = Routes("scheduler")
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since the ETag."}}
@@ -30,9 +32,9 @@ HOLD = "stopped through the API"
 def get_status(desk: DeskOf) -> Response:
     """Tell how the project is: alive or not, what needs somebody, what runs, what is next."""
     view = look(desk.store, heartbeat(desk.state), now=desk.now)
-    return answer(
-        {"project": str(desk.context.folder), "applied": True, "scope": "", **system_json(view, now=desk.now)}
-    )
+    context = desk.context
+    told = {"project": str(context.folder), "scope": "", "store": context.address, "applied": True}
+    return answer({**told, **system_json(view, now=desk.now)})
 
 
 @routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=schemas.Summary, also=NOT_MODIFIED)
@@ -74,10 +76,33 @@ def start_scheduler(desk: DeskOf, wish: schemas.StartWish | None = None) -> Resp
 
 @routes.on("GET", "/workers", scope=Scope.READ, answer=schemas.WorkerPage)
 def get_workers(desk: DeskOf) -> Response:
-    """List who claims runs here, and the schedulers elsewhere that read this one."""
+    """List who claims runs, on all machines that share the store, and the schedulers elsewhere that read this one."""
     here = summary_json(summarise(desk.store, desk.state, now=desk.now))["workers"]
     elsewhere = [remote_json(one, now=desk.now) for one in desk.store.read(remote_workers)]
-    return answer(page([*({**one, "remote": False} for one in here), *elsewhere], following=None))
+    return answer(page([*here, *elsewhere], following=None))
+
+
+@routes.on("POST", "/workers/{worker}/drain", scope=Scope.ADMIN, answer=schemas.Told)
+def drain_one_worker(desk: DeskOf, worker: Word) -> Response:
+    """Let a worker finish what it has and take no more, until it is resumed."""
+    changed = drain_worker(desk.store, worker, draining=True)
+    return answer({"worker": worker, "draining": True, "changed": changed})
+
+
+@routes.on("POST", "/workers/{worker}/resume", scope=Scope.ADMIN, answer=schemas.Told)
+def resume_one_worker(desk: DeskOf, worker: Word) -> Response:
+    """Let a worker take runs again."""
+    changed = drain_worker(desk.store, worker, draining=False)
+    desk.wake()
+    return answer({"worker": worker, "draining": False, "changed": changed})
+
+
+@routes.on("POST", "/workers/{worker}/forget", scope=Scope.ADMIN, answer=schemas.Told)
+def forget_lost_worker(desk: DeskOf, worker: Word) -> Response:
+    """Take a worker off the list that is gone for good; what it still had fails as worker_lost and is retried."""
+    ended = forget_gone(desk.store, desk.state, worker, now=desk.now)
+    desk.wake()
+    return answer({"worker": worker, "forgotten": True, "runs_failed": ended})
 
 
 @routes.on("PUT", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Worker)

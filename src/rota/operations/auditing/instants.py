@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -19,6 +20,8 @@ SECOND = 1_000
 HORIZON = 50 * 366 * DAY
 """How far the next instant of a cron expression is looked for."""
 WINDOWS_KEPT = 8
+DAYS_KEPT = 64
+"""For all jobs: they often share an expression, and to look up a number is faster still."""
 
 
 class Instants(Protocol):
@@ -75,7 +78,7 @@ class Cron:
     expressions: tuple[CronFields, ...]
     zone: ZoneInfo
     until: int
-    _windows: dict[int, list[int]] = field(default_factory=dict)
+    _windows: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def after(self, ms: int) -> int | None:
         """Return the first instant after `ms`."""
@@ -88,22 +91,24 @@ class Cron:
             day += 1
         return None
 
-    def _window(self, day: int) -> list[int]:
+    def _window(self, day: int) -> tuple[int, ...]:
         found = self._windows.get(day)
         if found is None:
             if len(self._windows) >= WINDOWS_KEPT:
                 self._windows.clear()
-            found = self._windows[day] = self._enumerate(day * DAY)
+            found = self._windows[day] = _enumerate(self.expressions, self.zone, day * DAY)
         return found
 
-    def _enumerate(self, start: int) -> list[int]:
-        offsets = {offset_at(self.zone, at) for at in (start - DAY, start, start + DAY, start + 2 * DAY)}
-        segments = [Segment(0, offsets.pop())] if len(offsets) == 1 else find_segments(self.zone, start)
-        found: set[int] = set()
-        for fields in self.expressions:
-            found.update(_even(fields, start, segments[0].offset) if len(segments) == 1 else ())
-            found.update(_uneven(fields, start, segments) if len(segments) > 1 else ())
-        return sorted(found)
+
+@lru_cache(maxsize=DAYS_KEPT)
+def _enumerate(expressions: tuple[CronFields, ...], zone: ZoneInfo, start: int) -> tuple[int, ...]:
+    offsets = {offset_at(zone, at) for at in (start - DAY, start, start + DAY, start + 2 * DAY)}
+    segments = [Segment(0, offsets.pop())] if len(offsets) == 1 else find_segments(zone, start)
+    found: set[int] = set()
+    for fields in expressions:
+        found.update(_even(fields, start, segments[0].offset) if len(segments) == 1 else ())
+        found.update(_uneven(fields, start, segments) if len(segments) > 1 else ())
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,29 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
 
-from rota.engine.lock import SERVE_LOCK, is_held, process_lock_held
+from rota.engine.life import life_here
+from rota.engine.lock import SERVE_LOCK, is_held
 from rota.model.records import ProcessIdentity
 from rota.model.states import Status
 from rota.operations.auditing.report import Check, Findings
 from rota.runners.keeper import OUTCOME
 from rota.runners.output import folder_of
 from rota.runners.processes import TAG
-from rota.store.driver import Row, Store
+from rota.store import processes
+from rota.store.driver import Database, Row, Store
 
 RESULT_TAG = "ROTA_RESULT_FILE"
 LOOK_AGAIN = 0.5
 """Seconds between two looks: what is moving on has moved by then."""
+
+JUST_LAPSED = timedelta(minutes=1)
+"""How long after the end of a lease a run may still be with a worker that is lost."""
 
 Alive = Callable[[ProcessIdentity], bool]
 
@@ -59,9 +66,14 @@ def _look(store: Store, state: Path, findings: Findings | None, alive: Alive) ->
 
 def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
     served = is_held(state / SERVE_LOCK)
+    owners = store.read(partial(_owners, state=state))
     found = []
-    for run_id, job, name, status, lock, ended_at, *process in _owned(store):
-        if lock is not None and ended_at is None and process_lock_held(state, lock):
+    for run_id, job, name, status, lock, ending, worker_id, *process in _owned(store):
+        if lock in owners.living:
+            continue
+        elsewhere = owners.elsewhere(worker_id, lock, ending)
+        if elsewhere is not None:
+            found.append(Suspect(run_id, Check.OWNER, elsewhere, job, name, harmless=True))
             continue
         keeper = status == Status.RUNNING and process[0] is not None and alive(ProcessIdentity(*process))
         left = keeper or (status == Status.RUNNING and (folder_of(state, run_id) / OUTCOME).exists())
@@ -72,6 +84,35 @@ def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
             text = f"is {status}, but the process that held it is gone"
         found.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=left and not served))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Who lives, by lock; whose lease was over a moment ago, so that others are about to act; our own worker."""
+
+    living: frozenset[str]
+    lapsed: frozenset[str]
+    own: str | None
+    anybody: bool
+
+    def elsewhere(self, worker_id: str | None, lock: str, ending: str | None) -> str | None:
+        """Return what is to be said of a run that another machine had, None if its owner should be there."""
+        if worker_id is None or worker_id == self.own:
+            return None
+        if ending == "detached":
+            return "was left to its keeper on another machine: recovered at the next start there"
+        if ending is None and (lock in self.lapsed or not self.anybody):
+            return "is held by a worker that is not heard of: it fails as worker_lost within 45 s of a scheduler's look"
+        return None
+
+
+def _owners(db: Database, *, state: Path) -> _Owners:
+    life = life_here(db, state)
+    open_ = processes.open_processes(db)
+    living = life.living(open_)
+    since = processes.server_now(db) - JUST_LAPSED
+    lapsed = [one.lock for one in open_ if one.lease_until is not None and one.lease_until >= since]
+    return _Owners(frozenset(one.lock for one in living), frozenset(lapsed), life.own, bool(living))
 
 
 def _owned(store: Store) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from rota.agents.registry import adapter
+from rota.declare.notes import notes_on
 from rota.engine.wake import wake
 from rota.model.errors import OverlapRefused, ToolArguments, UnknownJob
 from rota.model.ids import is_id
@@ -39,7 +40,13 @@ def schedule(desk: Desk, wanted: ScheduleJob) -> Answer:
     operation = partial(put_made, wanted=_declared(desk, wanted), maker=desk.maker, policy=desk.policy, now=desk.now())
     put = desk.store.write(operation)
     wake(desk.state)
-    answer = {"result": put.done, "job": _job(desk, put.job), "notice": NOTICE}
+    notes = notes_on([put.job.spec], now=desk.now())
+    answer = {
+        "result": put.done,
+        "job": _job(desk, put.job),
+        "notice": NOTICE,
+        **({"notes": list(notes)} if notes else {}),
+    }
     return answer | (_waiting(put.job, desk) if put.job.provisional_at is not None else {})
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rota.declare.files import write_path
+from rota.declare.notes import refuse_past
 from rota.model.errors import (
     FileProblems,
     JobDisabled,
@@ -38,7 +39,9 @@ def declare(desk: Desk, name: str, *, keys: Mapping[str, Any]) -> JobSpec:
     Problems of the project's own file stay as they are: a person has to mend those.
     """
     try:
-        return desk.declare(name, keys, desk.maker)
+        spec = desk.declare(name, keys, desk.maker)
+        refuse_past(spec, now=desk.now())
+        return spec
     except FileProblems as error:
         own = [problem for problem in error.problems if _is_of(problem, name)]
         if not own or len(own) < len(error.problems):

@@ -1,1 +1,1 @@
-SELECT integrity_check FROM pragma_integrity_check LIMIT :limit
+SELECT iif(integrity_check = 'ok', 'ok', 'violation'), integrity_check FROM pragma_integrity_check LIMIT :limit

@@ -1,0 +1,211 @@
+"""The dashboard in Chromium with a million runs: first paint, size, and how soon an event shows; beside a bare page."""
+
+import json
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from bench.api import Goal, bare, served
+from bench.measuring import Report, Row, figure, quantile, scratch
+from bench.scheduling import CLOCK
+from rota.model.clock import to_ms
+from rota.operations.access import read_token
+from rota.store.sqlite import connect
+
+TARGET = "1,000,000 runs stored: first contentful paint ≤ 300 ms, HTML ≤ 100 KB, an event shows within 500 ms"
+PAINT, SIZE, SHOWN = 300.0, 100.0, 500.0
+RUNS = int(os.environ.get("BENCH_RUNS", "1000000"))
+SPAN = timedelta(days=25)
+LOADS = 9
+EVENTS = 15
+APART = 1.2
+CHROMIUM = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+JOBS = 20
+YAML = """
+http: {listen: "127.0.0.1:0"}
+timezone: Europe/Madrid
+retention: {runs: forever, skipped: forever}
+jobs:
+  task: {command: [/bin/true], overlap: allow, output: none}
+  train: {command: [sleep, "3"], overlap: allow, output: none}
+""" + "".join(
+    f"  job-{number}: {{cron: '{number} 3 * * *', command: [/bin/true], labels: [l{number % 3}]}}\n"
+    for number in range(JOBS)
+)
+PAGES = {
+    "overview": "/",
+    "jobs": "/ui/jobs",
+    "a job": "/ui/jobs/job-7",
+    "queue": "/ui/queue",
+    "runs": "/ui/runs",
+    "runs by a text that is nowhere": "/ui/runs?q=nowhere",
+    "a run": "/ui/runs/job-7:9",
+    "new job": "/ui/new",
+    "agents": "/ui/agents",
+    "system": "/ui/system",
+}
+FOLLOWED = {"runs": ("/ui/runs?each=true", "task"), "overview": ("/", "train"), "a job": ("/ui/jobs/task", "task")}
+FILL_RUNS = """
+WITH RECURSIVE counted (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM counted WHERE n < :count - 1),
+placed (n, at) AS (SELECT n, :since + n * :step FROM counted),
+jobs (id, place) AS (SELECT id, row_number() OVER (ORDER BY name) - 1 FROM job WHERE name LIKE 'job-%')
+INSERT INTO run (id, job_id, number, version, trigger, status, reason, position, created_at, first_dispatched_at,
+    started_at, finished_at, error, result_summary)
+SELECT printf('%08x-%04x-7000-8000-%012x', at >> 16, at & 65535, n), id, n / :jobs + 1, 1, 'manual',
+    iif(n % 10, 'COMPLETED', 'FAILED'), iif(n % 10, NULL, 'exit_code'), at * 1048576, at, at, at + 20, at + 1500,
+    iif(n % 10, NULL, 'exit code 3: no such table: sales'), iif(n % 10, 'copied ' || n || ' files', NULL)
+FROM placed JOIN jobs ON place = n % :jobs
+"""
+FILL_EXECUTIONS = """
+INSERT INTO execution (id, run_id, job_id, worker_id, slot, epoch, boot_id, pid, pid_start, started_at, finished_at,
+    status, exit_code, artifacts)
+SELECT id, id, job_id, 'w', 0, 1, 'bench', 1, 1, started_at, finished_at, status, iif(status = 'FAILED', 3, 0),
+    iif(job_id = (SELECT id FROM job WHERE name = 'job-7'), :usage, NULL)
+FROM run
+"""
+COUNT_NUMBERS = "UPDATE job SET run_number = (SELECT coalesce(max(number), 0) FROM run WHERE job_id = job.id)"
+COUNT_STATES = "INSERT INTO counter (status, worker_id, count) SELECT status, '', count(*) FROM run GROUP BY status"
+USAGE = {"usage": {"requests": 3, "tokens_in": 1200, "tokens_out": 340, "usd_millionths": 4100, "model": "haiku"}}
+ANSWERED = """() => {
+  const [load] = performance.getEntriesByType("navigation");
+  return load.responseStart - load.requestStart;
+}"""
+PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+APPEARS = """async (path) => {
+  const began = performance.now();
+  const answer = await fetch(path, { method: "POST" });
+  const run = await answer.json();
+  const there = () => document.querySelector(`a[href$="/ui/runs/${run.run}"]`);
+  if (!there()) {
+    await new Promise((done, give_up) => {
+      setTimeout(give_up, 30000, `${run.run} is not on the page`);
+      const watch = new MutationObserver(() => there() && (watch.disconnect(), done()));
+      watch.observe(document.body, { childList: true, subtree: true, characterData: true });
+    });
+  }
+  return performance.now() - began;
+}"""
+
+
+def measure() -> Report:
+    """Load each page in turn with the bare one between them, then let runs happen before open pages."""
+    with scratch() as folder, bare() as bare_port:
+        with served(folder, YAML):
+            pass  # the file is applied, and the database made
+        _fill(folder / ".rota" / "rota.db")
+        with served(folder, YAML) as (_, port), _browser(port, folder) as context:
+            painted = _paint(context, f"http://127.0.0.1:{bare_port}/page")
+            sizes = {name: _size(context, path) for name, path in PAGES.items()}
+            shown = {name: _follow(context, *about) for name, about in FOLLOWED.items()}
+    goals = [
+        *(Goal(_row(f"first paint: {name}", [paint for paint, _ in painted[name]]), PAINT) for name in PAGES),
+        *(Goal(figure(f"HTML: {name}", "KB", size / 1000), SIZE) for name, size in sizes.items()),
+        *(Goal(_row(f"an event shows: {name}", took), SHOWN) for name, took in shown.items()),
+    ]
+    missed = sum(goal.row.median > goal.limit for goal in goals)
+    answers = [_row(f"answer: {name}", [answer for _, answer in loads]) for name, loads in painted.items()]
+    first = _row("first paint: bare page", [paint for paint, _ in painted["bare"]])
+    notes = [*map(str, goals), f"{len(goals) - missed} of {len(goals)} goals are met", _spread(shown)]
+    return Report("pages", TARGET, [first, *(goal.row for goal in goals), *answers], notes)
+
+
+def _row(name: str, values: list[float]) -> Row:
+    return Row(name, "ms", statistics.median(values), min(values), max(values))
+
+
+def _spread(shown: dict[str, list[float]]) -> str:
+    told = (f"{name} {quantile(took, 0.9):,.0f} ms" for name, took in shown.items())
+    return f"nine in ten events show within: {', '.join(told)}"
+
+
+def _fill(path: Path) -> None:
+    """Store runs and executions raw, as rota would have, in jobs that take turns."""
+    connection: apsw.Connection = connect(path)
+    connection.execute("PRAGMA foreign_keys = OFF").fetchall()
+    step = SPAN // timedelta(milliseconds=1) // RUNS
+    since = to_ms(CLOCK.now()) - step * RUNS
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(FILL_RUNS, {"count": RUNS, "since": since, "step": step, "jobs": JOBS}).fetchall()
+    connection.execute(FILL_EXECUTIONS, {"usage": json.dumps(USAGE)}).fetchall()
+    for statement in ("DELETE FROM change", "DELETE FROM counter", COUNT_STATES, COUNT_NUMBERS):
+        connection.execute(statement).fetchall()
+    connection.execute("COMMIT")
+    connection.close()
+
+
+@contextmanager
+def _browser(port: int, folder: Path) -> Iterator[BrowserContext]:
+    """Give a browser that is logged in."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = browser.new_context(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("token").fill(read_token(folder / ".rota") or "")
+        page.get_by_role("button", name="Log in").click()
+        page.locator("nav").first.wait_for()
+        page.close()
+        yield context
+        browser.close()
+
+
+def _paint(context: BrowserContext, bare_page: str) -> dict[str, list[tuple[float, float]]]:
+    """Load all pages in turn, each in a tab of its own, the bare one among them; the first round warms up.
+
+    Of each load: when something was painted, and how long the server took to answer.
+    """
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("bare", *PAGES)}
+    for turn in range(LOADS + 1):
+        for name, path in {"bare": bare_page, **PAGES}.items():
+            took = _first_paint(context, path)
+            if turn:
+                found[name].append(took)
+    return found
+
+
+def _first_paint(context: BrowserContext, path: str) -> tuple[float, float]:
+    page = context.new_page()
+    page.goto(path)
+    painted: float = page.wait_for_function(PAINTED).json_value()
+    answered: float = page.evaluate(ANSWERED)
+    page.close()
+    return painted, answered
+
+
+def _size(context: BrowserContext, path: str) -> int:
+    answer = context.request.get(path, headers={"Accept": "text/html"})
+    assert answer.ok, (path, answer.status)
+    return len(answer.body())
+
+
+def _follow(context: BrowserContext, path: str, job: str) -> list[float]:
+    """Open a page, start a run from it so often, and return how long each took from the request until it was seen."""
+    page = context.new_page()
+    page.goto(path)
+    time.sleep(3)
+    took = [_appears(page, job) for _ in range(EVENTS)]
+    page.close()
+    return took
+
+
+def _appears(page: Page, job: str) -> float:
+    time.sleep(APART)
+    took: float = page.evaluate(APPEARS, f"/api/v1/jobs/{job}/trigger")
+    return took

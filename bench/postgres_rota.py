@@ -1,0 +1,81 @@
+"""rota on PostgreSQL: how a database is filled, and what one worker process runs.
+
+`python -m bench.postgres_rota URI FOLDER [FIFO]` is a worker; it says `ready` and then works until it is ended. With
+a FIFO its function tells when it began.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+
+from bench.postgres_peers import NAMES, SLOTS, ready
+from bench.scheduling import CLOCK, Functions, Scheduling, add_job
+from rota.engine.leases import Leases
+from rota.store.postgres_opening import open_postgres
+
+DONE = "SELECT count(*) FROM run WHERE status = 'COMPLETED'"
+FILL = """
+INSERT INTO run (id, job_id, number, version, trigger, status, position, created_at)
+SELECT '01980000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'), job.id, number, job.version, 'manual', 'QUEUED',
+    number * 1048576, job.created_at
+FROM job, generate_series(1, CAST(%s AS bigint)) AS number
+"""
+KEEP = """
+INSERT INTO counter (status, worker_id, count) SELECT 'QUEUED', '', count(*) FROM run;
+UPDATE job SET run_number = (SELECT count(*) FROM run);
+"""
+
+
+def prepare(uri: str) -> None:
+    """Make the tables and the job."""
+    store = open_postgres(uri, now=CLOCK.now)
+    add_job(store, NAMES)
+    store.close()
+
+
+def fill(uri: str, count: int) -> None:
+    """Put runs into the queue, raw, with what the engine would have counted."""
+    with psycopg.connect(uri) as connection:
+        connection.execute("ALTER TABLE run DISABLE TRIGGER USER")
+        connection.execute(FILL, (count,))
+        connection.execute("ALTER TABLE run ENABLE TRIGGER USER")
+        connection.execute(KEEP)
+
+
+def work(uri: str, folder: Path, functions: Functions) -> None:
+    """Be a worker until ended."""
+    asyncio.run(_work(uri, folder, functions))
+
+
+async def _work(uri: str, folder: Path, functions: Functions) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    store = open_postgres(uri, now=CLOCK.now)
+    scheduling = Scheduling(store, folder, functions, slots=SLOTS)
+    holder, wake = scheduling.session.holder, scheduling.engine.wake
+    leases = Leases(store, CLOCK, holder=holder, lost=ended.set, changed=wake)
+    leases.start()
+    scheduling.start()
+    async with store.listening(wake):
+        ready()
+        await ended.wait()
+    leases.stop()
+    await scheduling.close()
+    store.close()
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+if __name__ == "__main__":
+    functions: Functions = {NAMES: nothing}
+    if len(sys.argv) > 3:
+        fifo = os.open(sys.argv[3], os.O_WRONLY)
+        functions = {NAMES: lambda: os.write(fifo, b"%20d" % time.monotonic_ns()) and None}
+    work(sys.argv[1], Path(sys.argv[2]), functions)

@@ -1,0 +1,34 @@
+"""All pages, in the order in which they are looked for."""
+
+from rota.http.pages import (
+    agents,
+    door,
+    job,
+    job_actions,
+    jobs,
+    new_job,
+    overview,
+    queue,
+    run,
+    runs,
+    searching,
+    static,
+    system,
+)
+
+PAGES = (
+    door.door,
+    static.routes,
+    door.pages,
+    searching.pages,
+    overview.pages,
+    system.pages,
+    jobs.pages,
+    job.pages,
+    job_actions.pages,
+    new_job.pages,
+    queue.pages,
+    runs.pages,
+    run.pages,
+    agents.pages,
+)

@@ -1,0 +1,170 @@
+"""The system: the scheduler and its loops, workers, deliveries, the audit, the configuration, versions, doctor."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.responses import Response
+
+from rota.http.pages.routing import Pages
+from rota.http.pages.visit import Visit, VisitOf
+from rota.http.routes.jobs import hold_back, let_go
+from rota.http.routes.names import TargetName, Word
+from rota.http.schemas import PauseWish
+from rota.model.errors import InvalidValue
+from rota.model.notify import Delivery
+from rota.operations.access import Scope
+from rota.operations.configuration import Section, Versions, configuration, versions
+from rota.operations.notifying import TargetView, enable_target, list_deliveries, list_targets, retry_deliveries
+from rota.operations.pausing import Chosen, pause
+from rota.operations.project import Place
+from rota.operations.remote import RemoteWorker, remote_workers
+from rota.operations.summary import Summary, summarise
+from rota.operations.trail import read_trail
+from rota.operations.words import counted
+from rota.operations.workers import drain_worker
+from rota.rules.machine import Finding, Level
+from rota.store.audit import Entry
+
+pages = Pages()
+DELIVERIES = 12
+ENTRIES = 15
+LEVELS = {Level.OK: "ok", Level.NOTE: "queued", Level.WARNING: "warning", Level.PROBLEM: "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A loop of the scheduler: how often it went round, when last, and what went wrong."""
+
+    name: str
+    rounds: int
+    last_at: datetime | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPage:
+    """What the page shows."""
+
+    summary: Summary
+    started_at: datetime | None
+    loops: tuple[Turn, ...]
+    remote: tuple[RemoteWorker, ...]
+    targets: tuple[TargetView, ...]
+    deliveries: tuple[Delivery, ...]
+    entries: tuple[Entry, ...]
+    following: int | None
+    sections: tuple[Section, ...]
+    versions: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorPage:
+    """What doctor found, the worst first."""
+
+    findings: tuple[Finding, ...]
+    levels: dict[Level, str]
+    problems: str
+    warnings: str
+
+
+@pages.show("/ui/system")
+def show_system(visit: VisitOf, before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
+    """Show how the scheduler is made and how it does."""
+    return visit.show("system.html", _view(visit, before), title="System", section="system")
+
+
+def _view(visit: Visit, before: int | None) -> SystemPage:
+    store, settings = visit.desk.store, visit.desk.context.settings
+    entries = read_trail(store, limit=ENTRIES + 1, before=before) if visit.may_admin and visit.wants("audit") else []
+    answer = visit.health.heartbeat.answer
+    return SystemPage(
+        summary=summarise(store, visit.desk.state, now=visit.now),
+        started_at=_instant(answer.get("started_at")),
+        loops=tuple(_turn(loop) for loop in answer.get("loops", ())),
+        remote=tuple(store.read(remote_workers)),
+        targets=tuple(list_targets(store)),
+        deliveries=tuple(list_deliveries(store, status=None, about=None, target=None, limit=DELIVERIES)),
+        entries=tuple(entries[:ENTRIES]),
+        following=entries[ENTRIES - 1].number if len(entries) > ENTRIES else None,
+        sections=configuration(store, settings) if visit.wants() else (),
+        versions=versions(store, visit.desk.state, settings),
+    )
+
+
+def _turn(loop: Any) -> Turn:
+    return Turn(str(loop["name"]), int(loop["rounds"]), _instant(loop["last_at"]), str(loop["error"] or ""))
+
+
+def _instant(written: str | None) -> datetime | None:
+    return datetime.fromisoformat(written) if written else None
+
+
+@pages.show("/ui/system/doctor", scope=Scope.ADMIN)
+def show_doctor(visit: VisitOf) -> Response:
+    """Look at the machine, the file, the scheduler, the database and the agents, as `rota doctor` does."""
+    from rota.operations.doctor import examine  # it asks every agent's program: only who wants to know pays for it
+
+    context = visit.desk.context
+    place = Place(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
+    found = examine(place, context.environ, clock=context.clock)
+    order = (Level.PROBLEM, Level.WARNING, Level.NOTE, Level.OK)
+    problems, warnings = (sum(one.level is level for one in found) for level in order[:2])
+    ranked = tuple(sorted(found, key=lambda one: order.index(one.level)))
+    view = DoctorPage(ranked, LEVELS, counted(problems, "problem"), counted(warnings, "warning"))
+    return visit.show("doctor.html", view, title="Doctor", section="system")
+
+
+@pages.act("/ui/scheduler/stop", back="/ui/system", scope=Scope.ADMIN)
+def stop_scheduler(visit: VisitOf) -> Response:
+    """Hold everything back, so that nothing fires or starts."""
+    chosen, reason = Chosen(everything=True), visit.form.get("reason", "").strip()[:1000]
+    if not visit.confirmed:
+        told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
+        detail = (f"{counted(len(told.jobs), 'job')} no longer fire, and nothing that is queued starts.",)
+        goes = "goes on to its end" if len(told.running) == 1 else "go on to their ends"
+        going = f"{counted(len(told.running), 'run')} under way {goes}."
+        says = "Everything is held back until somebody resumes it. Instants that pass meanwhile are recorded as paused."
+        return visit.confirm(
+            "Pause everything?", says=says, button="Pause everything", back="/ui/system", detail=(*detail, going)
+        )
+    hold_back(visit.desk, chosen, PauseWish(until=None, seconds=None, reason=reason))
+    return visit.done("everything is paused", back="/ui/system")
+
+
+@pages.act("/ui/scheduler/start", back="/ui/system", scope=Scope.ADMIN)
+def start_scheduler(visit: VisitOf) -> Response:
+    """Let everything go that was held back."""
+    let_go(visit.desk, Chosen(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
+    return visit.done("everything goes on", back="/ui/system")
+
+
+@pages.act("/ui/workers/{worker}/drain", back="/ui/system", scope=Scope.ADMIN)
+def drain(visit: VisitOf, worker: Word) -> Response:
+    """Let a worker finish what it has and take no more, or let it take runs again."""
+    draining = visit.form.get("draining") == "yes"
+    drain_worker(visit.desk.store, worker, draining=draining)
+    visit.desk.wake()
+    return visit.done(f"{worker} {'finishes what it has' if draining else 'takes runs again'}", back="/ui/system")
+
+
+@pages.act("/ui/deliveries/retry", back="/ui/system")
+def retry_sent(visit: VisitOf) -> Response:
+    """Send one delivery again, or all that failed."""
+    chosen, failed = visit.form.get("id", ""), visit.form.get("failed") == "yes"
+    if not chosen and not failed:
+        raise InvalidValue("no delivery is named", hint="load the page again")
+    names = [chosen] if chosen else []
+    found = retry_deliveries(visit.desk.store, names, failed=failed, now=visit.now, dry_run=False)
+    visit.desk.wake()
+    what = "1 delivery is" if len(found) == 1 else f"{len(found):,} deliveries are"
+    return visit.done(f"{what} sent again", back="/ui/system")
+
+
+@pages.act("/ui/notify/{target}/enable", back="/ui/system")
+def enable_notify(visit: VisitOf, target: TargetName) -> Response:
+    """Send to a target again that was switched off, or is left alone since it kept failing."""
+    changed = enable_target(visit.desk.store, target)
+    visit.desk.wake()
+    return visit.done(f"{target} is told again" if changed else f"{target} was not switched off", back="/ui/system")

@@ -1,0 +1,219 @@
+"""The machines that run jobs: who of them is there, what they take, and taking them out of service (R-04, R-22)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rota.engine.leases import lose, lost_outcome, take_over
+from rota.engine.life import life_here
+from rota.model.errors import InvalidValue, StoreNotShared, UnknownWorker, WorkerAlive
+from rota.model.records import Run
+from rota.model.spec import Draw
+from rota.operations.attention import Attention
+from rota.operations.views import iso_or_none
+from rota.rules.takes import NAME, Takes, takes_json
+from rota.store import processes, runs, workers
+from rota.store.driver import Database, Store
+from rota.store.workers import FORGOTTEN, Worker
+
+WHO_CLAIMS = ("serve", "worker", "guest")
+LABELS = 50
+SHARED_HINT = "set `store: postgresql://…` or ROTA_STORE to share one database, or run the jobs here with `rota serve`"
+
+
+class Presence(StrEnum):
+    """Whether a worker is there."""
+
+    ALIVE = "alive"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A worker as it is now: its living processes, what it takes, and how many of its slots hold something."""
+
+    worker: Worker
+    kinds: tuple[str, ...]
+    takes: Takes
+    slots: int | None
+    taken: int
+    since: datetime | None = None
+    """When the oldest of its living processes started."""
+    lease_until: datetime | None = None
+    here: bool = False
+
+    @property
+    def presence(self) -> Presence:
+        """Whether it is there."""
+        if not self.kinds:
+            return Presence.GONE
+        return Presence.DRAINING if self.worker.draining else Presence.ALIVE
+
+    @property
+    def claims(self) -> bool:
+        """Whether it takes runs now."""
+        return self.presence is Presence.ALIVE and any(kind in WHO_CLAIMS for kind in self.kinds)
+
+
+def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
+    """Return all workers by name, as seen from a state folder; None: from nowhere."""
+    life = life_here(db, state or Path("/"))
+    living = life.living(processes.open_processes(db))
+    found = [one for one in workers.workers(db) if not one.forgotten]
+    return tuple(_state(db, one, living, here=one.id == life.own) for one in sorted(found, key=lambda one: one.name))
+
+
+def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess], *, here: bool) -> WorkerState:
+    own = [process for process in living if process.worker_id == worker.id]
+    told = workers.capacity(db, worker.id)
+    leases = [process.lease_until for process in own if process.lease_until is not None]
+    return WorkerState(
+        worker,
+        tuple(sorted({process.kind for process in own})),
+        told.takes,
+        told.slots,
+        len(runs.taken_slots(db, worker.id)),
+        min((process.started_at for process in own), default=None),
+        max(leases, default=None),
+        here=here,
+    )
+
+
+def anybody_takes(found: Sequence[WorkerState], draws: Sequence[Draw]) -> bool:
+    """Tell whether a worker that is there may take a run that draws so."""
+    return any(one.claims and one.takes.fits(draws) for one in found)
+
+
+def slots_of_all(found: Sequence[WorkerState]) -> tuple[int, int]:
+    """Return how many slots the workers have that are there, and how many of them are taken."""
+    there = [one for one in found if one.claims]
+    return sum(one.slots or 0 for one in there), sum(one.taken for one in there)
+
+
+def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
+    """Yield which machines need somebody: nobody fires, or one is gone and left runs to its keepers."""
+    if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
+        what = "no machine serves: what is due does not fire"
+        yield Attention("workers", what, "rota serve", kind="workers", sign=what)
+    for one in found:
+        if one.presence is Presence.GONE and one.taken:
+            name, what = one.worker.called, f"is gone and left {one.taken} runs to their keepers"
+            yield Attention(name, what, f"rota workers forget {name}", kind="worker", sign=what)
+
+
+def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = False) -> bool:
+    """Let a worker finish what it has and take no more, or take runs again; tell whether that is new."""
+
+    def change(db: Database) -> bool:
+        worker = _named(db, name)
+        return worker.draining != draining if dry_run else workers.drain(db, worker.id, draining=draining)
+
+    return store.read(change) if dry_run else store.write(change)
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction that was only tried; `ended` is what it would have done."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__(ended)
+        self.ended = ended
+
+
+def forget_worker(store: Store, state: Path, name: str, *, now: datetime, dry_run: bool = False) -> int:
+    """Take a worker off the list that is gone for good; return how many of its runs ended with that."""
+
+    def change(db: Database) -> int:
+        ended = _forget(db, state=state, name=name, now=now)
+        if dry_run:
+            raise _TakenBackError(ended)
+        return ended
+
+    try:
+        return store.write(change)
+    except _TakenBackError as tried:
+        return tried.ended
+
+
+def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
+    worker = _named(db, name)
+    if not processes.is_shared(db):
+        raise StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
+    if any(one.presence is not Presence.GONE for one in worker_states(db, state) if one.worker.id == worker.id):
+        raise WorkerAlive(name)
+    ended = 0
+    for process in processes.open_processes(db):
+        if process.worker_id == worker.id:
+            left = lose(db, process.epoch, worker=name, now=now, forced=True)
+            ended += left.failed if left is not None else 0
+    for epoch in processes.epochs_with_runs(db, worker.id):  # of processes that left them to their keepers
+        ended += take_over(db, epoch, lost_outcome(name), now=now).failed
+    workers.update_worker(db, replace(worker, name=f"{worker.name}{FORGOTTEN}{worker.id}"))
+    return ended
+
+
+def _named(db: Database, name: str) -> Worker:
+    found = workers.worker_by_name(db, name) or workers.worker_by_id(db, name)
+    if found is None or found.forgotten:
+        raise UnknownWorker(name)
+    return found
+
+
+def read_labels(written: Sequence[str]) -> dict[str, str]:
+    """Return labels from `key=value` words.
+
+    >>> read_labels(["zone=b", "gpu=a100"])
+    {'zone': 'b', 'gpu': 'a100'}
+    """
+    if len(written) > LABELS:
+        raise InvalidValue(f"{len(written)} labels are too many", hint=f"a worker has at most {LABELS}")
+    found = {}
+    for word in written:
+        key, equals, value = word.partition("=")
+        if not equals or not NAME.fullmatch(key) or len(value) > 200:
+            raise InvalidValue(f"{word!r} is no label", hint="write --label key=value")
+        found[key] = value
+    return found
+
+
+def check_name(name: str) -> str:
+    """Return a name that a worker may have."""
+    if not NAME.fullmatch(name):
+        raise InvalidValue(f"{name!r} cannot be a worker's name", hint="use 1 to 100 letters, digits and . _ -")
+    return name
+
+
+def place_of_run(store: Store, run: Run, state: Path) -> Worker | None:
+    """Return the worker on whose disk the files of a run are, None if they are here."""
+
+    def find(db: Database) -> Worker | None:
+        known = None if run.worker_id is None else workers.worker_by_id(db, run.worker_id)
+        return None if known is None or known.id == life_here(db, state).own else known
+
+    return store.read(find)
+
+
+def worker_json(one: WorkerState, *, counts: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return a worker as JSON."""
+    told = {} if counts is None else {"counts": dict(counts)}
+    return {
+        "id": one.worker.id,
+        "name": one.worker.called,
+        "remote": False,
+        "registered": one.presence is not Presence.GONE,
+        "state": one.presence.value,
+        "here": one.here,
+        "host": one.worker.host,
+        "folder": one.worker.state,
+        "labels": dict(one.worker.labels),
+        "kinds": list(one.kinds),
+        **takes_json(one.takes),
+        "slots": one.slots,
+        "slots_taken": one.taken,
+        "started_at": iso_or_none(one.since),
+        "lease_until": iso_or_none(one.lease_until),
+        **told,
+    }

@@ -1,0 +1,320 @@
+"""PostgreSQL: transactions over links, the writer's batches, what is done when the server goes away."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota import faults
+from rota.model.errors import DatabaseGone, StateError
+from rota.store.driver import Counts, Operation, Row, store_counts
+from rota.store.link import Conflict, Link, Lost, Statement, names_of, rows_of, statement
+from rota.store.listening import ANNOUNCE, VERSION, Listener
+from rota.store.postgres_errors import busy, ours, translated
+from rota.store.queries import load_queries
+from rota.store.reach import Reach
+from rota.store.writer import Done, Submitted, Writer, failed, hand_back
+
+T = TypeVar("T")
+
+ATTEMPTS = 20
+"""How often a transaction runs again after it stood in another one's way."""
+WHOLE_MOMENT = 0.05
+
+SNAPSHOT = Statement(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+SAVEPOINT = Statement(b"SAVEPOINT operation")
+RELEASE = Statement(b"RELEASE operation")
+ROLLBACK_TO = Statement(b"ROLLBACK TO operation")
+COMMIT = Statement(b"COMMIT")
+ROLLBACK = Statement(b"ROLLBACK")
+OUTCOME = statement("SELECT pg_xact_status(CAST(:transaction AS xid8))")
+END_OLD = statement(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE pid = CAST(:pid AS integer) AND backend_xid = CAST(CAST(:transaction AS xid8) AS xid)"
+)
+
+
+class Unknown(Exception):
+    """The connection was lost while COMMIT was under way: only the server knows what became of it."""
+
+    def __init__(self, transaction: str, pid: int) -> None:
+        super().__init__(f"transaction {transaction}")
+        self.transaction = transaction
+        self.pid = pid
+
+
+class Refused(Exception):
+    """One operation of a batch failed, and with it the transaction."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@cache
+def statements(*, writing: bool) -> dict[str, Statement]:
+    """Return name -> statement of all queries, in PostgreSQL's own form."""
+    return {name: statement(text) for name, text in load_queries("postgres", writing=writing).items()}
+
+
+class PostgresDatabase:
+    """Named queries on one link; the transaction around them is the caller's."""
+
+    def __init__(self, link: Link, queries: dict[str, Statement], *, announces: bool = False) -> None:
+        self._link = link
+        self._queries = queries
+        self.counted: Counts = {}
+        self.announces = announces
+
+    def rows(self, query: str, /, **params: Any) -> list[Row]:
+        """Return all rows of a named query."""
+        found = self._queries[query]
+        return rows_of(self._link.run(found, params)) if found.text else []
+
+    def row(self, query: str, /, **params: Any) -> Row | None:
+        """Return the first row of a named query, None for none."""
+        found = self.rows(query, **params)
+        return found[0] if found else None
+
+    def execute(self, query: str, /, **params: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        found = self._queries[query]
+        return self._link.run(found, params).command_tuples or 0 if found.text else 0
+
+    def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
+        """Return all rows of a named query by column name."""
+        found = self._queries[query]
+        if not found.text:
+            return []
+        result = self._link.run(found, params)
+        names = names_of(result)
+        return [dict(zip(names, row, strict=True)) for row in rows_of(result)]
+
+
+class PostgresStore:
+    """One database of a server. Reads and inline writes share a few links, submitted writes have the writer's own."""
+
+    copied_to: Path | None = None
+    """No copy is made before an upgrade: that is pg_dump's."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self.place = reach.place
+        self._writer: Writer | None = None
+        self._link: Link | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server cannot be reached, and since when; None while it can."""
+        return self._reach.problem
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on one consistent snapshot, on the calling thread."""
+        try:
+            return self._read(operation)
+        except Lost:  # a link that nobody used may have ended unnoticed, and others with it
+            self._reach.forget_idle()
+        try:
+            return self._read(operation)
+        except Lost as error:
+            raise self._reach.gone(error) from error
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._reach.borrowed(writing=True) as link, translated(self.place):
+                    value = self._operate(link, operation)
+                    commit(link)
+                return value
+            except Conflict as error:
+                self._pause_after(attempt, error)
+            except Unknown as unknown:
+                if self._resolve_soon(unknown):
+                    return value
+            except Lost as error:
+                self._reach.forget_idle()
+                if attempt:
+                    raise self._reach.gone(error) from error
+        raise AssertionError("the last attempt raises")
+
+    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
+        if self._writer is None:
+            self._reach.stay()
+            self._writer = Writer(self._commit, end=self._drop)
+        return self._writer.submit(operation)
+
+    def data_version(self) -> int:
+        """Return a number that changes when anybody has written to the server."""
+        with self._reach.borrowed() as link:
+            return int(rows_of(link.run(VERSION, {}))[0][0])
+
+    @contextlib.asynccontextmanager
+    async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
+        """Call `heard` on the event loop meanwhile, whenever another process may have changed something."""
+        self._reach.stay()
+        listener = Listener(self._reach, heard=heard)
+        try:
+            yield
+        finally:
+            await listener.close()
+
+    def close(self) -> None:
+        """Finish what was submitted and let go of the database; what waits for a server that is gone fails."""
+        self._reach.give_up()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._reach.close()
+
+    def _read(self, operation: Operation[T]) -> T:
+        with self._reach.borrowed() as link, translated(self.place):
+            link.begin(SNAPSHOT, writing=False)
+            try:
+                return operation(PostgresDatabase(link, statements(writing=False)))
+            finally:
+                end(link)
+
+    def _operate(self, link: Link, operation: Operation[T]) -> T:
+        link.begin(BEGIN, writing=True)
+        database = PostgresDatabase(link, statements(writing=True), announces=True)
+        try:
+            value = operation(database)
+            store_counts(database)
+            if database.announces and link.transaction is not None:
+                link.later(ANNOUNCE)
+        except BaseException:
+            end(link)
+            raise
+        return value
+
+    def _commit(self, batch: list[Submitted]) -> list[Done]:
+        """Commit what the writer hands over as one transaction; where that cannot be, each operation alone.
+
+        Savepoints would be half of what is sent, and many of them slow every reader of the server down: a batch goes
+        without, and runs again with them if one of its operations was refused.
+        """
+        try:
+            try:
+                return self._commit_together(batch)
+            except Refused as refused:
+                if len(batch) == 1:
+                    return failed(batch, refused.error)
+                return self._commit_together(batch, guarded=True)
+        except (Conflict, Lost):
+            return [done for item in batch for done in self._commit_alone(item)]
+
+    def _commit_alone(self, item: Submitted) -> list[Done]:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._commit_together([item], guarded=True)
+            except Conflict as error:
+                if attempt == ATTEMPTS - 1:
+                    return failed([item], busy(self.place, error))
+            except Lost:
+                self._drop()
+            except Exception as error:
+                return failed([item], error)
+        return failed([item], self._reach.gone(Lost("the server ended the connection again and again")))
+
+    def _commit_together(self, batch: list[Submitted], *, guarded: bool = False) -> list[Done]:
+        link = self._link = self._link or self._reach.wait()
+        try:
+            with translated(self.place):
+                link.begin(BEGIN, writing=True)
+                database = PostgresDatabase(link, statements(writing=True))
+                done = [self._attempt(link, database, item, guarded=guarded) for item in batch]
+                store_counts(database)
+                if database.announces:
+                    link.later(ANNOUNCE)
+                if faults.planted("acknowledged_before_commit"):
+                    hand_back(done)
+                commit(link)
+        except Unknown as unknown:
+            self._drop()
+            if not self._resolve(unknown, patient=True):
+                raise Lost("the commit did not reach the server") from unknown
+        except Lost:
+            self._drop()
+            raise
+        except BaseException:
+            end(link)
+            raise
+        return done
+
+    def _attempt(self, link: Link, database: PostgresDatabase, item: Submitted, *, guarded: bool) -> Done:
+        if not guarded:
+            try:
+                return Done(item.future, item.operation(database))
+            except (Lost, Conflict):
+                raise
+            except Exception as error:
+                raise Refused(ours(self.place, error)) from error
+        link.later(SAVEPOINT)
+        counted = database.counted.copy()
+        try:
+            done = Done(item.future, item.operation(database))
+        except (Lost, Conflict):
+            raise
+        except Exception as error:
+            link.later(ROLLBACK_TO)
+            database.counted = counted
+            done = Done(item.future, error=ours(self.place, error))
+        link.later(RELEASE)
+        return done
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _resolve_soon(self, unknown: Unknown) -> bool:
+        """Tell whether a transaction was committed; somebody waits for the answer, so not without end."""
+        try:
+            return self._resolve(unknown, patient=False)
+        except DatabaseGone as error:
+            told = f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
+            raise DatabaseGone(told, hint="look before you try again, when the database is back") from error
+
+    def _resolve(self, unknown: Unknown, *, patient: bool) -> bool:
+        """Tell whether a transaction was committed whose COMMIT got no answer."""
+        self._reach.forget_idle()
+        while True:
+            link = self._reach.wait(patient=patient)
+            try:
+                outcome = rows_of(link.run(OUTCOME, {"transaction": unknown.transaction}))[0][0]
+                if outcome in ("committed", "aborted"):
+                    return bool(outcome == "committed")
+                link.run(END_OLD, {"pid": unknown.pid, "transaction": unknown.transaction})
+            except Lost:
+                continue
+            finally:
+                link.close()
+            self._reach.pause(WHOLE_MOMENT)
+
+    def _pause_after(self, attempt: int, error: Conflict) -> None:
+        if attempt == ATTEMPTS - 1:
+            raise busy(self.place, error) from error
+        self._reach.pause(WHOLE_MOMENT * attempt / ATTEMPTS)
+
+
+def commit(link: Link) -> None:
+    """Commit; raise Unknown when the connection ends before the answer."""
+    try:
+        result = link.run(COMMIT, {})
+    except Lost:
+        if link.transaction is None:
+            raise  # it has written nothing
+        raise Unknown(link.transaction, link.pid) from None
+    if result.command_status == b"ROLLBACK":
+        raise StateError("the transaction was rolled back", hint="this is an error in rota: please report it")
+
+
+def end(link: Link) -> None:
+    """Give a transaction up, without waiting for that; a link that is lost has ended it already."""
+    with contextlib.suppress(Lost):
+        link.leave(ROLLBACK)

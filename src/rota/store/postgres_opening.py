@@ -1,0 +1,126 @@
+"""Making and upgrading a PostgreSQL database: numbered, checksummed scripts, one transaction under an advisory lock."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from rota.model.clock import to_ms
+from rota.model.errors import DatabaseForeign, NotApplied, StateError
+from rota.model.ids import stay_above
+from rota.store.migrate import check_applied, digest
+from rota.store.postgres import PostgresStore
+from rota.store.postgres_errors import translated
+from rota.store.queries import load_migrations, load_queries
+from rota.store.reach import Reach
+from rota.store.schema import MADE_KEY, noted_schema
+
+LOCK = 0x726F7461  # "rota"
+MARK = "made by rota"
+HISTORY = f"""CREATE TABLE migration (
+    number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at BIGINT NOT NULL);
+COMMENT ON TABLE migration IS '{MARK}'"""
+FORGET_FOREIGN = "DELETE FROM change WHERE seq >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint << 20"
+"""Changes with numbers of transactions to come are a dump's of another cluster: new ones would stand before them."""
+OLDEST = 140_000
+"""The oldest PostgreSQL, by its server_version_num, that has all that rota uses."""
+
+
+def open_postgres(address: str, *, now: Callable[[], datetime], create: bool = True) -> PostgresStore:
+    """Open the database of an address, made or upgraded where needed; never recreate what is there."""
+    reach = Reach(address, now=now)
+    with translated(reach.place), reach.plain() as connection:
+        _check_server(connection, reach.place)
+        _upgrade(connection, reach.place, now=now(), create=create)
+        connection.execute(FORGET_FOREIGN)
+    store = PostgresStore(reach)
+    try:
+        last = store.read(lambda db: db.row("run_last_id"))
+    except BaseException:
+        store.close()
+        raise
+    if last is not None and last[0] is not None:
+        stay_above(last[0])
+    return store
+
+
+def is_made(address: str, *, now: Callable[[], datetime]) -> bool:
+    """Tell whether rota's tables are in the database of an address."""
+    reach = Reach(address, now=now)
+    with translated(reach.place), reach.plain() as connection:
+        return _is_made(connection, reach.place)
+
+
+def _check_server(connection: psycopg.Connection[Any], place: str) -> None:
+    version = connection.info.server_version
+    if version < OLDEST:
+        raise StateError(
+            f"the server of {place} is PostgreSQL {version // 10_000}, rota needs 14 or newer", hint="upgrade it"
+        )
+    if _value(connection, "SELECT current_schema()") is None:
+        raise StateError(
+            f"the search_path of {place} names no schema that is there",
+            hint="make one with CREATE SCHEMA, or name another in the address: ?options=-csearch_path%3Dpublic",
+        )
+
+
+def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, create: bool) -> None:
+    wanted = load_migrations("postgres")
+    if _is_made(connection, place) and _applied(connection) == {number: digest(text) for number, _, text in wanted}:
+        return
+    if not create and not _is_made(connection, place):
+        raise NotApplied(place)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        if not _is_made(connection, place):
+            _check_empty(connection, place)
+            connection.execute(HISTORY)
+        applied = _applied(connection)
+        check_applied(applied, wanted, place)
+        for number, name, script in wanted:
+            if number not in applied:
+                connection.execute(script.encode())
+                row = (number, name, digest(script), to_ms(now))
+                connection.execute("INSERT INTO migration VALUES (%s, %s, %s, %s)", row)
+        _note_schema(connection)
+
+
+def _note_schema(connection: psycopg.Connection[Any]) -> None:
+    """Keep what the scripts made, in the words of the server: `rota verify` compares with it."""
+    rows = connection.execute(load_queries("postgres")["audit_schema"].encode()).fetchall()
+    keep = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    connection.execute(keep, (MADE_KEY, noted_schema(rows)))
+
+
+def _is_made(connection: psycopg.Connection[Any], place: str) -> bool:
+    """Tell whether rota's tables are there; a table of others under the name of ours is refused."""
+    if _value(connection, "SELECT to_regclass('migration')") is None:
+        return False
+    if _value(connection, "SELECT obj_description(to_regclass('migration'), 'pg_class')") == MARK:
+        return True
+    raise DatabaseForeign(f"the table migration in {place} is not rota's", hint=_OWN_HINT)
+
+
+_OWN_HINT = "give rota a database or a schema of its own, such as ?options=-csearch_path%3Drota"
+
+
+def _check_empty(connection: psycopg.Connection[Any], place: str) -> None:
+    """Refuse a schema in which something else has tables of the names that ours would have."""
+    taken = _value(
+        connection,
+        "SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class"
+        " WHERE relnamespace = CAST(current_schema() AS regnamespace)"
+        " AND relkind IN ('r', 'v', 'p') AND relname IN ('job', 'run', 'worker', 'process', 'execution', 'meta')",
+    )
+    if taken:
+        raise DatabaseForeign(f"{place} has tables that rota did not make: {taken}", hint=_OWN_HINT)
+
+
+def _applied(connection: psycopg.Connection[Any]) -> dict[int, str]:
+    return dict(connection.execute("SELECT number, digest FROM migration").fetchall())
+
+
+def _value(connection: psycopg.Connection[Any], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,1 @@
+SELECT topic, sign, actor, acknowledged_at FROM acknowledgement ORDER BY topic

@@ -1,0 +1,1 @@
+SELECT max(at) FROM event WHERE kind = 'restored'

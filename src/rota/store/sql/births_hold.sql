@@ -1,0 +1,1 @@
+-- when writing: LOCK TABLE job IN SHARE ROW EXCLUSIVE MODE

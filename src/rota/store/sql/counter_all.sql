@@ -1,0 +1,1 @@
+SELECT status, worker_id, sum(count) FROM counter GROUP BY status, worker_id

@@ -1,0 +1,1 @@
+SELECT id FROM event WHERE id < :before ORDER BY id LIMIT 1

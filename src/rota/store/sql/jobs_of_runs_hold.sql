@@ -1,0 +1,18 @@
+-- Also the jobs of all that such an end may lead on to: of the group that a run is a member of, of its other members (if they are not
+-- too many), and of the members of a group that a run stands for. Groups first, then members: so does who founds one. OFFSET keeps the
+-- planner to looking up one after the other.
+-- when writing: WITH met AS MATERIALIZED (
+-- when writing:     SELECT id, job_id, group_id, lane_id FROM run WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))),
+-- when writing: whole AS MATERIALIZED (
+-- when writing:     SELECT found.id, found.run_id, found.size FROM (SELECT DISTINCT group_id FROM met WHERE group_id IS NOT NULL) AS named
+-- when writing:     CROSS JOIN LATERAL (SELECT id, run_id, size FROM run_group WHERE run_group.id = named.group_id OFFSET 0) AS found
+-- when writing:     UNION ALL SELECT found.id, NULL, 0 FROM met
+-- when writing:     CROSS JOIN LATERAL (SELECT id FROM run_group WHERE run_group.run_id = met.id AND met.lane_id = 0 OFFSET 0) AS found),
+-- when writing: named AS (
+-- when writing:     SELECT job_id, CASE lane_id WHEN 0 THEN 0 ELSE 1 END AS turn FROM met
+-- when writing:     UNION ALL SELECT found.job_id, 0 FROM whole
+-- when writing:     CROSS JOIN LATERAL (SELECT job_id FROM run WHERE run.id = whole.run_id OFFSET 0) AS found
+-- when writing:     UNION ALL SELECT found.job_id, 1 FROM whole
+-- when writing:     CROSS JOIN LATERAL (SELECT job_id FROM run WHERE run.group_id = whole.id AND whole.size <= 200 OFFSET 0) AS found)
+-- when writing: SELECT job.id FROM job JOIN (SELECT job_id, min(turn) AS turn FROM named GROUP BY job_id) AS wanted ON wanted.job_id = job.id
+-- when writing: ORDER BY wanted.turn, job.id FOR NO KEY UPDATE OF job

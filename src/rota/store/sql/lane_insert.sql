@@ -1,0 +1,1 @@
+INSERT INTO lane (key) VALUES (:key) ON CONFLICT (key) DO NOTHING

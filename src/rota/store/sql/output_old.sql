@@ -1,0 +1,1 @@
+SELECT 1 FROM output WHERE at < :before LIMIT 1

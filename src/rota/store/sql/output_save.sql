@@ -1,0 +1,1 @@
+INSERT INTO output (run_id, part, text, at) VALUES (:run_id, :part, :text, :now) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT 1 FROM run WHERE waiting_for = 'budget' LIMIT 1

@@ -1,0 +1,2 @@
+-- Folders of many machines use the database: leases tell who is alive.
+SELECT 1

@@ -1,2 +1,0 @@
-SELECT count(*), coalesce(sum(iif(settled IS NOT NULL AND NOT measured, settled, 0)), 0) FROM budget_entry
-WHERE window_id = :window_id

@@ -1,1 +1,0 @@
-SELECT status, worker_id, count FROM counter

@@ -1,1 +1,0 @@
-DELETE FROM direct_wait WHERE slot IS NULL

@@ -1,1 +1,0 @@
-SELECT id FROM event WHERE at < :before LIMIT 1

@@ -1,1 +1,0 @@
-SELECT * FROM run_group WHERE id = :id

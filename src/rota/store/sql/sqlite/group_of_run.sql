@@ -1,1 +1,0 @@
-SELECT * FROM run_group WHERE run_id = :run_id

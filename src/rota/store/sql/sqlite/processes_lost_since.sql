@@ -1,1 +1,0 @@
-SELECT count(*) FROM process WHERE kind = :kind AND ending = 'lost' AND started_at >= :since

@@ -1,1 +1,0 @@
-SELECT status, cancel_reason FROM run WHERE id = :id AND finished_at IS NULL

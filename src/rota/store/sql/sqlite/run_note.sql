@@ -1,1 +1,0 @@
-UPDATE run SET decisions = json_patch(decisions, :decisions) WHERE id = :id AND finished_at IS NULL

@@ -1,0 +1,2 @@
+-- The database belongs to one folder: locks tell who is alive.
+SELECT 0

@@ -1,1 +1,0 @@
-SELECT id FROM worker LIMIT 1

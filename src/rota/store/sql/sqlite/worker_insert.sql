@@ -1,1 +1,0 @@
-INSERT INTO worker (id, name, created_at) VALUES (:id, :name, :now)

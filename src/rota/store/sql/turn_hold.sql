@@ -1,0 +1,1 @@
+-- when writing: INSERT INTO meta (key, value) VALUES (:key, '') ON CONFLICT (key) DO UPDATE SET value = ''

@@ -1,0 +1,1 @@
+UPDATE worker SET draining = :draining WHERE id = :id AND draining <> :draining

@@ -1,0 +1,1 @@
+SELECT id FROM worker ORDER BY id LIMIT 1

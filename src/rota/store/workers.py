@@ -1,0 +1,139 @@
+"""Workers: the state folders whose processes claim runs, with their names and labels (R-04, R-23)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from rota.model.clock import from_ms, to_ms
+from rota.rules.takes import EVERYTHING, Takes, read_takes, takes_json
+from rota.store.driver import Database
+from rota.store.rows import write_json
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+CAPACITY = "worker:"
+"""Before the identifier of a worker: under which key what it takes is kept."""
+FORGOTTEN = "~"
+"""Stands between the name that a forgotten worker had and its identifier: no name has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker: the folder `state` on the machine `host`; one that is `draining` finishes what it has."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    state: str = ""
+    draining: bool = False
+    created_at: datetime | None = None
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether somebody took it off the list; its row stays for the runs that it had."""
+        return self.name.endswith(f"{FORGOTTEN}{self.id}")
+
+    @property
+    def called(self) -> str:
+        """Its name, also once it was forgotten."""
+        return self.name.partition(FORGOTTEN)[0]
+
+
+def workers(db: Database) -> list[Worker]:
+    """Return all workers, those that were forgotten too."""
+    return [_worker(*row) for row in db.rows("workers_all")]
+
+
+def worker_by_id(db: Database, worker_id: str) -> Worker | None:
+    """Return a worker."""
+    row = db.row("worker_by_id", id=worker_id)
+    return _worker(*row) if row is not None else None
+
+
+def worker_by_name(db: Database, name: str) -> Worker | None:
+    """Return the worker of this name."""
+    row = db.row("worker_by_name", name=name)
+    return _worker(*row) if row is not None else None
+
+
+def only_worker(db: Database) -> str | None:
+    """Return the worker of a database that one folder has to itself, None where it has none yet."""
+    row = db.row("worker_first")
+    return row[0] if row is not None else None
+
+
+def ensure_worker(
+    db: Database,
+    *,
+    worker_id: str,
+    name: str,
+    now: datetime,
+    labels: Mapping[str, str] = NO_LABELS,
+    host: str = "",
+    state: str = "",
+) -> str:
+    """Return the worker of a database that one folder has to itself, made at the first call."""
+    found = only_worker(db)
+    if found is not None:
+        return found
+    insert_worker(db, Worker(worker_id, name, labels, host, state), now=now)
+    return worker_id
+
+
+def insert_worker(db: Database, worker: Worker, *, now: datetime) -> bool:
+    """Store a new worker; tell whether its name was free."""
+    return db.execute("worker_insert", now=to_ms(now), **_stored(worker)) == 1
+
+
+def update_worker(db: Database, worker: Worker) -> None:
+    """Store the name, labels and place of a worker."""
+    db.execute("worker_update", **_stored(worker))
+
+
+def drain(db: Database, worker_id: str, *, draining: bool) -> bool:
+    """Let a worker take no more runs, or take them again; tell whether that is new."""
+    return db.execute("worker_drain", id=worker_id, draining=int(draining)) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a worker said when it last entered: which runs it takes, and how many at the same time."""
+
+    takes: Takes = EVERYTHING
+    slots: int | None = None
+
+
+UNTOLD = Capacity()
+
+
+def note_capacity(db: Database, worker_id: str, *, takes: Takes, slots: int | None) -> None:
+    """Store what a worker takes; nothing is written where that is what is known."""
+    told = Capacity(takes, slots)
+    if capacity(db, worker_id) != told:
+        value = write_json({**takes_json(takes), "slots": slots})
+        db.execute("meta_set", key=f"{CAPACITY}{worker_id}", value=value)
+
+
+def capacity(db: Database, worker_id: str) -> Capacity:
+    """Return what a worker takes."""
+    row = db.row("meta_get", key=f"{CAPACITY}{worker_id}")
+    if row is None:
+        return UNTOLD
+    found = json.loads(row[0])
+    return Capacity(read_takes(found), found["slots"])
+
+
+def _stored(worker: Worker) -> dict[str, str]:
+    return {
+        "id": worker.id,
+        "name": worker.name,
+        "labels": write_json(dict(worker.labels)),
+        "host": worker.host,
+        "state": worker.state,
+    }
+
+
+def _worker(id_: str, name: str, labels: str, host: str, state: str, draining: int, created_at: int) -> Worker:
+    return Worker(id_, name, json.loads(labels), host, state, bool(draining), from_ms(created_at))

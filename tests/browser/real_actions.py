@@ -1,0 +1,147 @@
+"""What a person does with a mouse or a keyboard alone, and what appears by itself."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Site
+
+
+def told(page: Page, text: str) -> None:
+    page.locator("main > .message").get_by_text(text).wait_for()
+
+
+def test_a_job_is_run_and_its_run_appears(page: Page) -> None:
+    page.goto("/ui/jobs/disk-check")
+    page.get_by_role("button", name="Run now").click()
+    told(page, "is in the queue")
+
+
+def test_a_job_is_paused_with_a_reason_and_resumed(page: Page) -> None:
+    page.goto("/ui/jobs/disk-check")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("a new disk")
+    dialog.get_by_role("button", name="Pause").click()
+    told(page, "disk-check is paused")
+    page.get_by_text("a new disk").first.wait_for()
+    page.get_by_role("button", name="Resume", exact=True).click()
+    told(page, "disk-check is resumed")
+
+
+def test_a_question_is_asked_before_a_run_is_cancelled(page: Page, site: Site) -> None:
+    handle = site.project.json("trigger", "hold")["run"]
+    page.goto(f"/ui/runs/{handle}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text(f"Cancel {handle}?").wait_for()
+    dialog.get_by_role("button", name="Cancel it").click()
+    page.get_by_text("Cancelled").first.wait_for()
+
+
+def test_a_failed_run_is_run_again(page: Page) -> None:
+    page.goto("/ui/runs/report:1")
+    page.get_by_role("button", name="Run again").click()
+    told(page, "runs report:1 again")
+
+
+def test_a_queued_run_is_moved_by_keys_alone(page: Page) -> None:
+    page.goto("/ui/queue")
+    rows = page.locator("tr[data-run]")
+    expect(rows.first).to_have_attribute("data-run", "train:2")
+    page.get_by_role("button", name="Move train:3 first").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("tr[data-run]").first).to_have_attribute("data-run", "train:3")
+    page.get_by_role("button", name="Move train:2 first").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("tr[data-run]").first).to_have_attribute("data-run", "train:2")
+
+
+def test_the_frame_is_reached_by_keys_alone(page: Page) -> None:
+    page.goto("/")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    page.keyboard.type("backup")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="backup", exact=True).wait_for()
+
+
+def test_a_new_job_is_checked_as_it_is_typed_and_saved(page: Page, site: Site) -> None:
+    page.goto("/ui/new")
+    page.get_by_label("Name", exact=True).fill("greet")
+    page.get_by_label("The program, text or task").fill("echo hello")
+    page.get_by_label("When", exact=True).fill("every day at 25:00")
+    page.locator("#p-schedule > div").first.wait_for()
+    page.get_by_label("When", exact=True).fill("every day at 9:00")
+    page.get_by_text("09:00").first.wait_for()
+    page.get_by_role("button", name="Make the job").click()
+    page.get_by_role("heading", name="greet", exact=True).wait_for()
+    assert site.project.json("show", "greet")["source"] == "api"
+
+
+def test_what_happens_appears_by_itself(page: Page, site: Site) -> None:
+    page.goto("/ui/runs?job=backup&each=true")
+    before = page.locator("table.runs tbody tr").count()
+    site.project.rota("run", "backup")
+    expect(page.locator("table.runs tbody tr")).to_have_count(before + 1)
+
+
+def test_output_appears_as_it_is_written(page: Page, site: Site) -> None:
+    page.goto("/ui/runs/train:1")
+    page.locator("#output-lines").get_by_text("begun").wait_for()
+    page.get_by_label("Find in the output").fill("nothing like it")
+    page.get_by_text("0 of").wait_for()
+
+
+MANY_EVENTS = """async () => {
+  const began = performance.now();
+  for (let turn = 0; turn < 30; turn += 1) {
+    await fetch(`/api/v1/jobs/disk-check/${turn % 2 ? "resume" : "pause"}`, { method: "POST" });
+    await new Promise((done) => setTimeout(done, 60));
+  }
+  await fetch("/api/v1/jobs/disk-check/pause", { method: "POST" });
+  return performance.now() - began;
+}"""
+
+
+def test_a_page_is_not_fetched_for_each_of_many_events(page: Page) -> None:
+    """About twice a second at most; a machine that is slow only fetches less."""
+    page.goto("/ui/jobs")
+    fetched: list[str] = []
+    page.on("request", lambda request: "fragment=list" in request.url and fetched.append(request.url))
+    seconds = page.evaluate(MANY_EVENTS) / 1000
+    during = len(fetched)
+    resume = page.get_by_role("button", name="Resume disk-check")
+    resume.wait_for()
+    assert during <= 2 + 2.5 * seconds
+    resume.click()
+    told(page, "disk-check is resumed")
+
+
+def test_actions_work_without_scripts(open_page: Callable[..., Page]) -> None:
+    page = open_page(java_script_enabled=False)
+    page.goto("/ui/jobs/disk-check")
+    page.get_by_role("button", name="Run now").click()
+    told(page, "is in the queue")
+
+
+def test_what_needs_a_person_is_acknowledged_and_stays_quiet(page: Page) -> None:
+    page.goto("/")
+    row = page.locator("li.need").filter(has_text="nightly").first
+    row.get_by_role("button", name="OK").click()
+    told(page, "nightly")
+    page.get_by_text("1 acknowledged").wait_for()
+    expect(page.locator("li.need").filter(has_text="nightly").first).to_be_hidden()
+
+
+@pytest.mark.parametrize("path", ["/", "/ui/jobs", "/ui/runs"])
+def test_logging_out_ends_the_session(site: Site, path: str) -> None:
+    with site.browser.new_context(base_url=site.base) as context:
+        page = context.new_page()
+        page.goto(path)
+        page.get_by_role("heading", name="Please log in").wait_for()

@@ -1,0 +1,92 @@
+"""Who is there, what the machines take, and forgetting one that is gone (R-02, R-22)."""
+
+from functools import partial
+
+import pytest
+
+from rota.engine.life import life_here
+from rota.model.errors import UnknownWorker, WorkerAlive
+from rota.model.spec import Draw
+from rota.model.states import Held
+from rota.operations.explaining import held_by
+from rota.operations.system import Heartbeat, Liveness
+from rota.operations.workers import (
+    Presence,
+    WorkerState,
+    anybody_takes,
+    forget_worker,
+    machines_needing,
+    worker_states,
+)
+from rota.rules.takes import Takes
+from rota.testing import Scene
+from tests.engine.conftest import command
+from tests.engine.machines import Machine
+from tests.scene import ON_POSTGRES
+
+pytestmark = pytest.mark.anyio
+
+on_postgres = pytest.mark.skipif(not ON_POSTGRES, reason="of a database that machines share")
+
+
+def states(scene: Scene) -> dict[str, Presence]:
+    found = scene.store.read(partial(worker_states, state=scene.settings.state))
+    return {one.worker.name: one.presence for one in found}
+
+
+def named(scene: Scene, name: str) -> list[WorkerState]:
+    found = scene.store.read(partial(worker_states, state=scene.settings.state))
+    return [one for one in found if one.worker.name == name]
+
+
+async def test_a_machine_is_there_while_its_lease_lasts_r_22(scene: Scene) -> None:
+    """R-22."""
+    other = Machine(scene, "b")
+    assert states(scene)["b"] is Presence.ALIVE
+    other.vanish()
+    assert states(scene)["b"] is Presence.GONE
+
+
+async def test_ones_own_folder_is_told_by_its_lock_r_22(scene: Scene) -> None:
+    """R-22: a lease that could not be renewed does not make the process beside us a dead one."""
+    (own,) = [one for one in scene.store.read(partial(worker_states, state=scene.settings.state)) if one.here]
+    assert own.presence is Presence.ALIVE
+    assert scene.store.read(partial(life_here, state=scene.settings.state)).own == own.worker.id
+
+
+async def test_a_run_waits_as_no_worker_when_nobody_there_takes_its_pools_r_02(scene: Scene) -> None:
+    """R-02: derived when somebody looks."""
+    scene.engine.claims = False
+    Machine(scene, "small", takes=Takes(but=("gpu",)))
+    found = named(scene, "small")
+    beat = Heartbeat(Liveness.ELSEWHERE, workers=tuple(found))
+    assert anybody_takes(found, ())
+    assert held_by(beat, [Draw("gpu")]).held is Held.NO_WORKER
+    assert held_by(beat, []).held is None
+
+
+async def test_machines_without_anybody_who_serves_need_somebody(scene: Scene) -> None:
+    Machine(scene, "b")
+    found = named(scene, "b")
+    assert [one.name for one in machines_needing(found)] == ["workers"]
+    assert list(machines_needing(())) == []
+
+
+@on_postgres
+async def test_a_machine_that_is_gone_is_forgotten_with_what_it_had(scene: Scene) -> None:
+    """R-22: what it left to its keepers has failed then."""
+    scene.engine.claims = False
+    scene.declare(command("copy"))
+    scene.trigger("copy")
+    other = Machine(scene, "b")
+    (claimed,) = other.claim()
+    assert other.start(claimed)
+    with pytest.raises(WorkerAlive):
+        forget_worker(scene.store, scene.settings.state, "b", now=scene.clock.now())
+    other.vanish()
+    assert forget_worker(scene.store, scene.settings.state, "b", now=scene.clock.now(), dry_run=True) == 1
+    assert forget_worker(scene.store, scene.settings.state, "b", now=scene.clock.now()) == 1
+    assert scene.told("copy") == [("FAILED", "worker_lost")]
+    assert "b" not in states(scene)
+    with pytest.raises(UnknownWorker):
+        forget_worker(scene.store, scene.settings.state, "b", now=scene.clock.now())

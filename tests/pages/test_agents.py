@@ -1,0 +1,93 @@
+"""The page of agents and budgets: costs, accounts, holds, and proposals with exactly what they would do."""
+
+from dataclasses import replace
+
+import pytest
+
+from rota.model.budget import Usage
+from rota.model.records import Outcome
+from rota.model.states import Status
+from rota.operations.access import Scope
+from rota.operations.jobs import show_job
+from tests.faces.test_made_by_agents import FILE
+from tests.faces.test_tools import DAILY, Tools
+from tests.pages.conftest import Site
+from tests.pages.test_runs import DONE
+
+TASK = "Look at <CI>.\nThen tell."
+
+
+@pytest.fixture
+def proposed(site: Site) -> Site:
+    """A project in which a job waits for approval."""
+    Tools(site.project.applied(FILE)).call("schedule_job", **{**DAILY, "task": TASK})
+    return site
+
+
+def job_of(site: Site) -> str:
+    return str(DAILY["name"])
+
+
+def test_without_agents_and_budgets_the_page_says_so(site: Site) -> None:
+    site.project.applied("jobs: {plain: {command: 'true'}}")
+    words = site.get("/ui/agents").words
+    assert "No budgets" in words
+    assert "No agent ran in the last 14 days" in words
+
+
+def test_accounts_show_what_is_used_left_and_forecast(site: Site) -> None:
+    words = site.get("/ui/agents").words
+    for told in ("day", "0 of 100", "100 left", "Forecast"):
+        assert told in words
+
+
+def test_what_agents_used_is_shown_by_day_and_job(site: Site) -> None:
+    site.project.applied(FILE)
+    site.project.ok("trigger", "nightly")
+    used = Usage(tokens_in=1200, tokens_out=300, usd=420_000)
+    site.project.carry_out([replace(DONE, usage=used)])
+    page = site.get("/ui/agents")
+    assert "$0.42" in page.words
+    assert "1,500" in page.words
+    assert "/ui/jobs/nightly" in page.links
+
+
+def test_a_proposal_shows_its_exact_prompt_access_and_fires(proposed: Site) -> None:
+    page = proposed.get("/ui/agents")
+    assert "waits for your approval" in page.words
+    assert "Look at <CI>. Then tell." in page.words
+    assert "would start" in page.words
+
+
+def test_a_proposal_is_approved_as_it_was_shown(proposed: Site) -> None:
+    name = job_of(proposed)
+    digest = proposed.get("/ui/agents").all("input", name="digest")[0]["value"]
+    assert "is approved" in proposed.post(f"/ui/agents/{name}/approve", digest=digest).words
+    assert show_job(proposed.store, name).job.provisional_at is None
+
+
+def test_a_proposal_that_changed_since_is_not_approved(proposed: Site) -> None:
+    """R-29: an approval is for exactly what was seen."""
+    name = job_of(proposed)
+    proposed.post(f"/ui/agents/{name}/approve", digest="0" * 64)
+    assert show_job(proposed.store, name).job.provisional_at is not None
+
+
+def test_a_proposal_is_turned_down_after_a_question(proposed: Site) -> None:
+    name = job_of(proposed)
+    assert f"Turn {name} down?" in proposed.post(f"/ui/agents/{name}/refuse").words
+    assert "is turned down" in proposed.post(f"/ui/agents/{name}/refuse", confirm="yes").words
+    assert show_job(proposed.store, name).job.retired_at is not None
+
+
+def test_who_may_not_do_everything_approves_nothing(proposed: Site) -> None:
+    assert "Approve" not in proposed.get("/ui/agents", scope=Scope.RUN).words
+    assert proposed.post(f"/ui/agents/{job_of(proposed)}/approve", Scope.RUN, digest="x").status == 403
+
+
+def test_an_outcome_without_usage_is_unknown_and_not_nothing(site: Site) -> None:
+    """R-19: unknown cost shows `?`, never 0."""
+    site.project.applied(FILE)
+    site.project.ok("trigger", "nightly")
+    site.project.carry_out([Outcome(Status.COMPLETED, exit_code=0)])
+    assert "last 14 days: ?, ? tokens, 1 run" in site.get("/ui/agents").words

@@ -1,0 +1,103 @@
+"""The page of a run: how it went, why, its output, and what is done with it."""
+
+from datetime import timedelta
+
+import pytest
+
+from rota.model.records import Outcome
+from rota.model.states import Reason, Status
+from rota.operations.access import Scope
+from rota.operations.runs import show_run
+from tests.pages.conftest import Site
+from tests.pages.test_runs import BROKEN, DONE, play
+
+
+def test_a_run_shows_its_outcome_why_and_facts(site: Site) -> None:
+    play(site, "other", BROKEN)
+    words = site.get("/ui/runs/other:1").words
+    for told in ("FAILED exit 3", "disk <full>", "rota explain other:1", "echo other", "manual"):
+        assert told in words
+
+
+def test_a_run_that_is_not_there_is_not_found(site: Site) -> None:
+    assert "no run" in site.get("/ui/runs/other:9", status=404).words
+
+
+def test_output_is_shown_with_its_colours_and_never_as_markup(site: Site) -> None:
+    play(site, "hello", DONE, output="\x1b[31mred\x1b[0m <script>alert(1)</script>\n\x1b]0;x\x07end\n")
+    page = site.get("/ui/runs/hello:1")
+    assert "ansi-red" in [found.get("class") for found in page.all("span")]
+    assert "<script>alert(1)</script>" in page.words
+    assert not [found for found in page.all("script") if "src" not in found]
+
+
+def test_long_output_shows_its_end_and_leads_to_more(site: Site) -> None:
+    play(site, "hello", DONE, output="".join(f"line {number}\n" for number in range(1000)))
+    page = site.get("/ui/runs/hello:1")
+    assert "The last 300 lines" in page.words
+    assert "line 999" in page.words
+    assert "line 699 " not in page.words
+    assert "line 0 " in site.get("/ui/runs/hello:1?lines=5000").words
+
+
+def test_without_output_the_page_says_why(site: Site) -> None:
+    play(site, "hello", DONE)
+    assert "hello:1 wrote nothing" in site.get("/ui/runs/hello:1").words
+    site.project.ok("trigger", "hello")
+    assert "hello:2 has not started" in site.get("/ui/runs/hello:2").words
+
+
+def test_a_chain_shows_its_attempts(site: Site) -> None:
+    text = (site.project.folder / "rota.yaml").read_text()
+    site.project.applied(text.replace("{retry: false}", "{retry: {max_attempts: 2, backoff: 1m}}"))
+    play(site, "other", BROKEN)
+    words = site.get("/ui/runs/other:1").words
+    assert "Chain 2 attempts" in words
+    assert "1 of 2, then :2" in words
+
+
+def test_a_member_shows_its_group(site: Site) -> None:
+    site.project.ok("trigger", "both")
+    assert "Group both:1" in site.get("/ui/runs/hello:1").words
+    assert "/ui/runs/other:1" in site.get("/ui/runs/both:1").links
+
+
+def test_denied_tools_are_told(site: Site) -> None:
+    refused = Outcome(Status.COMPLETED, exit_code=0, summary="ok", denied_tools=("Bash", "Write"))
+    play(site, "hello", refused)
+    page = site.get("/ui/runs/hello:1")
+    assert "Refused 2 tools" in page.words
+    assert "Write" in page.words
+
+
+def test_a_finished_run_is_run_again(site: Site) -> None:
+    play(site, "other", BROKEN)
+    page = site.post("/ui/runs/other:1/retry")
+    assert "other:2 runs other:1 again" in page.words
+    assert show_run(site.store, "other:2").run.status is Status.QUEUED
+
+
+def test_a_run_is_cancelled_after_a_question(site: Site) -> None:
+    site.project.ok("trigger", "hello")
+    asked = site.post("/ui/runs/hello:1/cancel", back="/ui/runs/hello:1")
+    assert "Cancel hello:1?" in asked.words
+    assert show_run(site.store, "hello:1").run.status is Status.QUEUED
+    done = site.post("/ui/runs/hello:1/cancel", confirm="yes", back="/ui/runs/hello:1")
+    assert "hello:1 is cancelled" in done.words
+    assert show_run(site.store, "hello:1").run.reason is Reason.REQUESTED
+
+
+def test_who_may_only_read_gets_no_buttons(site: Site) -> None:
+    site.project.ok("trigger", "hello")
+    assert not [one for one in site.get("/ui/runs/hello:1", scope=Scope.READ).actions if "/ui/runs" in one]
+
+
+@pytest.mark.parametrize("fragment", ["head", "standing", "why", "family", "facts", "output"])
+def test_each_part_can_be_fetched_alone(site: Site, fragment: str) -> None:
+    site.project.ok("trigger", "hello")
+    site.project.begin()
+    site.clock.advance(timedelta(seconds=3))
+    page = site.get(f"/ui/runs/hello:1?fragment={fragment}")
+    assert [
+        found["data-fragment"] for tag in ("div", "section") for found in page.all(tag) if "data-fragment" in found
+    ] == [fragment]

@@ -1,0 +1,657 @@
+"""PostgreSQL alone: values, transactions that meet, a server that goes away and comes back."""
+
+import asyncio
+import contextlib
+import os
+import random
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
+from rota.store.link import Link, rows_of, statement
+from rota.store.listening import Listener
+from rota.store.postgres_opening import is_made, open_postgres
+from tests.postgres import lay_postgres, server_address, start_server
+from tests.proxy import Proxy
+from tests.store.making import NOW
+from tests.waiting import LONGEST_WAIT
+
+
+@pytest.fixture
+def address():
+    return lay_postgres()
+
+
+@pytest.fixture
+def proxy(tmp_path_factory, address):
+    folder = tmp_path_factory.mktemp("way")
+    proxy = Proxy(folder, address)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def store(proxy):
+    """Return a store behind a way to it that can be cut."""
+    store = open_postgres(proxy.address, now=lambda: NOW)
+    yield store
+    proxy.admit()
+    store.close()
+
+
+@pytest.fixture
+def beside(address):
+    """Return a connection that sees only what is committed, and gets there by itself."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        yield connection
+
+
+def put(db, key, value="1"):
+    db.execute("meta_set", key=key, value=value)
+    return key
+
+
+def add(db, key):
+    """Count up: an operation that runs twice shows."""
+    row = db.row("meta_get", key=key)
+    number = int(row[0]) + 1 if row else 1
+    db.execute("meta_set", key=key, value=str(number))
+    return number
+
+
+def stored(beside):
+    return dict(beside.execute("SELECT key, value FROM meta WHERE key <> 'schema'").fetchall())
+
+
+def backends(beside):
+    return [
+        pid
+        for (pid,) in beside.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+    ]
+
+
+async def submitted(store, *operations):
+    return await asyncio.wait_for(
+        asyncio.gather(*(store.submit(operation) for operation in operations), return_exceptions=True), LONGEST_WAIT
+    )
+
+
+# values
+
+
+@pytest.fixture
+def link(address):
+    link = Link(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+    yield link
+    link.close()
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**62, "", "ä'\"\n%s:x", 1.5, None])
+def test_a_value_comes_back_as_it_went(link, value):
+    kind = {int: "bigint", str: "text", float: "float8", type(None): "text"}[type(value)]
+    assert rows_of(link.run(statement(f"SELECT CAST(:value AS {kind})"), {"value": value})) == [(value,)]
+
+
+def test_truth_is_a_number_and_a_sum_is_whole_as_on_sqlite(link):
+    row = rows_of(
+        link.run(statement("SELECT :yes, 1 = 2, sum(n), avg(n) FROM generate_series(1, 2) AS n"), {"yes": True})
+    )
+    assert row == [(1, 0, 3, 1.5)]
+    assert type(row[0][0]) is int
+
+
+def test_a_text_with_a_nul_is_stored_without_it(store):
+    store.write(lambda db: put(db, "key", "a\0b"))
+    assert store.read(lambda db: db.row("meta_get", key="key")) == ("a\N{REPLACEMENT CHARACTER}b",)
+
+
+def test_a_missing_parameter_is_an_error(store):
+    with pytest.raises(KeyError):
+        store.read(lambda db: db.row("meta_get"))
+
+
+def test_a_statement_that_failed_once_can_be_used_again(link):
+    divide = statement("SELECT 1 / CAST(:by AS bigint)")
+    with pytest.raises(psycopg.DataError):
+        link.run(divide, {"by": 0})
+    assert rows_of(link.run(divide, {"by": 1})) == [(1,)]
+
+
+def test_a_large_text_goes_through_a_small_pipe(store):
+    text = "x" * 20_000_000
+    store.write(lambda db: put(db, "key", text))
+    assert store.read(lambda db: db.row("meta_get", key="key")) == (text,)
+
+
+# transactions
+
+
+def test_a_read_is_one_snapshot(store, beside):
+    def look(db):
+        first = db.rows("meta_get", key="key")
+        beside.execute("INSERT INTO meta VALUES ('key', 'later')")
+        return first, db.rows("meta_get", key="key")
+
+    assert store.read(look) == ([], [])
+
+
+def test_a_read_cannot_write(store, beside):
+    with pytest.raises(StateError):
+        store.read(lambda db: put(db, "key"))
+    assert stored(beside) == {}
+
+
+def test_what_raises_leaves_nothing(store, beside):
+    def fail(db):
+        put(db, "key")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        store.write(fail)
+    assert stored(beside) == {}
+    assert store.write(partial(put, key="other")) == "other"
+
+
+def test_a_refused_operation_harms_no_other_of_its_batch(store, beside):
+    held, go = threading.Event(), threading.Event()
+
+    def hold(db):
+        held.set()
+        go.wait(LONGEST_WAIT)
+
+    def refused(db):
+        put(db, "refused")
+        db.execute("process_insert", **dict.fromkeys(PROCESS, 1) | {"worker_id": "nobody", "now": 1})
+
+    async def play():
+        first = store.submit(hold)
+        await asyncio.to_thread(held.wait, LONGEST_WAIT)
+        rest = [store.submit(operation) for operation in (partial(put, key="a"), refused, partial(put, key="b"))]
+        go.set()
+        return await asyncio.wait_for(asyncio.gather(first, *rest, return_exceptions=True), LONGEST_WAIT)
+
+    _, one, two, three = asyncio.run(play())
+    assert (one, three) == ("a", "b")
+    assert isinstance(two, Exception)
+    assert set(stored(beside)) == {"a", "b"}
+
+
+PROCESS = ("worker_id", "kind", "boot_id", "pid", "pid_start", "lock", "version", "started_at", "clock_offset")
+
+
+def crossing(store, *, first, second, meet, times):
+    """Return an operation that locks one row, then another that a second one has by then."""
+
+    def operation(db):
+        times.append(first)
+        put(db, first)
+        if times.count(first) == 1:
+            meet.wait(LONGEST_WAIT)
+        put(db, second)
+        return first
+
+    return operation
+
+
+def test_two_operations_that_lock_each_other_out_both_happen(store, beside):
+    """RISK-1: the server ends one of them; it runs again and the other one is done."""
+    for key in ("a", "b"):
+        store.write(partial(put, key=key, value="0"))
+    meet, times, done = threading.Barrier(2), [], []
+    pairs = (("a", "b"), ("b", "a"))
+    threads = [
+        threading.Thread(
+            target=lambda one=one, two=two: done.append(
+                store.write(crossing(store, first=one, second=two, meet=meet, times=times))
+            )
+        )
+        for one, two in pairs
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONGEST_WAIT)
+    assert sorted(done) == ["a", "b"]
+    assert len(times) > 2
+    assert stored(beside) == {"a": "1", "b": "1"}
+
+
+def test_a_batch_that_was_locked_out_runs_again_one_by_one(store, beside, address):
+    other = open_postgres(address, now=lambda: NOW)
+    for key in ("a", "b"):
+        store.write(partial(put, key=key, value="0"))
+    meet, times = threading.Barrier(2), []
+    thread = threading.Thread(
+        target=lambda: other.write(crossing(other, first="b", second="a", meet=meet, times=times))
+    )
+
+    async def play():
+        operations = (crossing(store, first="a", second="b", meet=meet, times=times), partial(put, key="c"))
+        thread.start()
+        return await submitted(store, *operations)
+
+    assert asyncio.run(play()) == ["a", "c"]
+    thread.join(LONGEST_WAIT)
+    other.close()
+    assert stored(beside) == {"a": "1", "b": "1", "c": "1"}
+
+
+def test_who_waits_too_long_for_a_lock_is_told_that_others_have_it(store, beside, address):
+    with psycopg.connect(address) as holder:
+        holder.execute("LOCK TABLE meta")
+
+        def impatient(db):
+            db._link.run(statement("SET LOCAL lock_timeout = '10ms'"), {})
+            put(db, "key")
+
+        with pytest.raises(DatabaseBusy):
+            store.write(impatient)
+
+
+# a connection that is lost
+
+
+def end_backend(beside, db):
+    beside.execute("SELECT pg_terminate_backend(%s)", [db._link.pid])
+
+
+def once(action):
+    """Return a function that acts at its first call alone."""
+    done = []
+
+    def act(*arguments):
+        if not done:
+            done.append(True)
+            action(*arguments)
+
+    return act
+
+
+@pytest.mark.parametrize("way", ["write", "submit"])
+def test_an_operation_whose_backend_was_ended_runs_again_and_counts_once(store, beside, way):
+    """Before COMMIT nothing is stored, so that it may run again."""
+    kill = once(partial(end_backend, beside))
+
+    def operation(db):
+        number = add(db, "count")
+        kill(db)
+        add(db, "other")
+        return number
+
+    if way == "write":
+        assert store.write(operation) == 1
+    else:
+        assert asyncio.run(submitted(store, operation, partial(add, key="count"))) == [1, 2]
+    assert stored(beside)["other"] == "1"
+    assert stored(beside)["count"] == ("1" if way == "write" else "2")
+
+
+@pytest.mark.parametrize("way", ["write", "submit"])
+@pytest.mark.parametrize("lost", ["question", "answer"])
+def test_a_commit_without_an_answer_is_looked_up_and_happens_once(store, beside, proxy, way, lost):
+    """DEC-002: the last word is the server's: what it committed is acknowledged, what it did not runs again."""
+    begun = []
+
+    def swallow():
+        setattr(proxy, f"on_{lost}", None)
+        return True
+
+    def operation(db):
+        number = add(db, "count")
+        if not begun:
+            setattr(proxy, f"on_{lost}", swallow)  # what is sent next is the COMMIT
+        begun.append(number)
+        return number
+
+    if way == "write":
+        assert store.write(operation) == 1
+    else:
+        assert asyncio.run(submitted(store, operation)) == [1]
+    assert stored(beside) == {"count": "1"}
+    assert begun == ([1] if lost == "answer" else [1, 1])
+
+
+def test_a_read_goes_on_with_another_connection_when_its_own_has_ended(store, beside):
+    store.write(partial(put, key="key"))
+    for pid in backends(beside):
+        beside.execute("SELECT pg_terminate_backend(%s)", [pid])
+    assert store.read(lambda db: db.row("meta_get", key="key")) == ("1",)
+
+
+# a server that is gone
+
+
+def test_a_read_says_that_the_database_is_gone_and_never_the_password(proxy, store):
+    proxy.refuse()
+    with pytest.raises(DatabaseGone) as refused:
+        store.read(lambda db: db.row("meta_get", key="key"))
+    assert refused.value.code == "database_gone"
+    assert proxy.address.partition("?")[2].partition("=")[2] in refused.value.hint
+
+
+def test_no_message_holds_a_password():
+    with pytest.raises(DatabaseGone) as refused:
+        open_postgres("postgresql://rota:geheim@127.0.0.1:1/rota?password=geheimer", now=lambda: NOW)
+    assert "geheim" not in f"{refused.value} {refused.value.hint}"
+    assert "postgresql://rota@127.0.0.1:1/rota" in refused.value.message
+
+
+def test_what_was_submitted_waits_until_the_server_is_back(proxy, store, beside):
+    async def play():
+        await store.submit(partial(put, key="before"))
+        proxy.refuse()
+        waiting = [store.submit(partial(add, key="count")) for _ in range(3)]
+        await asyncio.to_thread(until_tried_again, proxy)
+        assert not any(future.done() for future in waiting)
+        assert "cannot be reached since" in store.problem
+        with pytest.raises(DatabaseGone):
+            store.read(lambda db: db.row("meta_get", key="count"))
+        proxy.admit()
+        return await asyncio.wait_for(asyncio.gather(*waiting), LONGEST_WAIT)
+
+    assert asyncio.run(play()) == [1, 2, 3]
+    assert stored(beside) == {"before": "1", "count": "3"}
+    assert store.problem is None
+
+
+def until_tried_again(proxy):
+    """Wait until somebody has knocked twice at a server that lets nobody in."""
+    seen = proxy.connections
+    waited = threading.Event()
+    for _ in range(round(LONGEST_WAIT / 0.01)):
+        if proxy.connections >= seen + 2:
+            return
+        waited.wait(0.01)
+    raise AssertionError("nobody knocked")
+
+
+def test_a_store_that_is_closed_while_the_server_is_gone_ends(proxy, store):
+    async def play():
+        await store.submit(partial(put, key="before"))
+        proxy.refuse()
+        waiting = store.submit(partial(put, key="never"))
+        await asyncio.to_thread(until_tried_again, proxy)
+        await asyncio.to_thread(store.close)
+        with pytest.raises(DatabaseGone):
+            await asyncio.wait_for(waiting, LONGEST_WAIT)
+
+    asyncio.run(play())
+
+
+def test_many_threads_share_a_few_connections(store, beside):
+    inside, go, most = threading.Semaphore(0), threading.Event(), 8
+
+    def look(db):
+        db.row("meta_get", key="key")
+        inside.release()
+        go.wait(LONGEST_WAIT)
+
+    threads = [threading.Thread(target=store.read, args=(look,)) for _ in range(2 * most)]
+    for thread in threads:
+        thread.start()
+    for _ in range(most):
+        inside.acquire(timeout=LONGEST_WAIT)
+    assert len(backends(beside)) == most
+    go.set()
+    for thread in threads:
+        thread.join(LONGEST_WAIT)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+# hearing of others
+
+
+class Ears:
+    def __init__(self):
+        self.count = 0
+        self._heard = asyncio.Event()
+
+    def __call__(self):
+        self.count += 1
+        self._heard.set()
+
+    async def hear(self):
+        await asyncio.wait_for(self._heard.wait(), LONGEST_WAIT)
+        self._heard.clear()
+
+
+def test_a_write_of_another_process_is_heard(store, address):
+    other = open_postgres(address, now=lambda: NOW)
+
+    async def play():
+        ears = Ears()
+        async with store.listening(ears):
+            await ears.hear()  # once when it begins: something may have happened before
+            await settled(ears)
+            await asyncio.to_thread(other.write, partial(put, key="key"))
+            await ears.hear()
+
+    asyncio.run(play())
+    other.close()
+
+
+async def settled(ears):
+    """Let the first look, which sees everything as new, come before what is announced."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await ears.hear()
+
+
+def test_a_listener_whose_connection_ends_listens_again(store, proxy, address):
+    other = open_postgres(address, now=lambda: NOW)
+
+    async def play():
+        ears = Ears()
+        async with store.listening(ears):
+            await ears.hear()
+            proxy.refuse()
+            await asyncio.to_thread(until_tried_again, proxy)
+            await asyncio.to_thread(other.write, partial(put, key="key"))
+            proxy.admit()
+            await ears.hear()
+
+    asyncio.run(play())
+    other.close()
+
+
+def test_an_announcement_wakes_once_and_silence_never(store, address):
+    """psycopg's own generator of notifications wakes up ten times a second."""
+    other = open_postgres(address, now=lambda: NOW)
+
+    async def play():
+        ears = Ears()
+        listener = Listener(store._reach, heard=ears)
+        await ears.hear()
+        await settled(ears)
+        before = listener.wakeups
+        for number in range(3):
+            await asyncio.to_thread(other.write, partial(put, key="key", value=str(number)))
+            await ears.hear()
+        await listener.close()
+        return listener.wakeups - before
+
+    assert 1 <= asyncio.run(play()) <= 3
+    other.close()
+
+
+# opening
+
+
+def test_a_database_is_made_by_one_of_many_who_open_it_at_once():
+    address = blank("crowd")
+    stores = []
+    threads = [
+        threading.Thread(target=lambda: stores.append(open_postgres(address, now=lambda: NOW))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONGEST_WAIT)
+    assert len(stores) == 4
+    for one in stores:
+        one.close()
+
+
+def test_what_is_not_there_is_told_and_not_made():
+    address = blank("empty")
+    assert not is_made(address, now=lambda: NOW)
+    with pytest.raises(NotApplied):
+        open_postgres(address, now=lambda: NOW, create=False)
+    assert not is_made(address, now=lambda: NOW)
+
+
+@pytest.mark.parametrize("table", ["migration", "run"])
+def test_tables_of_something_else_are_left_alone(table):
+    address = blank("foreign")
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} (id bigint)")
+        with pytest.raises(DatabaseForeign, match=table):
+            open_postgres(address, now=lambda: NOW)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        ).fetchone() == (1,)
+
+
+def test_a_schema_of_its_own_is_enough():
+    address = blank("schemas")
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE TABLE run (id bigint); CREATE SCHEMA apart")
+    store = open_postgres(f"{address}&options=-csearch_path%3Dapart", now=lambda: NOW)
+    store.write(partial(put, key="key"))
+    store.close()
+    with psycopg.connect(address) as connection:
+        assert connection.execute("SELECT value FROM apart.meta WHERE key = 'key'").fetchall() == [("1",)]
+
+
+def test_a_newer_schema_is_refused(address, beside):
+    beside.execute("INSERT INTO migration VALUES (9999, 'later', 'x', 1)")
+    try:
+        with pytest.raises(DatabaseNewer):
+            open_postgres(address, now=lambda: NOW)
+    finally:
+        beside.execute("DELETE FROM migration WHERE number = 9999")
+
+
+def test_commits_are_flushed_whatever_the_role_says(address, beside):
+    """DEC-002: what is acknowledged is stored."""
+    database = beside.info.dbname
+    beside.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+    try:
+        store = open_postgres(address, now=lambda: NOW)
+        show = statement("SHOW synchronous_commit")
+        assert store.write(lambda db: rows_of(db._link.run(show, {}))) == [("on",)]
+        assert asyncio.run(submitted(store, lambda db: rows_of(db._link.run(show, {})))) == [[("on",)]]
+        store.close()
+    finally:
+        beside.execute(f"ALTER DATABASE {database} RESET synchronous_commit")
+
+
+def blank(name):
+    """Return the address of a database without anything in it."""
+    database = f"rota_blank_{os.getpid()}_{name}"
+    with psycopg.connect(server_address(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {database}")
+    return urlsplit(server_address())._replace(path=f"/{database}").geturl()
+
+
+def test_an_upgrade_under_a_running_rota_costs_no_error(store, beside):
+    """A prepared statement whose answer changed its form is prepared anew."""
+    key = statement("SELECT * FROM changing")
+    beside.execute("CREATE TABLE changing (a bigint)")
+    try:
+        for _ in range(2):
+            store.read(lambda db: rows_of(db._link.run(key, {})))
+        beside.execute("ALTER TABLE changing ADD COLUMN b text")
+        assert store.read(lambda db: rows_of(db._link.run(key, {}))) == []
+    finally:
+        beside.execute("DROP TABLE changing")
+
+
+def test_a_change_of_which_nobody_knows_is_told_as_that(store, proxy):
+    """Somebody waits: it is not guessed, and not waited for without end."""
+
+    def swallow():
+        proxy.refuse()
+        return True
+
+    def operation(db):
+        put(db, "key")
+        proxy.on_answer = swallow
+
+    with pytest.raises(DatabaseGone, match="not known yet"):
+        store.write(operation)
+
+
+def test_what_was_submitted_ends_after_the_server_was_stopped_and_started():
+    """The server says goodbye to everybody, is away, and comes back as another process."""
+    server = start_server(Path(tempfile.mkdtemp(prefix="rota-postgres-")))
+    store = open_postgres(server.get_uri(), now=lambda: NOW)
+
+    async def play():
+        assert await store.submit(partial(add, key="count")) == 1
+        await asyncio.to_thread(server.stop)
+        waiting = [store.submit(partial(add, key="count")) for _ in range(3)]
+        with pytest.raises(DatabaseGone):
+            store.read(lambda db: db.row("meta_get", key="count"))
+        await asyncio.to_thread(server.ensure_postgres_running)
+        return await asyncio.wait_for(asyncio.gather(*waiting), LONGEST_WAIT)
+
+    try:
+        assert asyncio.run(play()) == [2, 3, 4]
+        assert store.read(lambda db: db.row("meta_get", key="count")) == ("4",)
+    finally:
+        store.close()
+        server.cleanup()
+
+
+KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'rota' ORDER BY md5(pid || %s::text) LIMIT 1
+"""
+
+
+def test_backends_that_are_ended_at_random_lose_and_double_nothing(store, beside, address):
+    """DEC-002: every operation is acknowledged, and stored once, whenever the server ends whatever connection."""
+    beside.execute("CREATE TABLE ledger (key text)")
+    insert = statement("INSERT INTO ledger VALUES (:key)")
+    done, killed, over = [], [], threading.Event()
+
+    def keep(db, key):
+        db._link.run(insert, {"key": key})
+        return key
+
+    def kill():
+        chance = random.Random(8)
+        with psycopg.connect(address, autocommit=True) as killer:
+            while not over.wait(chance.random() / 50):
+                killed.extend(killer.execute(KILL, [chance.random()]).fetchall())
+
+    async def caller(name):
+        for number in range(40):
+            key = await store.submit(partial(keep, key=f"{name}:{number}"))
+            done.append(key)
+
+    async def play():
+        await asyncio.wait_for(asyncio.gather(*(caller(name) for name in range(8))), LONGEST_WAIT)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    try:
+        asyncio.run(play())
+    finally:
+        over.set()
+        killing.join()
+        kept = [key for (key,) in beside.execute("SELECT key FROM ledger").fetchall()]
+        beside.execute("DROP TABLE ledger")
+    assert killed
+    assert len(done) == 320
+    assert sorted(kept) == sorted(done)

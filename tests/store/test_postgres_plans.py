@@ -1,0 +1,82 @@
+"""The plans of the hot statements on PostgreSQL: where reading a whole table is forbidden, each finds its index."""
+
+import itertools
+import re
+
+import psycopg
+import pytest
+
+from rota.store import jobs
+from rota.store.link import REPLAN_AFTER, statement
+from rota.store.postgres_opening import open_postgres
+from rota.store.queries import load_queries
+from tests.postgres import lay_postgres
+from tests.store.making import NOW, add_job
+from tests.store.test_query_plans import HOT
+
+OTHERWISE = {
+    "chain_scheduled_unfinished": "run_unfinished",
+    "order_ahead": "run_order",
+    "order_behind": "run_order",
+    "lane_heads": "run_ready",
+    "lane_front": "run_ready",
+    "run_chosen": "run_pkey",
+    "run_claim": "run_pkey",
+    "run_finish": "run_pkey",
+    "runs_ending": "run_pkey",
+    "jobs_of_runs_hold": "run_pkey",
+    "changes_after": "change_pkey",
+}
+FILL = """
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO run (id, job_id, number, version, trigger, status, position, created_at)
+SELECT 'run' || number, 'job' || number % 50, number, 1, 'manual', 'QUEUED', number, number
+FROM generate_series(1, 3000) AS number;
+COMMIT
+"""
+"""A queue of which the planner knows nothing but how many pages it takes."""
+NEVER_ALL_QUEUED = re.compile(r"Scan using (run_ready|run_unfinished|run_waiting)\b[^\n]*\n(?! *Index Cond)")
+"""An index of all that is queued or unfinished, read from end to end."""
+FORBIDDEN = re.compile(r"Seq Scan on (run|execution|job_version|budget_entry|change|delivery|event)\b")
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with psycopg.connect(lay_postgres(), autocommit=True) as connection:
+        connection.execute(FILL)
+        connection.execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
+        )
+        yield connection
+
+
+def plan_of(connection, name):
+    wanted = statement(load_queries("postgres", writing=True)[name])
+    connection.execute(b"PREPARE asked AS " + wanted.text)
+    try:
+        values = f"({', '.join(['NULL'] * len(wanted.names))})" if wanted.names else ""
+        return "\n".join(line for (line,) in connection.execute(f"EXPLAIN EXECUTE asked{values}").fetchall())
+    finally:
+        connection.execute("DEALLOCATE asked")
+
+
+@pytest.mark.parametrize("name", sorted({**HOT, **OTHERWISE}))
+def test_a_hot_statement_reads_no_whole_table(connection, name):
+    """R-02, R-03: what it costs does not grow with the history or with the queue."""
+    plan = plan_of(connection, name)
+    assert not FORBIDDEN.search(plan), plan
+    assert not NEVER_ALL_QUEUED.search(plan), plan
+    if name in OTHERWISE:
+        assert OTHERWISE[name] in plan, plan
+
+
+def test_a_connection_that_forgets_its_plans_goes_on():
+    moments = itertools.count()
+    store = open_postgres(lay_postgres(), now=lambda: NOW + next(moments) * 2 * REPLAN_AFTER)
+    try:
+        for number in range(3):
+            job = add_job(store, f"job{number}")
+            assert store.read(lambda db, job=job: jobs.job_by_id(db, job.id)).name == job.name
+    finally:
+        store.close()
