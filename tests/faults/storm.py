@@ -43,7 +43,7 @@ MANY = 3
 WORST = ("restart_fast", "restart_immediate", "stop_long", "swallow_long")
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = 'storm' AND pid <> pg_backend_pid()"
 ROWS = """
-SELECT job.name, job.created_at, scheduled_for, covers_to, count, status, run.id
+SELECT job.name, scheduled_for, covers_to, count, run.id
 FROM run JOIN job ON job.id = job_id WHERE run.trigger = 'schedule'
 """
 CREATED = "SELECT name, created_at FROM job WHERE name NOT LIKE 'rota/%'"
@@ -224,15 +224,15 @@ def _judge_rows(fleet: Fleet, verdict: Verdict) -> None:
         rows = connection.execute(ROWS).fetchall()
     covered: dict[str, Counter[int]] = {name: Counter() for name in created}
     due = {name: set(fleet.plan.due(name, since=_instant(since))) for name, since in created.items()}
-    for job, _, first, last, count, _, run_id in rows:
+    for job, first, last, count, run_id in rows:
         instants = [first] if last is None else [at for at in due[job] if first <= at <= last]
         covered[job].update(instants)
         if count is not None and count != len(instants):
             verdict.add("wrong", [f"{run_id} counts {count} instead of {len(instants)}"])
-    for job, instants in covered.items():
-        verdict.add("lost", [f"{job} {_instant(at)}" for at in sorted(due[job] - set(instants))])
-        verdict.add("doubled", [f"{job} {_instant(at)}" for at, times in sorted(instants.items()) if times > 1])
-        verdict.add("wrong", [f"{job} was not due {_instant(at)}" for at in sorted(set(instants) - due[job])])
+    for job, times_of in covered.items():
+        verdict.add("lost", [f"{job} {_instant(at)}" for at in sorted(due[job] - set(times_of))])
+        verdict.add("doubled", [f"{job} {_instant(at)}" for at, times in sorted(times_of.items()) if times > 1])
+        verdict.add("wrong", [f"{job} was not due {_instant(at)}" for at in sorted(set(times_of) - due[job])])
     verdict.done["fires"] = sum(len(instants) for instants in covered.values())
     verdict.done["rows"] = len(rows)
 
