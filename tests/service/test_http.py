@@ -110,7 +110,7 @@ def test_a_browser_is_opened_by_a_code(served: Project) -> None:
     with client(served):
         url = served.json("open")["url"]
     with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
-        assert "Logged in as owner" in browser.get(url).text
+        assert "owner, admin" in browser.get(url).text
         assert browser.get(url).status_code == 401
 
 

@@ -43,7 +43,10 @@ FORBIDDEN = re.compile(r"Seq Scan on (run|execution|job_version|budget_entry|cha
 
 @pytest.fixture(scope="module")
 def connection():
-    with psycopg.connect(lay_postgres(), autocommit=True) as connection:
+    with psycopg.connect(lay_postgres("plans"), autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE run SET (autovacuum_enabled = off); ALTER TABLE job SET (autovacuum_enabled = off)"
+        )
         connection.execute(FILL)
         connection.execute(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
