@@ -58,6 +58,7 @@ jobs:
     labels: [reports]
   train: {command: [sh, -c, "echo begun; exec sleep 3600"], pools: [gpu], overlap: allow}
   hold: {command: [sleep, "3600"], overlap: allow}
+  speak: {command: [sh, -c, "echo begun; until test -e go; do sleep 0.1; done; echo went on; exec sleep 3600"]}
   review:
     agent: reviewer
     access: full

@@ -119,8 +119,8 @@ def test_a_page_that_is_not_there_says_so(open_page: Callable[..., Page], site: 
         page.get_by_text("nobody").first.wait_for()
 
 
-def test_first_paint_comes_soon(page: Page) -> None:
-    """A figure to look at, not a limit: `make bench BENCH=pages` measures."""
+def test_a_page_is_painted(page: Page) -> None:
+    """How soon, `make bench BENCH=pages` measures."""
     shown(page, "overview")
     paints = page.evaluate("performance.getEntriesByType('paint').map((one) => one.name)")
     assert "first-contentful-paint" in paints

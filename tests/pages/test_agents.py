@@ -14,6 +14,7 @@ from tests.faces.test_tools import DAILY, Tools
 from tests.pages.conftest import Site
 from tests.pages.test_runs import DONE
 
+NAME = str(DAILY["name"])
 TASK = "Look at <CI>.\nThen tell."
 
 
@@ -22,10 +23,6 @@ def proposed(site: Site) -> Site:
     """A project in which a job waits for approval."""
     Tools(site.project.applied(FILE)).call("schedule_job", **{**DAILY, "task": TASK})
     return site
-
-
-def job_of(site: Site) -> str:
-    return str(DAILY["name"])
 
 
 def test_without_agents_and_budgets_the_page_says_so(site: Site) -> None:
@@ -60,29 +57,26 @@ def test_a_proposal_shows_its_exact_prompt_access_and_fires(proposed: Site) -> N
 
 
 def test_a_proposal_is_approved_as_it_was_shown(proposed: Site) -> None:
-    name = job_of(proposed)
     digest = proposed.get("/ui/agents").all("input", name="digest")[0]["value"]
-    assert "is approved" in proposed.post(f"/ui/agents/{name}/approve", digest=digest).words
-    assert show_job(proposed.store, name).job.provisional_at is None
+    assert "is approved" in proposed.post(f"/ui/agents/{NAME}/approve", digest=digest).words
+    assert show_job(proposed.store, NAME).job.provisional_at is None
 
 
 def test_a_proposal_that_changed_since_is_not_approved(proposed: Site) -> None:
     """R-29: an approval is for exactly what was seen."""
-    name = job_of(proposed)
-    proposed.post(f"/ui/agents/{name}/approve", digest="0" * 64)
-    assert show_job(proposed.store, name).job.provisional_at is not None
+    proposed.post(f"/ui/agents/{NAME}/approve", digest="0" * 64)
+    assert show_job(proposed.store, NAME).job.provisional_at is not None
 
 
 def test_a_proposal_is_turned_down_after_a_question(proposed: Site) -> None:
-    name = job_of(proposed)
-    assert f"Turn {name} down?" in proposed.post(f"/ui/agents/{name}/refuse").words
-    assert "is turned down" in proposed.post(f"/ui/agents/{name}/refuse", confirm="yes").words
-    assert show_job(proposed.store, name).job.retired_at is not None
+    assert f"Turn {NAME} down?" in proposed.post(f"/ui/agents/{NAME}/refuse").words
+    assert "is turned down" in proposed.post(f"/ui/agents/{NAME}/refuse", confirm="yes").words
+    assert show_job(proposed.store, NAME).job.retired_at is not None
 
 
 def test_who_may_not_do_everything_approves_nothing(proposed: Site) -> None:
     assert "Approve" not in proposed.get("/ui/agents", scope=Scope.RUN).words
-    assert proposed.post(f"/ui/agents/{job_of(proposed)}/approve", Scope.RUN, digest="x").status == 403
+    assert proposed.post(f"/ui/agents/{NAME}/approve", Scope.RUN, digest="x").status == 403
 
 
 def test_an_outcome_without_usage_is_unknown_and_not_nothing(site: Site) -> None:

@@ -67,11 +67,20 @@ def test_runs_are_found_by_what_they_are_and_say(ran: Site, query: str, found: l
 
 
 @pytest.mark.parametrize(
-    "query", ["status=WRONG", "reason=wrong", "trigger=wrong", "since=wrong", "job=nobody", "cursor=x"]
+    ("query", "told"),
+    [
+        ("status=WRONG", "no status is named 'WRONG'"),
+        ("reason=wrong", "no reason is named 'wrong'"),
+        ("trigger=wrong", "no trigger is named 'wrong'"),
+        ("since=wrong", "'wrong'"),
+        ("job=nobody", "no job is named 'nobody'"),
+        ("cursor=x", "that is no cursor"),
+    ],
 )
-def test_a_filter_that_means_nothing_is_told_on_the_page(ran: Site, query: str) -> None:
+def test_a_filter_that_means_nothing_is_told_on_the_page(ran: Site, query: str, told: str) -> None:
     page = ran.get(f"/ui/runs?{query}")
     assert "Newest first" in page.words
+    assert told in page.words
     assert not [link for link in page.links if link.startswith("/ui/runs/")]
 
 

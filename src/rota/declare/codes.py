@@ -23,7 +23,6 @@ PROBLEM_CODES = {
     "invalid_value": "A value that cannot be used.",
     "out_of_range": "A value below or above what is allowed.",
     "choice": "A word that is not one of those the key takes.",
-    "not_in_this_version": "Something that a later version brings.",
     "duration_format": "A text that is no duration.",
     "cron": "A cron expression that cannot be read.",
     "cron_fields": "A cron expression without exactly five fields.",
