@@ -668,6 +668,18 @@ async def test_a_schedule_that_was_over_before_the_clock_was_set_back_has_not_st
     assert audit(scene).violations == ()
 
 
+async def test_a_schedule_that_was_over_when_it_was_made_has_not_stalled_either(scene: Scene) -> None:
+    """R-26: found by simulation; no run tells of it, only the definition does."""
+    put(
+        scene,
+        command("tick", schedule=every("4h", end_at=NOON + timedelta(hours=2), first_run=FirstRun.AFTER_INTERVAL)),
+    )
+    assert scene.job("tick").next_for is None
+    scene.clock.step(-timedelta(days=1))
+    await scene.settle()
+    assert audit(scene).violations == ()
+
+
 @pytest.mark.parametrize(
     "lull",
     [{"excluded": ("2026-11-15",)}, {"quiet": QuietHours(("11:00-18:00",), policy=QuietPolicy.SKIP)}],

@@ -75,9 +75,15 @@ def _wait_anew(db: Database, job_id: str) -> None:
 
 
 def catch_up_with_step(db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime) -> timedelta | None:
-    """At a start: find out whether the clock was set back since the last process of this boot, and move if so."""
+    """At a start: find out whether the clock was set back since the last process, and move if so."""
     row = db.row("process_last_offset", boot_id=boot_id)
-    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else None
+    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else _behind_rows(db, now)
     if back is not None:
         move_back(db, back=back, now=now)
     return back
+
+
+def _behind_rows(db: Database, now: datetime) -> timedelta | None:
+    """Return how far the clock is behind what was written before this boot: it went back at least as much."""
+    known = [at for at in db.row("clock_newest_times") or () if at is not None]
+    return stepped_back(timedelta(milliseconds=max(known)), now - EPOCH) if known else None

@@ -323,6 +323,7 @@ class Scene:
         self.sources = ScriptedSources(self.settings, lambda: self.table.sources)
         self.post = ScriptedPost()
         self.store = CountingStore(self.open_database())
+        self.boot = BOOT
         self._pid = 500
         self._living = 0
         self.session: Session
@@ -337,7 +338,7 @@ class Scene:
         """Begin as a new process would, with a new epoch and recovery; return how many runs were recovered."""
         self._pid += 1
         self._living = self._pid
-        me = ProcessIdentity(BOOT, self._pid, self._pid)
+        me = ProcessIdentity(self.boot, self._pid, self._pid)
         entrance = Entrance(slots=self.settings.scheduler.concurrency)
         self.session = open_session(
             self.store, self.settings.state, self.clock, kind=self.kind, identity=me, entrance=entrance

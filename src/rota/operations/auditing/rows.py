@@ -124,12 +124,12 @@ def _wrong_moment(job: AuditedJob, current: Stretch) -> str | None:
 
 
 def _goes_on_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) -> int:
-    """Return what one interval is counted from: its last run, which may be later than a clock that was set back, or
-    the end of the quiet hours, excluded days or back-off that its newest row tells of.
+    """Return what one interval is counted from: when the job became what it is or last ran, which may be later than a
+    clock that was set back, or the end of the quiet hours, excluded days or back-off that its newest row tells of.
     """
     row = db.row("audit_last_end", job_id=job.id)
     ended, backing_off_until, instant, reason = row or (None, None, None, None)
-    latest = max(now, ended or now, backing_off_until or now)
+    latest = max(now, current.spans[-1].since, ended or now, backing_off_until or now)
     if current.lulls is None or instant is None:
         return latest
     if reason == Reason.EXCLUDED:
