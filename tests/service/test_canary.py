@@ -20,7 +20,7 @@ FILE = """
 http: {{listen: "127.0.0.1:0"}}
 defaults: {{retry: false}}
 agents:
-  helper: {{adapter: custom, access: full, options: {{argv: [sh, -c, 'test -n "$TOKEN" && echo done']}}}}
+  helper: {{adapter: custom, access: full, options: {{argv: [sh, -c, 'test -n "$TOKEN" && echo done "$TOKEN"']}}}}
 notify:
   hook:
     webhook: {{secret: ADDRESS}}
@@ -29,8 +29,8 @@ notify:
     on: [completed, failed]
   told: {{command: [sh, -c, "cat > told.json"], on: [completed, failed]}}
 jobs:
-  uses: {{command: [sh, -c, 'test -n "$TOKEN"'], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
-  fails: {{command: [sh, -c, 'test -z "$TOKEN"'], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
+  uses: {{command: [sh, -c, 'test -n "$TOKEN" && env'], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
+  fails: {{command: [sh, -c, 'env >&2; test -z "$TOKEN"'], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
   breaks: {{command: [no-such-program], env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
   lacks: {{command: [echo], env: {{TOKEN: {{secret: NOWHERE}}, OTHER: {{secret: CANARY}}}}}}
   asks: {{prompt: look, agent: helper, env: {{TOKEN: {{secret: CANARY}}}}}}

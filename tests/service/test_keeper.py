@@ -19,7 +19,7 @@ import pytest
 from rota.model.errors import SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
-from rota.runners.output import read_output
+from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
 from rota.runners.spawning import wait_keeper
 from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
@@ -494,6 +494,22 @@ def test_the_specification_with_its_secrets_is_never_a_named_file(tmp_path):
             await wait_keeper(spawned.identity)
 
     asyncio.run(look())
+
+
+def test_secrets_are_taken_out_of_the_output_r_27(tmp_path):
+    """R-27: also one that is written in two pieces, and the last bytes of a stream that looked like one."""
+    script = "printf 'a %s b\\ntok' $TOKEN; sleep 0.1; printf 'en-4711\\ntoken-4'"
+    env = {"TOKEN": "token-4711", "PATH": os.defpath}
+
+    async def play():
+        async with spawner() as running:
+            launch = launch_of("/bin/sh", "-c", script, env=env, secret=("TOKEN",))
+            spawned = await running.spawn(launch, tmp_path)
+            spawned.gate.open()
+            await wait_keeper(spawned.identity)
+
+    asyncio.run(play())
+    assert read_all(tmp_path) == b"a *** b\n***\ntoken-4"
 
 
 def test_a_tagged_search_finds_the_command_and_not_its_keeper(tmp_path):

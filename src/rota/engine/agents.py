@@ -114,7 +114,7 @@ def _with_after(launch: Launch, after: AfterStep, *, work: Work, run: RunFacts, 
     except SpawnFailed as error:
         raise SpawnFailed(f"after: {error.message}", hint=error.hint) from error
     cwd = launch.cwd if after.cwd is StepFolder.WORKSPACE else str(surroundings.project)
-    orders = write_orders(launch.argv, argv, folder=surroundings.folder, cwd=cwd)
+    orders = write_orders(launch.argv, argv, folder=surroundings.folder, cwd=cwd, secret=launch.secret)
     return replace(launch, argv=command_line(surroundings.folder), files={**launch.files, ORDERS: orders})
 
 

@@ -21,6 +21,7 @@ from rota.runners.agent_tasks import read_task, task_of
 from rota.runners.environment import RESULT_NAME
 from rota.runners.keeper import store_whole
 from rota.runners.output import make_folder, read_all
+from rota.runners.redacting import Redactor
 from rota.runners.result import read_result
 from rota.runners.writer import FULL, OUTPUT_LIMIT, BoundedWriter
 
@@ -43,9 +44,11 @@ def command_line(folder: Path) -> tuple[str, ...]:
     return (sys.executable, "-I", "-u", "-X", "utf8", "-c", START, root, str(folder / ORDERS))
 
 
-def write_orders(argv: tuple[str, ...], after: tuple[str, ...], *, folder: Path, cwd: str) -> str:
-    """Return the orders for an agent, and for the step after it, which runs in `cwd`."""
-    return json.dumps({"argv": argv, "after": after, "folder": str(folder), "after_cwd": cwd})
+def write_orders(
+    argv: tuple[str, ...], after: tuple[str, ...], *, folder: Path, cwd: str, secret: tuple[str, ...]
+) -> str:
+    """Return the orders for an agent, and for the step after it, which runs in `cwd`; `secret` names variables."""
+    return json.dumps({"argv": argv, "after": after, "folder": str(folder), "after_cwd": cwd, "secret": secret})
 
 
 def read_told(folder: Path) -> Mapping[str, Any] | None:
@@ -64,7 +67,8 @@ def main(path: str) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda number, _frame: _orders_to_stop.append(number))
     orders = json.loads(Path(path).read_bytes())
     folder = Path(orders["folder"])
-    status = _run_agent(orders["argv"], folder)
+    hidden = Redactor(os.environ[name] for name in orders.get("secret", ()))
+    status = _run_agent(orders["argv"], folder, hidden)
     if status != 0 or not _succeeded(folder):
         _tell(folder, stage="agent", agent_exit=status)
         _end(status)  # also where it is 0: whoever records the run reads the same, and finds why
@@ -74,19 +78,20 @@ def main(path: str) -> NoReturn:
     _end(_run_after(orders, folder))
 
 
-def _run_agent(argv: list[str], folder: Path) -> int:
+def _run_agent(argv: list[str], folder: Path, hidden: Redactor) -> int:
     writer = BoundedWriter(str(make_folder(folder / AGENT_OUTPUT)), FULL, limit=OUTPUT_LIMIT)
     try:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE)
     except OSError as error:
         os.write(2, f"cannot start {argv[0]!r}: {error.strerror}\n".encode())
         return NOT_STARTED
-    _copy(process, writer)
+    _copy(process, writer, hidden)
+    writer.write(hidden.rest())
     writer.close()
     return process.wait()
 
 
-def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter) -> None:
+def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter, hidden: Redactor) -> None:
     """Hand the agent's output on until it ends; whoever else holds its pipe open is not waited for."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
@@ -99,7 +104,7 @@ def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter) -> None:
             data = _read(pipe)
             while data:
                 _write(data)
-                writer.write(data)
+                writer.write(hidden.feed(data))
                 data = _read(pipe)
             over = over or data == b""
         if over:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rota import faults
+from rota.runners.redacting import Redactor
 from rota.runners.tree import LINUX, descendants, send, signal_all
 from rota.runners.writer import TAIL, BoundedWriter
 
@@ -88,6 +89,7 @@ class Keeper:
         self.left: list[int] = []
         self.child = 0
         self.pipes: dict[int, BoundedWriter] = {}
+        self.redactors: dict[int, Redactor] = {}
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
         self._woken, wake = os.pipe()
@@ -147,6 +149,8 @@ class Keeper:
         os.set_blocking(pipe, False)
         widen(pipe)
         self.pipes[pipe] = writer
+        if hidden := [self.spec["env"][name] for name in self.spec.get("secret", ())]:
+            self.redactors[pipe] = Redactor(hidden)
         return end
 
     def _alive(self) -> bool:
@@ -221,11 +225,18 @@ class Keeper:
         except BlockingIOError:
             return False
         if data:
-            self.pipes[pipe].write(data)
+            redactor = self.redactors.get(pipe)
+            self.pipes[pipe].write(data if redactor is None else redactor.feed(data))
         else:
             os.close(pipe)
+            self._show_rest(pipe)
             self.pipes.pop(pipe).close()
         return bool(data)
+
+    def _show_rest(self, pipe: int) -> None:
+        """Write what was held back as the possible beginning of a secret."""
+        if pipe in self.redactors:
+            self.pipes[pipe].write(self.redactors[pipe].rest())
 
     def _drain(self) -> None:
         """Take what is in the pipes; a stranger who still holds the other end is not waited for."""
@@ -233,6 +244,8 @@ class Keeper:
             end = writer.total + 2 * READ_SIZE
             while pipe in self.pipes and writer.total < end and self._read_output(pipe):
                 pass
+            if pipe in self.pipes:
+                self._show_rest(pipe)
 
     def _outcome(self) -> dict[str, Any]:
         failed = self.why == "spawn_failed"

@@ -89,6 +89,7 @@ def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: S
         term_grace=work.term_grace.total_seconds(),
         output=work.output.on_disk,
         files=_files(run, surroundings, params=params, child=str(CHILD) in argv),
+        secret=tuple(variable.name for variable in work.env if variable.secret is not None),
     )
 
 
@@ -146,7 +147,7 @@ def folder_of(work: Work, run: RunFacts, surroundings: Surroundings) -> str:
 def _check_program(program: str, cwd: str, path: str) -> None:
     """Refuse what cannot be started in words that help; the start itself stays the keeper's."""
     if os.sep in program:
-        found = os.path.join(cwd, program)
+        found = os.path.join(cwd, program.removeprefix("./"))
         if not os.path.exists(found):
             raise SpawnFailed(f"there is no program {found!r}", hint="a path with / is relative to `cwd`")
         if not os.access(found, os.X_OK) or os.path.isdir(found):

@@ -45,6 +45,8 @@ class Launch:
     """The file that is its standard input; None: nothing."""
     errors_apart: bool = False
     """Whether standard error is kept apart from the output."""
+    secret: tuple[str, ...] = ()
+    """The variables whose values are taken out of the output."""
 
 
 class Gate:
@@ -231,6 +233,7 @@ def _spec_file(launch: Launch, folder: Path) -> int:
         "output_limit": launch.output_limit,
         "stdin": launch.stdin,
         "errors_apart": launch.errors_apart,
+        "secret": launch.secret,
         "umask": launch.umask,
         "folder": str(folder),
     }
