@@ -9,7 +9,7 @@ unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 # What `make test` repeats on PostgreSQL, besides the conformance of the store; `make test-faults` repeats all that plays on scenes.
 SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py) tests/machine tests/simulation/test_simulation.py
 
-.PHONY: help bench run test test-faults test-agents test-browser check lint types layers cover docs lock clean setup
+.PHONY: help bench run test test-on-sqlite test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,16 @@ run: setup ## start rota on the example project (Ctrl-C stops it)
 	@$(BIN)/rota --dir examples/first serve
 
 test: setup ## run all tests
+	@$(MAKE) --no-print-directory --jobs 2 test-on-sqlite test-on-postgres
+
+# Beside each other: many tests wait for processes, so neither alone keeps two processors busy.
+test-on-sqlite: setup
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
-	ROTA_TEST_STORE=postgres $(BIN)/python -m pytest -n 3 --dist loadgroup $(SHORT_ON_POSTGRES)
+
+test-on-postgres: setup
+	@ROTA_TEST_STORE=postgres $(BIN)/python -m pytest -n 1 --dist loadgroup $(SHORT_ON_POSTGRES) > $(VENV)/postgres.log 2>&1 \
+	  || { cat $(VENV)/postgres.log; exit 1; }
+	@echo && echo "on PostgreSQL: $$(tail -n 1 $(VENV)/postgres.log)"
 
 test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, storms on PostgreSQL, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)
@@ -49,13 +57,13 @@ test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, stor
 test-agents: setup .agents/installed ## the real agents (npm, 1.3 GB) against a stub of their models
 	$(BIN)/python -m pytest -n 0 --timeout 900 tests/agents/real_agents.py
 
-.browser/installed: tests/browser/packages.txt
-	rm -rf .browser && mkdir .browser
-	npm install --prefix .browser --no-package-lock --no-audit --no-fund --loglevel error $$(cat $<)
-	command -v chromium > /dev/null || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
-	@touch $@
+chromium:
+	@if command -v "$${ROTA_CHROMIUM:-chromium}" > /dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
+	else echo 'no chromium here: install it (apt-get install chromium), or name another one in ROTA_CHROMIUM' >&2; exit 1; fi
 
-test-browser: setup .browser/installed ## the dashboard in Chromium (apt-get installs it where it is missing; npm for axe-core)
+test-browser: setup chromium ## the dashboard in Chromium (apt-get installs it where it is missing and we are root)
 	$(BIN)/python -m pytest -n 0 $(BROWSER) $(wildcard tests/browser/real_*.py)
 
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
@@ -97,5 +105,5 @@ lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	  --extra bench requirements/build.in pyproject.toml --output-file requirements/bench.txt
 
 clean: ## remove what make made
-	rm -rf .uv .agents .browser $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .uv .agents $(VENV) $(VENV)-bench bench/results bench/scratch build dist site .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

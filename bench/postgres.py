@@ -62,7 +62,7 @@ def _rota_command(uri: str, folder: Path) -> list[str]:
     return [sys.executable, "-m", "bench.postgres_rota", uri, str(folder)]
 
 
-MOST = {"raw SKIP LOCKED": 20_000, "pgqueuer": 4_000, "procrastinate": 1_500}
+MOST = {"raw SKIP LOCKED": 20_000, "pgqueuer": 10_000, "pgqueuer without a bound": 10_000, "procrastinate": 1_500}
 CONTENDERS = {
     "rota": Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 6_000, _rota_command),
     **{

@@ -8,11 +8,15 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 
-BATCH = 50
 SLOTS = 64
+"""How many are under way in a worker at most."""
+BATCH = SLOTS // 2
+"""What is taken at once; pgqueuer asks for room for twice that."""
+UNBOUNDED_BATCH = 50
 NAMES = "nothing"
 
 RAW_SCHEMA = """
@@ -135,7 +139,7 @@ def _pgqueuer_fill(uri: str, count: int) -> None:
     asyncio.run(fill())
 
 
-def _pgqueuer_work(uri: str) -> None:
+def _pgqueuer_work(uri: str, *, batch: int = BATCH, most: int | None = SLOTS) -> None:
     from datetime import timedelta
 
     from pgqueuer import PgQueuer
@@ -148,18 +152,22 @@ def _pgqueuer_work(uri: str) -> None:
             async def nothing(job: object) -> None: ...
 
             ready()
-            await queue.qm.run(batch_size=BATCH, dequeue_timeout=timedelta(milliseconds=50))
+            soon = timedelta(milliseconds=50)
+            await queue.qm.run(batch_size=batch, max_concurrent_tasks=most, dequeue_timeout=soon)
 
     asyncio.run(work())
 
 
+PGQUEUER_DONE = "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'"
 PEERS = {
     "raw SKIP LOCKED": Peer(_raw_prepare, _raw_fill, RAW_DONE, _raw_work),
-    "pgqueuer": Peer(
+    "pgqueuer": Peer(_pgqueuer_prepare, _pgqueuer_fill, PGQUEUER_DONE, _pgqueuer_work),
+    # As it comes it takes on without end, and its batches grow with what waits to be written.
+    "pgqueuer without a bound": Peer(
         _pgqueuer_prepare,
         _pgqueuer_fill,
-        "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
-        _pgqueuer_work,
+        PGQUEUER_DONE,
+        partial(_pgqueuer_work, batch=UNBOUNDED_BATCH, most=None),
     ),
     "procrastinate": Peer(
         _procrastinate_prepare,

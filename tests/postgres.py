@@ -66,6 +66,15 @@ def lay_postgres(name: str = "") -> str:
     return address
 
 
+def bare_postgres(name: str) -> str:
+    """Return the address of a database in which nothing is made yet."""
+    database = _database_of(name)
+    with psycopg.connect(server_address(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {database}")
+    return urlsplit(server_address())._replace(path=f"/{database}").geturl()
+
+
 def copy_postgres(address: str) -> str:
     """Return the address of a copy of a database; its connections are cut off."""
     source = urlsplit(address).path.removeprefix("/")
@@ -83,15 +92,15 @@ def spoil_postgres(address: str) -> None:
 
 @cache
 def _made(name: str) -> tuple[str, str]:
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-    database = "_".join(filter(None, ("rota", worker, str(os.getpid()), name)))
-    with psycopg.connect(server_address(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {database}")
-    address = urlsplit(server_address())._replace(path=f"/{database}").geturl()
+    address = bare_postgres(name)
     open_postgres(address, now=lambda: datetime(2026, 1, 1, tzinfo=UTC)).close()
     with psycopg.connect(address, autocommit=True) as connection:
         return address, ";\n".join(_as_made(connection))
+
+
+def _database_of(name: str) -> str:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    return "_".join(filter(None, ("rota", worker, str(os.getpid()), name)))
 
 
 def _as_made(connection: "psycopg.Connection[Any]") -> list[str]:

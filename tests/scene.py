@@ -20,6 +20,7 @@ from tests.template import lay_database
 VARIABLE = "ROTA_TEST_STORE"
 ON_POSTGRES = os.environ.get(VARIABLE) == "postgres"
 sqlite_alone = pytest.mark.skipif(ON_POSTGRES, reason="of SQLite alone")
+many_machines = pytest.mark.skipif(not ON_POSTGRES, reason="SQLite is of one machine")
 one_machine = pytest.mark.skipif(ON_POSTGRES, reason="what one of many machines sees moves nothing of all")
 
 _addresses: dict[Path, str] = {}

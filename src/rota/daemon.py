@@ -19,6 +19,7 @@ from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
+from rota.engine.patience import AT_FIRST, PASSING, Patience
 from rota.engine.pause import pause_in_crash_loop
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import (
@@ -32,13 +33,13 @@ from rota.engine.session import (
     take_serving_lock,
     with_slots,
 )
-from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
+from rota.engine.stopping import Stop, Stopping, fitting, refuse_unstored, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.http.flags import Flags
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, StateError, StorageFull, StoreNotShared
+from rota.model.errors import RotaError, StateError, StoreNotShared
 from rota.model.records import Run
 from rota.operations.loading import Loaded
 from rota.operations.pausing import Pauses, pauses
@@ -65,6 +66,7 @@ LOOK_AT_FILES = timedelta(seconds=2)
 UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
 DAMAGE_HINT = "work goes on as far as it can; stop rota and put back a backup with `rota restore`"
 DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
+LOST = "this worker was declared lost: what it ran was ended here, it begins anew"
 LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
 MOVED_HINT = "let `store:` in rota.yaml name the new one; two schedulers would do the same work twice"
 RESUME_HINT = "find the cause, then `rota resume --all`"
@@ -128,7 +130,7 @@ class Daemon:
         self._observer = observer
         self._flags = http
         self._http: HttpSide | None = None
-        self._stopping = Stopping()
+        self._stopping = Stopping(gone=lambda: self._store.problem)
         self._table = FunctionTable()
         self._file = ServedFile(
             place,
@@ -143,6 +145,8 @@ class Daemon:
         self._declared_lost = False
         self._leaving = False
         self._announced = False
+        self._unapplied: Loaded | None = None
+        self._socket: WakeSocket | None = None
         self._lost_state = False
         self._database: tuple[int, int] | None = None
         self._damage: str | None = None
@@ -172,16 +176,63 @@ class Daemon:
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
         settings = with_slots(settings, self._entrance.slots)
         self._bind_http(store, settings)
-        await self._schedule(store, settings, loaded)
-        while self._declared_lost and not self._leaving:
-            log.warning("this worker was declared lost: what it ran was ended here, it begins anew", hint=LOST_HINT)
-            self._declared_lost = False
-            await self._schedule(store, settings, None)
+        self._store, self._settings, self._unapplied = store, settings, loaded
+        try:
+            with self._signals():
+                await self._schedule_patiently(store, settings)
+                while self._begins_anew:
+                    log.warning(LOST, hint=LOST_HINT)
+                    self._declared_lost = False
+                    await self._schedule_patiently(store, settings)
+        finally:
+            self._close_socket()
         self._refuse_losses()
 
-    async def _schedule(self, store: OpenStore, settings: Settings, loaded: Loaded | None) -> None:
+    @property
+    def _begins_anew(self) -> bool:
+        return self._declared_lost and not self._leaving
+
+    async def _schedule_patiently(self, store: OpenStore, settings: Settings) -> None:
+        """Schedule under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
+        within = None if self._announced else AT_FIRST
+        patience = Patience(store, self._clock, over=lambda: self._stopping.wished, within=within)
+        try:
+            await self._schedule(store, settings, patience)
+        except PASSING as error:
+            if not self._stopping.wished or self._leaving:
+                raise
+            log.warning("the start was given up", error=str(error))
+            if self._declared_lost:
+                await self._stopping.asked()  # our own wish: it is heard
+
+    async def _schedule(self, store: OpenStore, settings: Settings, patience: Patience) -> None:
         """Schedule under one epoch: until stopped, or until other machines said that we were lost."""
-        session = self._enter(store, settings)
+        session = await patience.do(partial(self._enter, store, settings))
+        self._set_up(store, settings, session)
+        ending: Ending = "clean"
+        try:
+            with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
+                recovered = await self._prepare(store, patience)
+            with self._looking_for_damage():
+                async with store.listening(self._wake):
+                    ending = await self._until_stopped(recovered)
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # what it had adopted
+            raise
+        finally:
+            if not self._begins_anew:
+                self._close_socket()
+            if self._leases is not None:
+                self._leases.stop()
+            self._workshop.close()
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif not self._lost_state:
+                self._close_session(store, session, ending)
+
+    def _set_up(self, store: OpenStore, settings: Settings, session: Session) -> None:
+        """Make what works under an epoch, keep its lease, and answer from here on."""
         self._workshop = Workshop(
             store,
             self._clock,
@@ -200,32 +251,26 @@ class Daemon:
                 store, self._clock, holder=session.holder, lost=self._take_loss, changed=self._engine.wake
             )
             self._leases.start()
-        socket = WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
-        ending: Ending = "clean"
-        try:
-            with self._signals():  # from the first answer on: whoever sees us serve may ask us to stop
-                with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
-                    recovered = await self._workshop.recover(session.dead)  # before the first fire (R-23)
-                    await self._workshop.sweep_strays()
-                    await self._guard()
-                    if loaded is not None:
-                        await self._file.first_apply(store, loaded)
-                    if settings.scheduler.enabled and self._kind == "serve":
-                        await self._workshop.fire_at_boot()
-                with self._looking_for_damage():
-                    async with store.listening(self._wake):
-                        ending = await self._until_stopped(recovered)
-        finally:
-            socket.close()
-            if self._leases is not None:
-                self._leases.stop()
-            self._workshop.close()
-            if self._declared_lost:
-                session.lock.release(remove=True)  # others have closed its row
-            elif not self._lost_state:
-                self._close_session(store, session, ending)
+        self._socket = self._socket or WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
 
-    def _enter(self, store: OpenStore, settings: Settings) -> Session:
+    async def _prepare(self, store: OpenStore, patience: Patience) -> int:
+        """Do what comes before the first fire (R-23); return how many runs of dead processes there were."""
+        recovered = await patience.do(partial(self._workshop.recover, self._session.dead))
+        await patience.do(self._workshop.sweep_strays)
+        await patience.do(self._guard)
+        if self._unapplied is not None:
+            await self._file.first_apply(store, self._unapplied)
+            self._unapplied = None
+        if self._settings.scheduler.enabled and self._kind == "serve":
+            await patience.do(self._workshop.fire_at_boot)
+        return recovered
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _enter(self, store: OpenStore, settings: Settings) -> Session:
         state = self._place.state
         entrance = replace(self._entrance, slots=settings.scheduler.concurrency if settings.scheduler.enabled else 0)
         me = identity(os.getpid())
@@ -233,7 +278,7 @@ class Daemon:
         sweep_locks(state)
         self._anchor = anchor_of(state, session)
         self._database = file_identity(self._anchor)
-        self._store, self._settings, self._session = store, settings, session
+        self._session = session
         self._ticks = list(session.living)
         return session
 
@@ -249,10 +294,12 @@ class Daemon:
 
     def _refuse_losses(self) -> None:
         if self._stopping.unstored:
-            problem = self._engine.storage_problem
-            raise StorageFull(
-                f"{self._stopping.unstored} results could not be stored in {self._place.state}: {problem}",
-                hint="free some space and start `rota serve` again: it records how commands ended from what they left",
+            refuse_unstored(
+                self._stopping.unstored,
+                place=str(self._place.state),
+                problem=self._engine.storage_problem,
+                gone=self._store.problem,
+                who="the next `rota serve`",
             )
         if self._lost_state:
             raise StateError(

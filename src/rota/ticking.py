@@ -22,12 +22,12 @@ from rota.engine.lock import SERVE_LOCK, TICK_LOCK, file_identity, holder_pid, i
 from rota.engine.looking import look_once
 from rota.engine.loop import Loop
 from rota.engine.session import Entrance, Session, anchor_of, close_session, open_session, sweep_locks, take_turn
-from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
+from rota.engine.stopping import Stop, Stopping, fitting, refuse_unstored, wanted_stop
 from rota.engine.ticks import KIND, note_look
 from rota.engine.workshop import Workshop
 from rota.log import log
 from rota.model.clock import EPOCH, Clock
-from rota.model.errors import RotaError, StateError, StorageFull
+from rota.model.errors import RotaError, StateError
 from rota.model.records import Run
 from rota.operations.loading import Loaded
 from rota.operations.project import Place, open_place
@@ -38,7 +38,7 @@ from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
 from rota.store import jobs, order, runs
-from rota.store.driver import Database, Store
+from rota.store.driver import Database, OpenStore
 
 PATIENCE = timedelta(seconds=10)
 """How long a tick waits for another one that looks at the same moment."""
@@ -120,7 +120,7 @@ class Tick:
         self._observer = observer
         self._patience = patience
         self._report = TickReport()
-        self._stopping = Stopping()
+        self._stopping = Stopping(gone=lambda: self._store.problem)
         self._table = FunctionTable()
         self._file = ServedFile(
             place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
@@ -151,7 +151,7 @@ class Tick:
             store.close()
         return self._report
 
-    async def _enter(self, store: Store, turn_over: contextlib.ExitStack) -> None:
+    async def _enter(self, store: OpenStore, turn_over: contextlib.ExitStack) -> None:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
         me = identity(os.getpid())
@@ -303,15 +303,18 @@ class Tick:
 
     def _last_words(self, db: Database) -> None:
         if self._engine.executor.idle and self._looked_at is not None:
-            unused = self._workshop.session.holder.epoch
+            holder = self._workshop.session.holder
+            unused = {holder.worker_id: holder.epoch}
             note_look(db, slots=self._settings.scheduler.concurrency, now=self._looked_at, unused=unused)
 
     def _refuse_losses(self) -> None:
         if self._stopping.unstored:
-            raise StorageFull(
-                f"{self._stopping.unstored} results could not be stored in {self._place.state}: "
-                f"{self._engine.storage_problem}",
-                hint="free some space: the next tick records how commands ended from what they left",
+            refuse_unstored(
+                self._stopping.unstored,
+                place=str(self._place.state),
+                problem=self._engine.storage_problem,
+                gone=self._store.problem,
+                who="the next tick",
             )
         if self._lost_state:
             raise StateError(

@@ -115,6 +115,14 @@ def test_metrics_count_what_there_is(api: Api) -> None:
     assert 'rota_budget_limit{account="day",unit="runs"} 100.0' in found.text
 
 
+def test_metrics_tell_money_in_dollars(api: Api) -> None:
+    api.project.applied(
+        "budgets: {money: {usd: 2.50, per: day, estimate: 0.50}}\njobs:\n  paid: {command: [x], budget: money}\n"
+    )
+    found = api.call("GET", "/api/v1/metrics")
+    assert 'rota_budget_limit{account="money",unit="usd"} 2.5' in found.text
+
+
 # logging a browser in
 
 

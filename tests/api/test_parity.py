@@ -47,6 +47,7 @@ PATHS = {
     "schema": ["get_openapi"],
     "mcp": ["call_tools"],
     "agents": ["get_agents"],
+    "ack": ["get_attention", "acknowledge_needs", "show_needs"],
     "approve": ["get_approvals", "approve_job"],
     "notify": ["get_targets", "enable_notify"],
     "workers": ["get_workers", "drain_one_worker", "resume_one_worker", "forget_lost_worker"],

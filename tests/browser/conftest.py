@@ -1,18 +1,23 @@
 """The dashboard in a real Chromium: one project with a history, one scheduler, one browser; a fresh page for each test.
 
-Chromium is the system's (`make test-browser` installs it), axe-core comes from npm into a folder that git ignores.
+Chromium is the system's (`make test-browser` installs it), axe-core comes with axe-playwright-python.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
+from rota.engine.clock import SystemClock
+from rota.model.making import Maker
+from rota.operations.project import locate, open_state
+from rota.operations.tools import Toolbox, project_declares
 from tests.service.serving import Project
 from tests.waiting import LONGEST_WAIT, until
 
@@ -26,7 +31,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-AXE = Path(__file__).parents[2] / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(str(files("axe_playwright_python"))) / "axe.min.js"
 WIDE = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 FILE = r"""
@@ -37,6 +42,7 @@ budgets:
 defaults: {retry: false}
 agent_policy: {approval: required}
 agents:
+  helper: {adapter: claude, access: read}
   reviewer:
     adapter: custom
     options:
@@ -147,16 +153,29 @@ def site(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
     finally:
         browser.close()
-        project.rota("stop")
+        project.rota("stop", "--now")
 
 
 def _live(project: Project) -> None:
-    """Let things happen: good and bad runs, a group, an agent, something that runs and something that waits."""
+    """Let things happen: good and bad runs, a group, an agent and what it proposes, something that runs and waits."""
     for job in ("backup", "report", "review", "nightly"):
         project.rota("run", job, check=False)
     for _ in range(3):
         project.rota("trigger", "train")
+    propose(project, "tidy", "Close issues that nobody has answered for a month.\nTell me which.")
     until(lambda: project.json("show", "train:1")["status"] == "RUNNING", what="train:1 to run")
+
+
+def propose(project: Project, name: str, task: str) -> None:
+    """Let an agent propose a job, which then waits for a person."""
+    place = locate(None, {"HOME": str(project.folder)}, project.folder)
+    store = open_state(place.state, SystemClock(), create=False)
+    try:
+        maker, declare = Maker("agent:reviewer"), project_declares(place, {})
+        box = Toolbox(store, place.state, SystemClock(), maker=maker, declare=declare)
+        box.call("schedule_job", {"name": name, "task": task, "schedule": "0 9 * * mon-fri", "provider": "helper"})
+    finally:
+        store.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.conftest import Site, propose
 
 
 def told(page: Page, text: str) -> None:
@@ -63,9 +63,9 @@ def test_the_frame_is_reached_by_keys_alone(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to the content")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    expect(page.locator("#main")).to_be_focused()
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "find"
+    expect(page.locator("#find")).to_be_focused()
     page.keyboard.type("backup")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="backup", exact=True).wait_for()
@@ -120,6 +120,28 @@ def test_what_needs_a_person_is_acknowledged_and_stays_quiet(page: Page) -> None
     told(page, "nightly")
     page.get_by_text("1 acknowledged").wait_for()
     expect(page.locator("li.need").filter(has_text="nightly").first).to_be_hidden()
+    page.get_by_text("1 acknowledged").click()
+    page.locator("#needs-seen li.need").filter(has_text="nightly").get_by_role("button", name="Show again").click()
+    told(page, "it is shown again")
+
+
+def test_a_proposal_is_read_and_approved(page: Page, site: Site) -> None:
+    propose(site.project, "watch", f"{'Look at CI. ' * 1000}Then tell.")
+    page.goto("/ui/agents")
+    page.get_by_role("link", name="Read the whole prompt of watch").click()
+    expect(page.get_by_label("Prompt of watch")).to_contain_text("Then tell.")
+    page.get_by_role("button", name="Approve watch", exact=True).click()
+    told(page, "watch is approved")
+    assert site.project.json("show", "watch")["state"] == "idle"
+
+
+def test_a_proposal_is_turned_down_after_a_question(page: Page, site: Site) -> None:
+    propose(site.project, "nag", "Ask for reviews.")
+    page.goto("/")
+    page.get_by_role("link", name="Review nag").click()
+    page.get_by_role("button", name="Turn down nag").click()
+    page.get_by_role("dialog").get_by_role("button", name="Turn it down").click()
+    told(page, "nag is turned down")
 
 
 @pytest.mark.parametrize("path", ["/", "/ui/jobs", "/ui/runs"])

@@ -45,8 +45,8 @@ def test_runs_are_moved_by_keys_and_the_focus_goes_with_them(page: Page, shelf: 
     page.get_by_role("link", name=second, exact=True).focus()
     page.keyboard.press("Alt+ArrowUp")
     expect(page.locator("#announce")).to_contain_text(f"{second} is at place")
-    assert rows(page, "shelf") == [second, first]
     expect(page.get_by_role("link", name=second, exact=True)).to_be_focused()
+    assert rows(page, "shelf") == [second, first]
     page.keyboard.press("Alt+End")
     expect(page.locator("tr[data-run]").last).to_have_attribute("data-run", second)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import AXE, PHONE, Site
 
@@ -18,6 +18,7 @@ PAGES = {
     "run": "/ui/runs/report:1",
     "running": "/ui/runs/train:1",
     "agents": "/ui/agents",
+    "proposal": "/ui/agents/tidy",
     "system": "/ui/system",
 }
 EXPECTED = {
@@ -30,6 +31,7 @@ EXPECTED = {
     "run": "exit 3",
     "running": "begun",
     "agents": "claude-day",
+    "proposal": "Close issues",
     "system": "Workers",
 }
 LARGEST = 100 * 1024
@@ -50,7 +52,7 @@ def test_each_page_shows_itself_and_is_small(page: Page, name: str) -> None:
     assert answer.status == 200
     assert len(answer.body()) <= LARGEST
     page.get_by_text(EXPECTED[name]).first.wait_for()
-    assert page.get_by_role("main").count() == 1
+    expect(page.get_by_role("main")).to_have_count(1)
     assert page.locator("[style]").count() == 0
 
 
@@ -105,9 +107,9 @@ def test_a_page_in_dark_is_dark(open_page: Callable[..., Page]) -> None:
 def test_the_theme_is_switched_and_kept(page: Page) -> None:
     shown(page, "overview")
     page.locator("[data-theme-switch]").first.click()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.reload()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 def test_a_page_that_is_not_there_says_so(open_page: Callable[..., Page], site: Site) -> None:

@@ -32,7 +32,7 @@ def below(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> I
         yield Site(project, f"{address.scheme}://{address.netloc}", browser)
     finally:
         browser.close()
-        project.rota("stop")
+        project.rota("stop", "--now")
 
 
 def test_everything_stays_below_the_path(below: Site) -> None:

@@ -81,7 +81,7 @@ def spoiled(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
     made = Site(project, str(project.json("status")["http"]), browser)
     made.log_in()
     yield made
-    project.rota("stop")
+    project.rota("stop", "--now")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,12 @@ LATER = timedelta(milliseconds=1)
 class Machine:
     """A worker of another folder. What it writes names its epoch; whether it lives, its lease alone tells."""
 
-    def __init__(self, scene: Scene, name: str, *, takes: Takes = EVERYTHING, slots: int = 4) -> None:
+    def __init__(
+        self, scene: Scene, name: str, *, takes: Takes = EVERYTHING, slots: int = 4, kind: str = "worker"
+    ) -> None:
         self.scene = scene
         self.name = name
+        self.kind = kind
         self.slots = slots
         scene.clock.advance(LATER)  # the scene's own worker is the first: so SQLite knows whose folder it is
         self.holder: Holder = scene.store.write(partial(self._enter, takes=takes))
@@ -35,7 +38,7 @@ class Machine:
         workers.insert_worker(db, worker, now=now)
         workers.note_capacity(db, worker.id, takes=takes, slots=self.slots)
         epoch = processes.open_process(
-            db, worker_id=worker.id, kind="worker", identity=me, lock=new_id(now), version="0", now=now
+            db, worker_id=worker.id, kind=self.kind, identity=me, lock=new_id(now), version="0", now=now
         )
         processes.renew_lease(db, epoch, lease=LEASE)
         return Holder(worker.id, epoch, me, takes, leased=True)

@@ -13,7 +13,7 @@ from rota.model.states import Reason, Status
 from rota.operations.auditing.report import Check
 from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.runs import trigger
-from rota.rules.explain import next_fire
+from rota.rules.next_words import next_fire
 from rota.runners.boot import machine_boot
 from rota.testing import Scene, Script
 from tests.engine.conftest import audit, command, cron

@@ -7,7 +7,8 @@ import pytest
 from rota.model.spec import Anchor, Condition, Gates, WhenFalse
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, audit, command, cron, every
-from tests.scene import one_machine
+from tests.engine.machines import Machine
+from tests.scene import many_machines
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,6 @@ async def test_a_step_back_refires_no_instant_of_the_calendar(scene: Scene, back
     assert instants == sorted(instants)
 
 
-@one_machine
 @pytest.mark.parametrize("back", STEPS, ids=str)
 @pytest.mark.parametrize("anchor", [Anchor.COMPLETION, Anchor.START])
 async def test_a_step_back_stalls_no_interval(scene: Scene, back: timedelta, anchor: Anchor) -> None:
@@ -43,7 +43,6 @@ async def test_a_step_back_stalls_no_interval(scene: Scene, back: timedelta, anc
     assert len(scene.history("sync")) == 5
 
 
-@one_machine
 async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scene) -> None:
     """R-26: the offset to the boot clock is remembered with the process."""
     scene.declare(command("sync", schedule=every("10m")))
@@ -55,7 +54,6 @@ async def test_a_step_back_while_no_scheduler_ran_stalls_no_interval(scene: Scen
     assert len(scene.history("sync")) == 5
 
 
-@one_machine
 @pytest.mark.parametrize("back", [timedelta(hours=1), timedelta(days=1)], ids=str)
 async def test_a_clock_behind_the_rows_after_a_reboot_stalls_no_interval(scene: Scene, back: timedelta) -> None:
     """R-26: boot clocks of two boots cannot be compared, but what was written before cannot lie ahead."""
@@ -69,7 +67,6 @@ async def test_a_clock_behind_the_rows_after_a_reboot_stalls_no_interval(scene: 
     assert len(scene.history("sync")) == 5
 
 
-@one_machine
 async def test_a_reboot_after_which_the_clock_is_behind_is_told_as_an_event(scene: Scene) -> None:
     """R-26: found by simulation; without it the order of times would look broken to an auditor."""
     scene.processes.scripts["slow"] = Script(takes=minutes(1))
@@ -97,7 +94,6 @@ async def test_an_ordinary_reboot_is_no_step(scene: Scene) -> None:
     assert scene.store.read(lambda db: db.rows("events_newest", since=0, limit=10)) == []
 
 
-@one_machine
 async def test_a_step_forward_is_remembered_so_that_its_undoing_is_seen_after_a_restart(scene: Scene) -> None:
     """R-26: the clock was wrong for a while, and was set right again while no scheduler ran."""
     scene.declare(command("sync", schedule=every("10m")))
@@ -111,7 +107,6 @@ async def test_a_step_forward_is_remembered_so_that_its_undoing_is_seen_after_a_
     assert len(scene.history("sync")) == before + 1
 
 
-@one_machine
 async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
     scene.processes.conditions["./look"] = "false"
     gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, recheck=minutes(10))
@@ -124,7 +119,6 @@ async def test_a_step_back_moves_the_ends_of_waits(scene: Scene) -> None:
     assert scene.told("gated") == [("COMPLETED", None)]
 
 
-@one_machine
 async def test_a_step_back_is_told_as_an_event(scene: Scene) -> None:
     scene.declare(command("sync", schedule=every("10m")))
     await scene.settle()
@@ -181,3 +175,32 @@ async def test_new_runs_sort_after_old_ones_after_a_step_back(scene: Scene) -> N
     scene.engine.claims = True
     await scene.settle()
     assert scene.processes.begun == ["a:1", "b:1"]
+
+
+@many_machines
+@pytest.mark.parametrize(("kind", "runs"), [("serve", 4), ("worker", 5)])
+async def test_a_step_back_of_one_machine_moves_nothing_where_another_one_fires(
+    scene: Scene, kind: str, runs: int
+) -> None:
+    """R-26, R-22: the other's clock did not move; one that only claims is no reason to let everything wait."""
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.advance("35m")
+    Machine(scene, "other", kind=kind)
+    scene.clock.step(-timedelta(hours=1))
+    await scene.settle()
+    await scene.advance("10m")
+    assert len(scene.history("sync")) == runs
+
+
+@many_machines
+async def test_a_step_back_while_another_machine_fired_moves_nothing(scene: Scene) -> None:
+    """R-26: what that one wrote was written by its own clock."""
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.advance("35m")
+    await scene.crash()
+    other = Machine(scene, "other", kind="serve")
+    other.vanish()
+    scene.clock.step(-timedelta(days=1))
+    await scene.start()
+    await scene.advance("10m")
+    assert len(scene.history("sync")) == 4

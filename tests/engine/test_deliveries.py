@@ -15,7 +15,7 @@ from rota.model.states import Reason, Status
 from rota.store import deliveries
 from rota.testing import Scene, Script
 from tests.engine.conftest import audit, command
-from tests.scene import one_machine, tamper
+from tests.scene import tamper
 
 HOURLY = Schedule(cron=("0 * * * *",))
 OPS = Target("ops", Channel.WEBHOOK, address="https://hooks.example.net/a")
@@ -293,7 +293,6 @@ async def test_the_loop_that_fires_pings_once_a_minute(scene: Scene) -> None:
     assert scene.post.pings == [target] * 3
 
 
-@one_machine
 async def test_a_clock_that_is_set_back_delays_no_retry(scene: Scene) -> None:
     """R-26: pauses count elapsed time."""
     told(scene, OPS)

@@ -27,7 +27,6 @@ from tests.engine.calling import call
 from tests.engine.conftest import ALLOW, NO_RETRY, NOON, every
 from tests.engine.test_apply import declared
 from tests.engine.test_simulated_fires import simulated
-from tests.scene import one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -278,7 +277,6 @@ async def test_a_direct_call_is_refused_for_all_and_waits_as_well(scene: Scene) 
     assert not scene.history("fix")[0].started_at
 
 
-@one_machine
 async def test_a_back_off_moves_back_with_the_clock_and_a_stated_reset_does_not(scene: Scene) -> None:
     """R-26."""
     put(scene, agent("fix"), agent("other", provider="openai"))

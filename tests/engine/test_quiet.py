@@ -16,7 +16,7 @@ from rota.operations.zones import adopt_tzdata
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, audit, command, cron, every
 from tests.engine.test_apply import put
-from tests.scene import one_machine, tamper
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -203,7 +203,6 @@ async def test_a_paused_job_that_is_edited_inside_counts_what_came(scene: Scene)
     await scene.advance("90m")
 
 
-@one_machine
 async def test_a_clock_that_is_set_back_moves_an_anchored_instant_to_the_quiet_hours_it_lies_in_now(
     scene: Scene,
 ) -> None:

@@ -29,7 +29,7 @@ from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every, function
 from tests.engine.test_apply import put
-from tests.scene import one_machine, tamper
+from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,6 @@ async def test_a_backoff_that_ended_while_no_scheduler_ran_is_over(scene: Scene)
     assert starts(scene, "job") == [timedelta(), HOUR]
 
 
-@one_machine
 @pytest.mark.parametrize("back", [2 * SECOND, MINUTE, HOUR, timedelta(days=1)], ids=str)
 async def test_a_step_back_makes_no_backoff_longer(scene: Scene, back: timedelta) -> None:
     """DEC-007, R-26: a backoff is elapsed time and moves with the clock."""
@@ -470,7 +469,6 @@ async def test_a_missed_instant_is_not_made_up_while_the_job_is_held_back(scene:
     assert scene.told("job")[-1] == ("SKIPPED", "backing_off")
 
 
-@one_machine
 @pytest.mark.parametrize("back", [HOUR, timedelta(days=1)], ids=str)
 async def test_a_step_back_holds_nothing_back_longer(scene: Scene, back: timedelta) -> None:
     """R-26: the time that a job is held back is elapsed time."""

@@ -17,10 +17,12 @@ from rota.operations.auditing.report import Report
 from rota.operations.runs import cancel_run
 from rota.rules.ticks import LONGEST_UNSEEN
 from rota.store import processes, runs
+from rota.store.processes import end_process
 from rota.testing import Script
 from tests.engine.conftest import ALLOW, NOON, QUEUE, audit, command, cron, every, function
+from tests.engine.machines import Machine
 from tests.engine.ticking import TickScene
-from tests.scene import Scene, one_machine
+from tests.scene import Scene, many_machines
 
 pytestmark = pytest.mark.anyio
 
@@ -202,7 +204,6 @@ async def test_a_pause_between_two_ticks_settles_what_was_not_late(scene: Scene,
     assert scene.told("job") == [("QUEUED", None)]
 
 
-@one_machine
 async def test_idle_ticks_leave_one_row_among_them(scene: Scene, ticks: Make) -> None:
     """R-23: an epoch that no row names may be had by the next tick, so idle ticks do not fill the database."""
     scene.declare(command("job", schedule=cron("0 * * * *")))
@@ -211,6 +212,32 @@ async def test_idle_ticks_leave_one_row_among_them(scene: Scene, ticks: Make) ->
         scene.clock.advance("10s")
     rows = scene.store.read(lambda db: db.rows("process_last", limit=100))
     assert [(epoch, ending) for epoch, _, _, _, _, ending in rows] == [(1, "clean")]
+
+
+@many_machines
+async def test_idle_ticks_of_two_machines_leave_a_row_each(scene: Scene, ticks: Make) -> None:
+    """R-23, R-24: what another machine's ticks leave is theirs."""
+    scene.declare(command("job", schedule=cron("0 * * * *")))
+    await ticks().tick()
+    other = Machine(scene, "other", kind="tick")
+    scene.store.write(partial(end_process, epoch=other.holder.epoch, ending="clean", now=scene.clock.now()))
+    for _ in range(3):
+        await ticks().tick()
+        scene.clock.advance("10s")
+    rows = scene.store.read(lambda db: db.rows("process_last", limit=100))
+    assert [epoch for epoch, *_ in rows] == [other.holder.epoch, 1]
+
+
+@many_machines
+async def test_a_tick_after_a_machine_that_served_takes_a_new_epoch(scene: Scene, ticks: Make) -> None:
+    """R-10: the newest process tells whether there are ticks alone."""
+    scene.declare(command("job", schedule=cron("0 * * * *")))
+    await ticks().tick()
+    other = Machine(scene, "other", kind="serve")
+    scene.store.write(partial(end_process, epoch=other.holder.epoch, ending="clean", now=scene.clock.now()))
+    await ticks().tick()
+    newest, *_ = scene.store.read(lambda db: db.rows("process_last", limit=1))
+    assert newest[:2] == (other.holder.epoch + 1, "tick")
 
 
 async def test_a_tick_that_worked_keeps_its_epoch_for_itself(scene: Scene, ticks: Make) -> None:
@@ -312,7 +339,6 @@ async def test_a_run_that_waited_too_long_expires_at_a_tick(scene: Scene, ticks:
     assert scene.told("job") == [("SKIPPED", "expired")]
 
 
-@one_machine
 async def test_a_clock_set_back_between_ticks_stalls_no_interval(scene: Scene, ticks: Make) -> None:
     """R-26: the next tick tells by the offset that the last one stored."""
     scene.declare(command("job", schedule=every("10m")))

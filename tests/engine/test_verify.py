@@ -520,6 +520,11 @@ BROKEN = {
         "point at a",
         [f"DELETE FROM execution WHERE job_id = {TICK}", f"DELETE FROM job_version WHERE job_id = {TICK}"],
     ),
+    "an execution of no process": (
+        Check.INTEGRITY,
+        "point at a",
+        ["UPDATE execution SET epoch = 999999 WHERE id = (SELECT min(id) FROM execution)"],
+    ),
 }
 
 
@@ -656,6 +661,15 @@ async def test_the_process_of_a_running_run_is_as_it_should_be(scene: Scene) -> 
         process.kill()
     assert report.violations == ()
     assert report.checked.processes >= 1
+
+
+async def test_a_recovery_that_took_its_time_is_no_clock_that_was_set_back(scene: Scene) -> None:
+    """R-26: the end of a lost process is written by the next one, long after that one began."""
+    await worked(scene)
+    await scene.crash()
+    await scene.start()
+    tamper(scene, "UPDATE process SET ended_at = started_at + 3600000 WHERE ending = 'lost'")
+    assert [note for note in audit(scene).notes if "set back" in note] == []
 
 
 async def test_a_schedule_that_was_over_before_the_clock_was_set_back_has_not_stalled(scene: Scene) -> None:

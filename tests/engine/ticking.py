@@ -48,13 +48,13 @@ class TickScene(Scene):
         """Go, as a tick does that carries nothing any more."""
         assert not self.carries
         idle = self.engine.executor.idle
-        unused = self.session.holder.epoch if idle else None
+        holder = self.session.holder
         close_session(
             self.store,
             self.session,
             self.clock,
             ending="clean",
-            last_words=partial(self.note, unused=unused) if idle else lambda _db: None,
+            last_words=partial(self.note, unused={holder.worker_id: holder.epoch}) if idle else lambda _db: None,
         )
         self.functions.close()
         self.left = True

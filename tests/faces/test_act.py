@@ -4,9 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from rota.engine.fire import fire
 from rota.engine.lock import take_serve_lock
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
+from rota.operations.jobs import find_job
+from rota.operations.project import open_state
+from rota.runners.output import folder_of, make_folder
 from tests.faces.conftest import Project
 
 DONE = Outcome(Status.COMPLETED, exit_code=0, summary="all good")
@@ -16,6 +20,11 @@ JOBS = """jobs:
   off: {command: [echo, off], enabled: false}
   missing: {command: [no-such-program]}
   private: {command: [env], env: {TOKEN: hunter2}}
+"""
+HELD = """pools: {db: 1}
+jobs:
+  first: {command: [echo, one], pools: [db]}
+  second: {command: [echo, two], pools: [db]}
 """
 
 
@@ -95,8 +104,33 @@ def test_ctrl_c_detaches_and_leaves_the_run_alone(served: Served) -> None:
     served.steps = [interrupt]
     result = served.project.rota("run", "hello")
     assert result.exit_code == 0
-    assert "left running; stop it with: rota cancel hello:1" in result.stdout
+    assert "left waiting; stop it with: rota cancel hello:1" in result.stdout
     assert served.project.json("show", "hello:1")["status"] == "QUEUED"
+
+
+def test_ctrl_c_says_that_a_run_which_started_goes_on(served: Served) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    served.steps = [served.project.begin, interrupt]
+    result = served.project.rota("run", "hello")
+    assert "left running; stop it with: rota cancel hello:1" in result.stdout
+
+
+def test_run_says_once_why_it_does_not_start(served: Served) -> None:
+    served.project.applied(HELD)
+    served.project.ok("trigger", "first")
+    served.project.begin()
+    result = served.project.rota("run", "second", "--wait", "5s")
+    assert result.stdout.splitlines()[0] == 'second:1  QUEUED, waits for the pool "db": 1 of 1 used by first:1'
+    assert result.stdout.count("waits for") == 1
+
+
+def test_run_says_that_it_started_after_it_said_why_it_waits(served: Served) -> None:
+    served.steps = [*[lambda: None] * 30, lambda: served.project.carry_out([DONE])]
+    lines = served.project.ok("run", "hello").splitlines()
+    assert lines[0].startswith("hello:1  QUEUED, waits ")
+    assert lines[1].startswith("hello:1  QUEUED → RUNNING  12:00:01")
 
 
 def test_ctrl_c_elsewhere_is_130(served: Served) -> None:
@@ -242,3 +276,52 @@ def test_a_held_lock_without_an_answer_is_a_stalled_scheduler_r_22(served: Serve
     stop = served.project.rota("stop")
     assert stop.exit_code == 74
     assert "does not answer" in stop.stderr
+
+
+LONG = """jobs:
+  long: {interval: 1m, anchor: fixed, first_run: after_interval, command: [echo, long]}
+"""
+
+
+@pytest.fixture
+def overlapped(project: Project) -> Project:
+    """A job whose first run goes on, while a later instant of it was skipped."""
+    project.applied(LONG).ok("trigger", "long")
+    project.begin()
+    make_folder(folder_of(project.state, project.json("show", "long:1")["id"])).joinpath("output.0").write_text("on\n")
+    skip_next_instant(project, "long")
+    assert project.json("show", "long:2")["reason"] == "overlap"
+    return project
+
+
+def skip_next_instant(project: Project, name: str) -> None:
+    """Let the next instant of a job come, as a scheduler would."""
+    project.clock.advance(timedelta(seconds=61))
+    store = open_state(project.state, project.clock, create=False)
+    try:
+        store.write(lambda db: fire(db, find_job(db, name).id, now=project.clock.now()))
+    finally:
+        store.close()
+
+
+def test_cancel_of_a_job_means_its_run_that_is_not_finished(overlapped: Project) -> None:
+    """What is in the way is older than the instants that were skipped because of it."""
+    assert overlapped.ok("cancel", "long", "--dry-run").startswith("long:1  would be stopped")
+
+
+def test_logs_of_a_job_means_its_newest_run_that_started(overlapped: Project) -> None:
+    result = overlapped.rota("logs", "long")
+    assert (result.stdout, result.stderr) == ("on\n", "rota: this is long:1; long:2 is SKIPPED overlap\n")
+    assert overlapped.json("logs", "long")["run"] == "long:1"
+
+
+def test_logs_of_a_run_by_its_number_means_that_run(overlapped: Project) -> None:
+    assert "long:2 never started: SKIPPED overlap" in overlapped.rota("logs", "long:2").stderr
+
+
+def test_logs_of_a_job_that_has_not_run_says_so(project: Project) -> None:
+    result = project.applied(LONG).rota("logs", "long")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        2,
+        "rota: there is no run 'long': the job has not run yet",
+    )

@@ -30,6 +30,16 @@ def test_a_job_is_added_and_the_rest_stays(filled: Project) -> None:
     assert "rota apply" in said
 
 
+def test_the_text_of_a_shell_is_added_by_an_option_of_its_own(filled: Project) -> None:
+    filled.ok("add", "piped", "--shell", "a | b")
+    assert text(filled) == FILE + "  piped:\n    shell: a | b\n"
+
+
+def test_what_check_would_note_is_told_after_what_was_added(filled: Project) -> None:
+    said = filled.ok("add", "lost", "--", "./lost.sh").splitlines()
+    assert said[1].startswith("note: lost: its runs fail as long as there is no program")
+
+
 @pytest.mark.parametrize(
     ("arguments", "schedule"),
     [

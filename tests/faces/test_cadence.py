@@ -74,6 +74,13 @@ def test_status_tells_the_mode_and_what_made_it(project: Project, passed: timede
     assert line(project, "mode") == said
 
 
+def test_status_tells_that_quiet_hours_keep_it_dormant(project: Project) -> None:
+    """R-17, R-18: quiet hours are dormant whatever happened."""
+    project.applied('quiet_hours: ["11:00-13:30"]\n' + POLL + REMOTE)
+    assert project.ok("touch") == "mode stays dormant, as it is in quiet hours\n"
+    assert line(project, "mode") == "dormant (quiet hours until 13:30, last activity 0 s ago: touch)"
+
+
 def test_status_tells_no_mode_where_no_job_goes_by_it(project: Project) -> None:
     project.applied("jobs:\n  plain: {interval: 1m, command: [a]}\n")
     assert (line(project, "mode"), line(project, "poll")) == ("", "")

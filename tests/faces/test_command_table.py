@@ -21,6 +21,7 @@ HEAVY = ("pydantic", "apsw", "rich", "ruamel", "psutil", "asyncio", "mcp", "star
 CHANGING = (
     "add",
     "apply",
+    "ack",
     "approve",
     "remove",
     "run",

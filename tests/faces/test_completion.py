@@ -1,6 +1,7 @@
 """`rota completion`: scripts for three shells, and what they offer."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from rota.cli.invocation import Invocation
 from rota.cli.root import COMMANDS, cli
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.store.names import known_jobs, known_runs
+from rota.store.names import FileReader, known_jobs, known_runs
 from tests.faces.conftest import Project
+from tests.postgres import lay_postgres
 
 HEAVY = ("pydantic", "apsw", "rich", "psutil", "asyncio")
 ASK = """
@@ -94,9 +96,37 @@ def test_nothing_is_offered_outside_a_project_or_without_a_database(project: Pro
     project.write("jobs:\n  a: {command: [x]}\n")
     assert offered(project, "run", "") == []
     (tmp_path / "rota.db").write_bytes(b"this is no database at all, only text")
-    assert known_jobs(tmp_path / "rota.db") == []
-    assert known_runs(tmp_path / "missing.db", "a") == []
+    assert known_jobs(FileReader(tmp_path / "rota.db")) == []
+    assert known_runs(FileReader(tmp_path / "missing.db"), "a") == []
     assert offered(project, "notify", "test", "") == offered(project, "agents", "check", "") == []
+
+
+def test_names_come_from_postgresql_too(project: Project) -> None:
+    address = lay_postgres()
+    project.write(
+        f"store: {address}\nnotify:\n  ops: {{command: [x]}}\n"
+        "agents:\n  reviewer: {adapter: claude}\njobs:\n  backup: {command: [x]}\n  a: {prompt: x, agent: reviewer}\n"
+    )
+    assert offered(project, "run", "b") == []
+    project.ok("apply")
+    project.ok("trigger", "backup")
+    assert offered(project, "run", "b") == ["backup"]
+    assert offered(project, "logs", "backup:") == ["backup:1"]
+    assert offered(project, "notify", "test", "") == ["ops"]
+    assert offered(project, "agents", "check", "") == ["reviewer"]
+
+
+@pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:1/none", "postgresql://a:${secret:NONE}@b/c"])
+def test_nothing_is_offered_where_the_server_cannot_be_asked(project: Project, store: str) -> None:
+    project.write(f"store: {store}\njobs:\n  a: {{command: [x]}}\n")
+    assert offered(project, "run", "") == []
+
+
+def test_a_server_that_does_not_answer_keeps_no_shell_waiting(project: Project) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        project.write(f"store: postgresql://nobody@127.0.0.1:{port}/none\njobs:\n  a: {{command: [x]}}\n")
+        assert offered(project, "run", "") == []
 
 
 def test_another_project_is_named_with_dir(filled: Project, tmp_path: Path) -> None:

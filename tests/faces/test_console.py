@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,6 +51,24 @@ def test_the_console_names_project_recovery_and_next_fires(
     assert lines[1] == "1 run of an earlier process recovered"
     assert lines[2].split() == ["next", "nightly", "Mon", "02:30:00,", "in", "13", "h", "30", "min"]
     assert lines[-2:] == ["stopping", "stopped"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_console_that_cannot_be_written_stops_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1, errors="replace") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        play(project, fired(1))
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # what is left in the buffer goes nowhere
+
+
+def test_a_console_whose_reader_has_left_stops_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as broken:
+        monkeypatch.setattr("sys.stdout", broken)
+        play(project, fired(1))
+        monkeypatch.undo()
 
 
 def test_a_dense_job_is_collapsed_and_nothing_is_lost(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,11 @@ def test_what_init_writes_passes_check(project: Project, kind: str | None) -> No
     assert project.state.stat().st_mode & 0o777 == 0o700
 
 
+def test_init_says_that_the_agent_it_was_asked_for_is_not_here(project: Project) -> None:
+    told = project.rota("init", "--with", "codex", environ={"PATH": str(project.folder)})
+    assert "no codex here    it is not on PATH, and the job needs it" in told.stdout
+
+
 def test_init_overwrites_nothing(project: Project) -> None:
     project.write(JOBS)
     result = project.rota("init")
@@ -186,6 +191,17 @@ def test_next_of_a_job_that_has_none_says_why(project: Project) -> None:
     project.applied(JOBS)
     assert project.ok("next", "byhand") == "no next: the job has no schedule, it is started by hand\n"
     assert project.json("next", "byhand") == []
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_next_of_a_schedule_is_in_the_zone_of_the_project(project: Project, applied: bool) -> None:
+    (project.applied if applied else project.write)("timezone: Asia/Tokyo\njobs:\n  a: {command: [x]}\n")
+    assert project.json("next", "--cron", "0 9 * * *", "-n", "1")[0]["local"] == "2026-11-16T09:00:00+09:00"
+
+
+def test_next_of_a_schedule_needs_no_whole_file(project: Project) -> None:
+    project.write("timezone: Asia/Tokyo\njobs: [broken]\n")
+    assert project.json("next", "--cron", "0 9 * * *", "-n", "1")[0]["at"] == "2026-11-16T09:00:00Z"
 
 
 def test_two_kinds_of_schedule_for_next_are_refused(project: Project) -> None:

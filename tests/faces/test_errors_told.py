@@ -1,8 +1,10 @@
 """Errors at the door: one or two lines on stderr, the right exit code, never a traceback."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,15 @@ def test_an_unknown_job_is_answered_with_the_nearest_name(project: Project) -> N
     assert "did you mean 'backup'?" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(("show", "BACKUP"), "'backup'"), (("List",), "`rota list`"), (("show", "Bakcup"), "'backup'")]
+)
+def test_a_name_in_another_case_is_answered_with_the_one_that_is_there(
+    project: Project, typed: tuple[str, ...], meant: str
+) -> None:
+    assert f"did you mean {meant}?" in project.applied(JOBS).rota(*typed).stderr
+
+
 def test_a_job_that_is_only_in_the_file_is_told_to_need_apply(project: Project) -> None:
     project.applied(JOBS)
     project.write(JOBS + "  fresh: {command: [echo, hi]}\n")
@@ -95,3 +106,41 @@ def test_a_reader_that_goes_away_is_no_traceback(project: Project) -> None:
         check=True,
     )
     assert "Traceback" not in ran.stderr
+
+
+def typed(project: Project, *arguments: str, shell: str) -> subprocess.CompletedProcess[str]:
+    """Type a command whose streams a shell arranges."""
+    line = ["sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, "-m", "rota", "--dir", str(project.folder)]
+    return subprocess.run([*line, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_output_that_cannot_be_written_is_74_and_says_so(project: Project) -> None:
+    result = typed(project.applied(JOBS), "list", shell="> /dev/full")
+    assert result.returncode == 74
+    assert result.stderr.splitlines()[0] == "rota: the output cannot be written: No space left on device"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("shell", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_command_whose_streams_are_closed_works(project: Project, shell: str) -> None:
+    assert typed(project.applied(JOBS), "list", shell=shell).returncode == 0
+
+
+def test_a_secret_from_a_closed_stdin_is_refused_without_a_traceback(project: Project) -> None:
+    result = typed(project.applied(JOBS), "secrets", "set", "TOKEN", shell="<&-")
+    assert result.returncode == 2
+    assert "the value is empty" in result.stderr
+
+
+def test_ctrl_c_while_the_command_is_being_loaded_is_130_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    line = [sys.executable, "-m", "rota", "list"]
+    result = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60, env=environ)
+    assert (result.returncode, result.stderr) == (130, "")
+
+
+def test_an_option_that_is_no_number_is_told_in_plain_words(project: Project) -> None:
+    assert "'x' is not a number" in project.rota("simulate", "--days", "x").stderr
+    assert "'x' is not a whole number" in project.rota("history", "-n", "x").stderr

@@ -204,7 +204,7 @@ def test_a_group_that_cannot_be_made_makes_nothing(project: Project, arguments: 
     ("handle", "said"),
     [
         ("nigtly", "there is no group 'nigtly'\n      did you mean 'nightly'?"),
-        ("nightly:9", "no group 'nightly:9': it has not begun and has no members yet"),
+        ("nightly:9", "no group 'nightly:9': it has not begun\n      start it with `rota run nightly`"),
         ("extract", "no group 'extract': that is a job"),
     ],
 )
@@ -212,6 +212,18 @@ def test_a_group_that_is_not_there_is_told(nightly: Project, handle: str, said: 
     result = nightly.rota("groups", "show", handle)
     assert said in result.stderr
     assert result.exit_code == 2
+
+
+def test_groups_run_without_members_names_the_way_to_start_a_declared_group(nightly: Project) -> None:
+    result = nightly.rota("groups", "run", "nightly")
+    assert (result.exit_code, "is started with `rota run nightly`" in result.stderr) == (2, True)
+
+
+def test_a_group_ends_as_exactly_as_it_began(nightly: Project) -> None:
+    nightly.clock.advance(timedelta(seconds=7))
+    nightly.ok("groups", "run", "short", "extract")
+    nightly.carry_out([DONE, DONE])
+    assert "12:00:07 → 12:00:09" in nightly.ok("groups", "show", "short")
 
 
 def test_a_group_that_stopped_is_partial_in_list_and_history(nightly: Project) -> None:

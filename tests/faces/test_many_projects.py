@@ -91,6 +91,12 @@ def test_a_command_inside_an_included_folder_speaks_to_the_including_project(hom
     assert home.names("fleet") == ["api/all", "api/report", "api/triage", "own", "web/all", "web/report", "web/triage"]
 
 
+def test_the_command_that_starts_a_scheduler_is_told_as_it_works_inside_an_included_folder(home: Home) -> None:
+    serve = f"rota --dir {home.folder}/fleet serve"
+    assert f"no scheduler is running; start one with `{serve}`" in home.rota("code/api", "status").stdout
+    assert f"Start one with {serve}, or run it now with" in home.rota("code/api", "run", "report").stdout
+
+
 def test_the_look_up_starts_at_the_nearest_file_upwards_and_follows_links(home: Home) -> None:
     (home.folder / "code" / "api" / "deep" / "down").mkdir(parents=True)
     (home.folder / "link").symlink_to(home.folder / "code" / "api")

@@ -5,7 +5,15 @@ import json
 import psycopg
 import pytest
 
+from rota.engine.clock import SystemClock
+from rota.model.ids import new_id
+from rota.model.records import ProcessIdentity
 from rota.operations.project import locate, open_place
+from rota.rules.lease import LEASE
+from rota.store import processes, workers
+from rota.store.driver import Database
+from rota.store.postgres_opening import open_postgres
+from rota.store.workers import Worker
 from tests.faces.conftest import Project
 from tests.postgres import lay_postgres
 from tests.proxy import Proxy
@@ -51,6 +59,48 @@ def test_status_names_the_store_without_its_password(project: Project, address: 
         told = project.rota(*arguments, environ={"ROTA_STORE": secret}).output
         assert "postgresql://postgres@" in told
         assert "geheim" not in told
+
+
+def test_doctor_says_which_machines_serve(shared: Project, address: str) -> None:
+    shared.ok("apply")
+    assert schedulers(shared) == ["none is running"]
+    enter(address, "beta", kind="worker")
+    assert "no machine serves" in schedulers(shared)[0]
+    enter(address, "alpha", kind="serve")
+    assert schedulers(shared) == [
+        "none runs in this folder; alpha on host-of-alpha serves, beta on host-of-beta claims"
+    ]
+
+
+def test_doctor_says_that_it_cannot_know_who_serves(project: Project) -> None:
+    project.write(f"store: postgresql://nobody@127.0.0.1:1/none\n{JOBS}")
+    assert schedulers(project) == ["none runs in this folder; whether other machines serve cannot be told"]
+
+
+def schedulers(project: Project) -> list[str]:
+    """Return what doctor says of schedulers."""
+    found = json.loads(project.rota("doctor", "--json").stdout)
+    return [one["text"] for one in found["findings"] if one["topic"] == "scheduler"]
+
+
+def enter(address: str, name: str, *, kind: str) -> None:
+    """Let another machine begin to work."""
+    clock = SystemClock()
+    me, worker = (
+        ProcessIdentity(f"boot of {name}", 1, 1),
+        Worker(new_id(clock.now()), name, {}, f"host-of-{name}", "/srv"),
+    )
+
+    def begin(db: Database) -> None:
+        workers.insert_worker(db, worker, now=clock.now())
+        epoch = processes.open_process(
+            db, worker_id=worker.id, kind=kind, identity=me, lock=name, version="0", now=clock.now()
+        )
+        processes.renew_lease(db, epoch, lease=LEASE)
+
+    store = open_postgres(address, now=clock.now)
+    store.write(begin)
+    store.close()
 
 
 def test_doctor_looks_at_the_server(shared: Project) -> None:

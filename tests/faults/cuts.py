@@ -113,6 +113,9 @@ def judge(folder: Path, acknowledged: Sequence[bytes]) -> Verdict:
 
 
 def _compared(connection: apsw.Connection, folder: Path, facts: list[dict[str, Any]]) -> Verdict:
+    def read(sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return connection.execute(sql, values).fetchall()
+
     check = [row[0] for row in connection.execute("PRAGMA integrity_check")]
     check += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]
     stored = dict(connection.execute("SELECT id, status FROM run").fetchall())
@@ -121,7 +124,7 @@ def _compared(connection: apsw.Connection, folder: Path, facts: list[dict[str, A
     jobs = {row[0] for row in connection.execute("SELECT name FROM job")}
     if any(fact["kind"] == "prepared" for fact in facts) and not jobs:
         lost.append("jobs")
-    books = account(connection, "tick", step=MINUTE) if "tick" in jobs else None
+    books = account(read, "tick", step=MINUTE) if "tick" in jobs else None
     broken = [line for line in check if line != "ok"] + _half_written(folder)
     if books and (books.missing or books.miscounted):
         broken.append(f"instants without their row: {books.missing} {books.miscounted}")

@@ -14,10 +14,12 @@ from uuid import uuid4
 
 import apsw
 import psutil
+import psycopg
 
 from rota.engine.clock import SystemClock
 from rota.engine.wake import wake
 from rota.faults import VARIABLE
+from rota.model.address import SQLITE
 from rota.model.records import ProcessIdentity
 from rota.operations.jobs import apply
 from rota.operations.loading import load_project
@@ -130,8 +132,10 @@ class Damage:
 class Drill(Project):
     """A project whose clients note what was acknowledged, and whose jobs note what they did."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, store: str = SQLITE) -> None:
         super().__init__(folder)
+        self.store = store
+        self._look = _SqliteLook(self.state / "rota.db") if store == SQLITE else _PostgresLook(store)
         self.acknowledged: list[str] = []
         self.clock = SystemClock()
         self.faults: Path | None = None
@@ -170,13 +174,13 @@ class Drill(Project):
     def environment(self) -> dict[str, str]:
         """Return the environment of commands and schedulers, with the faults."""
         armed = {VARIABLE: str(self.faults)} if self.faults else {}
-        return {**super().environment(), **armed, **self.extra}
+        return {**super().environment(), "ROTA_STORE": self.store, **armed, **self.extra}
 
     # clients
 
     def client(self) -> Store:
         """Return the store as another process has it."""
-        return open_state(self.state, self.clock, create=True)
+        return open_state(self.state, self.clock, create=True, store=self.store)
 
     def declare(self) -> None:
         """Apply the file, without a scheduler."""
@@ -233,12 +237,7 @@ class Drill(Project):
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read from the database."""
-        connection = apsw.Connection(str(self.state / "rota.db"), flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(60_000)
-        try:
-            return connection.execute(sql, values).fetchall()
-        finally:
-            connection.close()
+        return self._look.rows(sql, *values)
 
     def status(self, run_id: str) -> str:
         """Return the status of a run as it is stored."""
@@ -292,6 +291,11 @@ class Drill(Project):
         self.until_status(last[0], *FINAL)
         until(lambda: not self.rows(WAITING, last[0])[0][0], what="the queue to be empty")
         self.stop()
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        super().end()
+        self._look.close()
 
     def stop(self) -> None:
         """End the scheduler in order."""
@@ -351,11 +355,7 @@ class Drill(Project):
         return wrong + [f"{path} is still claimed" for path in claimed]
 
     def _wrong(self) -> list[str]:
-        connection = apsw.Connection(str(self.state / "rota.db"))
-        try:
-            books = {job: account(connection, job, step=SECOND) for job in ("tick", "call")}
-        finally:
-            connection.close()
+        books = {job: account(self.rows, job, step=SECOND) for job in ("tick", "call")}
         wrong = [f"{job}: {found}" for job, found in books.items() if not found.clean]
         known = {Path(path) for (path,) in self.rows("SELECT path FROM worktree")}
         wrong += [f"{path} is forgotten" for path in (self.state / "worktrees").glob("*") if path not in known]
@@ -366,6 +366,44 @@ class Drill(Project):
         finally:
             store.close()
         return wrong + [f"{one.check} {one.where} {one.text}" for one in report.violations]
+
+
+class _SqliteLook:
+    """Reads a file past rota."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement."""
+        connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(60_000)
+        try:
+            return connection.execute(sql, values).fetchall()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class _PostgresLook:
+    """Reads a database of a server past rota."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement."""
+        if self._connection is None or self._connection.broken:
+            self._connection = psycopg.connect(self._address, autocommit=True)
+        return self._connection.execute(sql.replace("?", "%s"), values).fetchall()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _tag(pid: int) -> str:

@@ -26,8 +26,8 @@ from tests.waiting import LONGEST_WAIT, until
 
 SOON = timedelta(seconds=5)
 KILLED = -signal.SIGKILL
-TRY_AGAIN = (69, 75)
-"""How a start ends that finds no server, or one whose rows others hold: its service manager tries again."""
+NO_SERVER = 69
+"""How a start ends that finds no server at all: its service manager tries again."""
 LIMIT = 1200.0
 SELDOM = 0.5
 STRIDE = 7
@@ -142,8 +142,7 @@ class Member(Project):
         found = []
         for number, server in enumerate(self.servers):
             text, code = self._log(number).read_text(errors="replace"), server.returncode
-            entering = " serves " not in text or "it begins anew" in text
-            if code not in (None, 0, KILLED) and not (entering and code in TRY_AGAIN):
+            if code not in (None, 0, KILLED) and not (code == NO_SERVER and " serves " not in text):
                 found.append(f"{self.name}.{number} ended {code}: {text[-300:]}")
         return found
 

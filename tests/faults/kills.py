@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.model.address import SQLITE
 from rota.model.errors import RotaError
 from rota.runners.processes import send_signal
 from tests.faults.drill import Damage, Drill
@@ -86,10 +87,10 @@ class Storm:
         return int(queued[0][0]) < MANY
 
 
-def storm(*, kills: int, seed: int, folder: Path) -> tuple[Counter[str], Damage]:
+def storm(*, kills: int, seed: int, folder: Path, store: str = SQLITE) -> tuple[Counter[str], Damage]:
     """Let a storm of so many kills pass over a new project; return who died, and what it cost."""
     with tempfile.TemporaryDirectory(prefix="storm-", dir=folder) as name:
-        drill = Drill(Path(name))
+        drill = Drill(Path(name), store=store)
         raging = Storm(drill, random.Random(seed))
         try:
             raging.rage(kills)

@@ -1,10 +1,12 @@
 """A small account of a job's due instants, without any of rota's planning: for grids of one step."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-import apsw
-
+Read = Callable[..., list[tuple[Any, ...]]]
+"""Returns the rows of a statement with `?` for each value that follows it."""
 ROWS = "SELECT scheduled_for, covers_to, count FROM run WHERE job_id = ? AND trigger = 'schedule' ORDER BY 1"
 JOB = "SELECT id, COALESCE(next_for, held_for), ledger_from FROM job WHERE name = ?"
 
@@ -23,12 +25,12 @@ class Account:
         return not (self.missing or self.doubled or self.miscounted)
 
 
-def account(connection: apsw.Connection, job: str, *, step: int) -> Account:
+def account(read: Read, job: str, *, step: int) -> Account:
     """Return the account of a job whose instants are `step` milliseconds apart, from its first row to its cursor."""
-    found = connection.execute(JOB, (job,)).fetchone()
-    assert found is not None, f"there is no job {job}"
-    job_id, cursor, _ = found
-    rows = connection.execute(ROWS, (job_id,)).fetchall()
+    found = read(JOB, job)
+    assert found, f"there is no job {job}"
+    job_id, cursor, _ = found[0]
+    rows = read(ROWS, job_id)
     if not rows or cursor is None:
         return Account()
     covered: Counter[int] = Counter()

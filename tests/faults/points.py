@@ -2,11 +2,12 @@
 
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from rota.engine.wake import ask
+from rota.model.address import SQLITE
 from tests.faults.drill import Drill
 from tests.service.serving import kill
 from tests.waiting import LONGEST_WAIT, until
@@ -252,6 +253,9 @@ SCENES: dict[str, Scene] = {
     "tick.looked": Scene("command", command("tick"), declared),
     "trigger.committed": Scene("command", command("trigger", "hand"), declared),
     "trigger.woken": Scene("command", command("trigger", "hand"), declared),
+    "upgrade.committed": FIRST_START,
+    "upgrade.scripted": FIRST_START,
+    "upgrade.written": FIRST_START,
     "workspace.cleared": WORKSPACE,
     "workspace.found": WORKSPACE,
     "workspace.made": WORKSPACE,
@@ -259,13 +263,14 @@ SCENES: dict[str, Scene] = {
 }
 
 
+OF_SQLITE = ("migrate.made", "migrate.named", "migrate.statement", "migrate.written", "migrate.committed")
+OF_POSTGRES = ("upgrade.scripted", "upgrade.written", "upgrade.committed")
+"""What only one of the databases passes: how its tables are made."""
+
 CHAINS: dict[str, tuple[str, ...]] = {
     "first start": (
-        "migrate.made",
-        "migrate.named",
-        "migrate.statement",
-        "migrate.written",
-        "migrate.committed",
+        *OF_SQLITE,
+        *OF_POSTGRES,
         "apply.changed",
         "apply.written",
         "apply.committed",
@@ -297,11 +302,20 @@ CHAINS: dict[str, tuple[str, ...]] = {
 }
 """One project dies at each of these in turn: every scheduler recovers from the death before its own."""
 
+ON_POSTGRES = ("first start", "start", "recover")
+"""Chains that `make test` plays on PostgreSQL too: how it commits, and what a lease adds to recovery."""
+
 BY_TICKS = ("session.entered", "fire.cursor_moved", "claim.committed", "execute.gate_opened", "record.followed_up")
 """Points at which ticks die too, one after another (R-24)."""
 
 TOGETHER = tuple(name for name, scene in SCENES.items() if scene is CHILD)
 """These end children of a scheduler that lives: it sees them all."""
+
+
+def passed_by(points: Iterable[str], store: str) -> list[str]:
+    """Return those points that a scheduler on such a store comes by."""
+    absent = OF_SQLITE if store != SQLITE else OF_POSTGRES
+    return [point for point in points if point not in absent]
 
 
 def crash(drill: Drill, point: str, *, nth: int = 1) -> None:

@@ -1,7 +1,8 @@
 """`make test-faults`: storms of kills, every crash point again, power cuts, failing disks, clock steps, trees.
 
-Run as `python -m tests.faults.run --kills 1000 --cuts 2000 --steps 200 --seed 1`; a part with 0 is left out. With
---progress FILE what is done is kept there, and a second call goes on from it. The last line tells it all.
+Run as `python -m tests.faults.run --kills 1000 --cuts 2000 --steps 200 --seed 1`; a part with 0 is left out. Kills,
+points and steps come again on PostgreSQL (`--postgres-kills 250`). With --progress FILE what is done is kept there, and
+a second call goes on from it. The last line tells it all.
 """
 
 import argparse
@@ -13,20 +14,41 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
+from rota.model.address import SQLITE
 from tests.faults import cuts, kills, points, steps, trees
 from tests.faults.drill import Damage, Drill
 from tests.faults.shims import compiled
+from tests.postgres import VARIABLE, bare_postgres, start_server
 from tests.service.test_process_trees import SHAPES
 
 SIZES = {"cut": 250, "kill": 25, "step": 10}
 PASSES = (1, 2, 4)
-ONCE_ONLY = ("migrate.", "apply.committed", "apply.written", "recover.epochs_ended", "session.", "shutdown.quiesced")
+AMOUNTS = {
+    "kills": 1000,
+    "cuts": 2000,
+    "steps": 200,
+    "disks": 30,
+    "seed": 1,
+    "postgres-kills": 250,
+    "postgres-steps": 50,
+}
+POSTGRES = "postgres"
+ONCE_ONLY = (
+    "migrate.",
+    "upgrade.",
+    "apply.committed",
+    "apply.written",
+    "recover.epochs_ended",
+    "session.",
+    "shutdown.quiesced",
+)
 ONCE_TOO = ("shutdown.runs_ended", "prune.", "function.timed_out", "keeper.term_sent", "recover.swept", "stop.sent")
-ONCE_EACH = ("tick.", "workspace.", "items.", "notify.")
+ONCE_EACH = ("tick.", "workspace.", "items.", "notify.", "move.begun", "move.finished")
 """What one process passes once: a command, the only workspace, item or letter there is."""
 
 
@@ -38,11 +60,17 @@ class Unit:
     number: int
     seed: int
     detail: str = ""
+    store: str = SQLITE
 
     @property
     def name(self) -> str:
         """What progress files and messages call it."""
-        return f"{self.part}-{self.seed}-{self.number}{'-' if self.detail else ''}{self.detail}"
+        where = "" if self.store == SQLITE else f"-{self.store}"
+        return f"{self.part}{where}-{self.seed}-{self.number}{'-' if self.detail else ''}{self.detail}"
+
+    def laid(self) -> str:
+        """Return the store that it plays on, empty."""
+        return SQLITE if self.store == SQLITE else bare_postgres("faults")
 
 
 @dataclass(slots=True)
@@ -62,7 +90,8 @@ class Result:
 
 def storm(unit: Unit, folder: Path) -> Result:
     """One project, 25 kills."""
-    died, damage = kills.storm(kills=SIZES["kill"], seed=unit.seed * 10_000 + unit.number, folder=folder)
+    seed = unit.seed * 10_000 + unit.number
+    died, damage = kills.storm(kills=SIZES["kill"], seed=seed, folder=folder, store=unit.laid())
     result = Result(Counter(kills=died.total()))
     result.add(damage, what=unit.name)
     return result
@@ -70,7 +99,7 @@ def storm(unit: Unit, folder: Path) -> Result:
 
 def point(unit: Unit, folder: Path) -> Result:
     """One crash point, at the n-th pass."""
-    drill = Drill(folder)
+    drill = Drill(folder, store=unit.laid())
     result = Result(Counter(kills=1, points=1))
     try:
         points.crash(drill, unit.detail, nth=unit.number)
@@ -105,7 +134,8 @@ def failing_disk(unit: Unit, folder: Path) -> Result:
 def step(unit: Unit, folder: Path) -> Result:
     """One scheduler, ten steps of its clock."""
     seed = unit.seed * 10_000 + unit.number
-    done, damage = steps.walk(steps=SIZES["step"], seed=seed, folder=folder, shim=compiled("clock", folder))
+    shim = compiled("clock", folder)
+    done, damage = steps.walk(steps=SIZES["step"], seed=seed, folder=folder, shim=shim, store=unit.laid())
     result = Result(Counter(steps=done))
     result.add(damage, what=unit.name)
     return result
@@ -131,17 +161,25 @@ WORK: dict[str, Callable[[Unit, Path], Result]] = {
 
 def units(wanted: argparse.Namespace) -> Iterator[Unit]:
     """Return the pieces of work."""
-    amounts = {"cut": wanted.cuts, "kill": wanted.kills, "step": wanted.steps}
-    for part, amount in amounts.items():
-        size = SIZES[part]
-        yield from (Unit(part, number, wanted.seed) for number in range(-(-amount // size)))
-    if wanted.points:
-        for name in points.SCENES:
-            often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO + ONCE_EACH) else PASSES
-            yield from (Unit("point", nth, wanted.seed, name) for nth in often)
+    yield from _repeated(wanted, "cut", wanted.cuts)
+    for store, most in ((SQLITE, ""), (POSTGRES, "postgres_")):
+        for part in ("kill", "step"):
+            yield from _repeated(wanted, part, getattr(wanted, f"{most}{part}s"), store=store)
+        if getattr(wanted, f"{most}points"):
+            yield from _points(wanted, store)
     yield from (Unit("disk", nth, wanted.seed, how) for how in cuts.FAILING for nth in range(1, wanted.disks + 1))
     if wanted.trees:
         yield from (Unit("tree", 0, wanted.seed, ending) for ending in trees.ENDINGS)
+
+
+def _repeated(wanted: argparse.Namespace, part: str, amount: int, *, store: str = SQLITE) -> Iterator[Unit]:
+    return (Unit(part, number, wanted.seed, store=store) for number in range(-(-amount // SIZES[part])))
+
+
+def _points(wanted: argparse.Namespace, store: str) -> Iterator[Unit]:
+    for name in points.passed_by(points.SCENES, store):
+        often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO + ONCE_EACH) else PASSES
+        yield from (Unit("point", nth, wanted.seed, name, store) for nth in often)
 
 
 def work(unit: Unit) -> Result:
@@ -168,13 +206,30 @@ def told(text: str) -> None:
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     reader = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("kills", 1000), ("cuts", 2000), ("steps", 200), ("disks", 30), ("seed", 1)):
+    for name, default in AMOUNTS.items():
         reader.add_argument(f"--{name}", type=int, default=default)
-    reader.add_argument("--points", type=int, default=1, help="0 leaves out the crash points")
+    for name in ("--points", "--postgres-points"):
+        reader.add_argument(name, type=int, default=1, help="0 leaves out the crash points")
     reader.add_argument("--trees", type=int, default=1, help="0 leaves out the process trees")
     reader.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     reader.add_argument("--progress", type=Path, help="keep what is done here, and go on from it")
     return reader.parse_args(given)
+
+
+@contextmanager
+def _server(todo: list[Unit]) -> Iterator[None]:
+    """Have one server for all processes, where any of them needs one."""
+    if os.environ.get(VARIABLE) or all(unit.store == SQLITE for unit in todo):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="rota-postgres-", ignore_cleanup_errors=True) as folder:
+        server = start_server(Path(folder))
+        os.environ[VARIABLE] = server.get_uri()
+        try:
+            yield
+        finally:
+            del os.environ[VARIABLE]
+            server.cleanup()
 
 
 def main() -> int:
@@ -188,7 +243,7 @@ def main() -> int:
         total.update(counts)
     todo = [unit for unit in units(wanted) if unit.name not in kept]
     began = time.monotonic()  # noqa: TID251
-    with ProcessPoolExecutor(wanted.workers, mp_context=get_context("spawn")) as pool:
+    with _server(todo), ProcessPoolExecutor(wanted.workers, mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(work, unit): unit for unit in todo}
         for number, future in enumerate(as_completed(futures), 1):
             unit, result = futures[future], future.result()

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from rota.engine.clock import SystemClock
+from rota.model.address import SQLITE
 from tests.faults.drill import Damage, Drill
 from tests.waiting import until
 
@@ -68,9 +69,9 @@ class Trial:
         return [f"{row[0]} came early" for row in rows]
 
 
-def prepared(folder: Path, shim: Path) -> Trial:
+def prepared(folder: Path, shim: Path, *, store: str = SQLITE) -> Trial:
     """Return a project whose scheduler and keepers will see a clock of ours."""
-    drill = Drill(folder)
+    drill = Drill(folder, store=store)
     clock = SteppedClock(folder / "clock")
     drill.clock = clock
     drill.extra = {"LD_PRELOAD": str(shim), "FAULTS_CLOCK": str(folder / "clock")}
@@ -79,11 +80,11 @@ def prepared(folder: Path, shim: Path) -> Trial:
     return Trial(drill, clock)
 
 
-def walk(*, steps: int, seed: int, folder: Path, shim: Path) -> tuple[int, Damage]:
+def walk(*, steps: int, seed: int, folder: Path, shim: Path, store: str = SQLITE) -> tuple[int, Damage]:
     """Step a clock so many times, back and forth; return how often, and what it cost."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="steps-", dir=folder) as name:
-        trial = prepared(Path(name), shim)
+        trial = prepared(Path(name), shim, store=store)
         wrong: list[str] = []
         try:
             trial.drill.serve()

@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 
 from tests.faults.drill import Damage, Drill, points
-from tests.faults.points import CHAINS, SCENES, TOGETHER, crash, crash_children, crash_ticks
+from tests.faults.points import CHAINS, ON_POSTGRES, SCENES, TOGETHER, crash, crash_children, crash_ticks, passed_by
+from tests.postgres import bare_postgres
 
 
 @pytest.fixture
 def drill(tmp_path: Path) -> Iterator[Drill]:
     made = Drill(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def shared_drill(tmp_path: Path) -> Iterator[Drill]:
+    made = Drill(tmp_path, store=bare_postgres("drill"))
     yield made
     made.end()
 
@@ -29,10 +37,19 @@ def test_every_point_in_the_source_has_a_name_of_its_own_and_dies_once_here() ->
 @pytest.mark.parametrize("chain", CHAINS)
 def test_deaths_of_schedulers_and_commands_lose_double_and_leave_nothing(chain: str, drill: Drill) -> None:
     """R-23, section 11: acknowledged work survives kill -9."""
-    for point in CHAINS[chain]:
+    for point in passed_by(CHAINS[chain], drill.store):
         crash(drill, point)
     drill.calm()
     assert drill.damage() == Damage()
+
+
+@pytest.mark.parametrize("chain", ON_POSTGRES)
+def test_deaths_on_postgresql_lose_double_and_leave_nothing(chain: str, shared_drill: Drill) -> None:
+    """R-22, R-23: all points in `make test-faults`."""
+    for point in passed_by(CHAINS[chain], shared_drill.store):
+        crash(shared_drill, point)
+    shared_drill.calm()
+    assert shared_drill.damage() == Damage()
 
 
 def test_deaths_of_ticks_lose_double_and_leave_nothing(drill: Drill) -> None:

@@ -7,8 +7,6 @@ happens, and compares; `settle` is one round of all loops.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.scene import ON_POSTGRES
-
 QUEUED, RUNNING = "QUEUED", "RUNNING"
 COMPLETED, FAILED, SKIPPED, CANCELLED = "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"
 FINAL = (COMPLETED, FAILED, SKIPPED, CANCELLED)
@@ -600,8 +598,8 @@ class Model:
                 return
 
     def _see_step(self) -> None:
-        """After a step back, what counts elapsed time moves back by as much (R-26), unless it is of many machines."""
-        if -self.drift > STEP_NOTICED and not ON_POSTGRES:
+        """After a step back, what counts elapsed time moves back by as much (R-26)."""
+        if -self.drift > STEP_NOTICED:
             for run in self.runs.values():
                 if run.status == QUEUED:
                     run.not_before = None if run.not_before is None else run.not_before + self.drift

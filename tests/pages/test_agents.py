@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rota.http.pages.fitting import LARGEST
 from rota.model.budget import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
@@ -15,6 +16,8 @@ from tests.pages.conftest import Site
 from tests.pages.test_runs import DONE
 
 NAME = str(DAILY["name"])
+MANY = "{approval: required, max_active: 50, creations_per_hour: 50}"
+LONG = "'" * 20_000
 TASK = "Look at <CI>.\nThen tell."
 
 
@@ -56,6 +59,48 @@ def test_a_proposal_shows_its_exact_prompt_access_and_fires(proposed: Site) -> N
     assert "would start" in page.words
 
 
+def test_a_proposal_has_a_page_of_its_own(proposed: Site) -> None:
+    page = proposed.get(f"/ui/agents/{NAME}")
+    assert "Look at <CI>. Then tell." in page.words
+    assert f"/ui/agents/{NAME}/approve" in page.actions
+    assert f"/ui/agents/{NAME}" in proposed.get("/").links
+
+
+def test_the_prompt_of_a_proposal_is_a_text_of_its_own(proposed: Site) -> None:
+    response = proposed.browser().get(f"/ui/agents/{NAME}/prompt")
+    assert response.text == TASK
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+def test_a_job_that_waits_for_nobody_has_no_page_of_a_proposal(proposed: Site) -> None:
+    assert "plain" in proposed.get("/ui/agents/plain", status=409).words
+
+
+@pytest.fixture
+def crowded(site: Site) -> Site:
+    """A project with many long proposals."""
+    tools = Tools(site.project.applied(FILE.replace("{approval: required}", MANY)))
+    for number in range(14):
+        tools.call("schedule_job", **{**DAILY, "name": f"watch-{number}", "task": f"{number:02}{LONG[2:]}"})
+    return site
+
+
+def test_a_page_of_many_long_proposals_stays_small_and_leads_to_each(crowded: Site) -> None:
+    page = crowded.get("/ui/agents")
+    assert len(page.html.encode()) <= LARGEST
+    assert "20,000 characters, these are the first 2,000" in page.words
+    assert {f"/ui/agents/watch-{number}" for number in range(14)} <= set(page.links)
+
+
+def test_a_proposal_is_approved_only_where_its_prompt_was_read(crowded: Site) -> None:
+    """An approval is for exactly what was seen."""
+    assert not [action for action in crowded.get("/ui/agents").actions if action.endswith("/approve")]
+    page = crowded.get("/ui/agents/watch-3")
+    assert len(page.html.encode()) <= LARGEST
+    assert "/ui/agents/watch-3/approve" in page.actions
+    assert "/ui/agents/watch-3/prompt" in page.links, "five bytes for each character do not fit the page"
+
+
 def test_a_proposal_is_approved_as_it_was_shown(proposed: Site) -> None:
     digest = proposed.get("/ui/agents").all("input", name="digest")[0]["value"]
     assert "is approved" in proposed.post(f"/ui/agents/{NAME}/approve", digest=digest).words
@@ -63,7 +108,7 @@ def test_a_proposal_is_approved_as_it_was_shown(proposed: Site) -> None:
 
 
 def test_a_proposal_that_changed_since_is_not_approved(proposed: Site) -> None:
-    """R-29: an approval is for exactly what was seen."""
+    """An approval is for exactly what was seen."""
     proposed.post(f"/ui/agents/{NAME}/approve", digest="0" * 64)
     assert show_job(proposed.store, NAME).job.provisional_at is not None
 

@@ -65,7 +65,9 @@ def test_what_was_seen_is_what_is_acknowledged_and_not_what_came_since(site: Sit
     ran(site, "hello", FAILED)
     page = site.get("/")
     ran(site, "hello", FAILED)
-    assert "Needs you 1 failing hello" in acknowledge(site, page).words
+    after = acknowledge(site, page)
+    assert "something new has happened to it meanwhile" in after.words
+    assert "Needs you 1 failing hello" in after.words
 
 
 def test_what_was_acknowledged_can_be_shown_again(site: Site) -> None:
@@ -83,6 +85,10 @@ def test_an_acknowledgement_is_forgotten_once_nobody_is_needed(site: Site) -> No
     page = acknowledge(site, before)
     assert "it does not need anybody any more" in page.words
     assert site.store.read(lambda db: db.rows("acknowledgements_all")) == []
+
+
+def test_a_part_of_the_list_is_no_fragment_of_the_page(site: Site) -> None:
+    site.get("/?fragment=need", status=404)
 
 
 def test_an_acknowledgement_of_nothing_is_refused(site: Site) -> None:

@@ -1,11 +1,16 @@
 """The page of runs: filters, text, collapsed neighbours, pages; no scripts needed."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from rota.model.ids import new_id
 from rota.model.records import Outcome
-from rota.model.states import Reason, Status
+from rota.model.states import Reason, Status, Trigger
+from rota.operations.jobs import find_job
+from rota.operations.paging import LOOKED_AT
+from rota.store.births import Newborn, Sibling, insert_runs
 from tests.pages.conftest import Site
 
 DONE = Outcome(Status.COMPLETED, exit_code=0, summary="all is well")
@@ -92,6 +97,19 @@ def test_a_page_leads_to_the_older_runs_and_back(site: Site) -> None:
     after = site.get(older)
     assert [link for link in after.links if link.startswith("/ui/runs/hello")] == ["/ui/runs/hello:1"]
     assert "Newest" in after.words
+
+
+def test_a_search_that_has_far_to_go_says_how_far_it_came_and_goes_on(ran: Site) -> None:
+    job = ran.store.read(partial(find_job, name="other"))
+    at = ran.clock.now()
+    siblings = [Sibling(new_id(at)) for _ in range(LOOKED_AT)]
+    shared = Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
+    ran.store.write(partial(insert_runs, shared=shared, siblings=siblings, first=2))
+    page = ran.get("/ui/runs?q=full")
+    assert "Nothing found so far" in page.words
+    assert "Searched back to" in page.words
+    further = next(found["href"] for found in page.all("a", rel="next"))
+    assert "/ui/runs/other:1" in ran.get(further).links
 
 
 def test_what_runs_say_is_escaped(ran: Site) -> None:

@@ -1,10 +1,13 @@
 """Several real schedulers on one real PostgreSQL, each in a folder of its own, as on machines of their own."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.service.serving import Process, Project
+import psutil
+
+from tests.service.serving import Process, Project, gone
 from tests.waiting import until
 
 
@@ -39,6 +42,16 @@ class Machine(Project):
             return None
         name: str | None = newest["worker"]
         return name
+
+    def processes(self) -> list[int]:
+        """Return the keepers and commands that carry the tag of a run of this folder."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                told = process.environ().get("ROTA_RESULT_FILE", "")
+                if told.startswith(f"{self.state}/") and not gone(process.pid):
+                    found.append(process.pid)
+        return found
 
     def clean(self) -> str:
         """Return what `rota verify` finds wrong: nothing."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.postgres import lay_postgres
@@ -41,19 +40,6 @@ def machine(tmp_path: Path) -> Iterator[Make]:
         one.end()
 
 
-def processes_of(one: Machine) -> list[int]:
-    """Return the keepers and commands that carry the tag of a run of this folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            told = process.environ().get("ROTA_RESULT_FILE", "")
-        except psutil.Error:
-            continue
-        if told.startswith(f"{one.state}/") and not gone(process.pid):
-            found.append(process.pid)
-    return found
-
-
 def test_runs_of_a_lost_machine_run_elsewhere_and_one_that_returns_ends_its_own_tree(machine: Make) -> None:
     """R-22, G-09: one machine is killed, one stopped beyond its lease and let go again."""
     here, killed, stopped = machine("a"), machine("b"), machine("c")
@@ -65,7 +51,7 @@ def test_runs_of_a_lost_machine_run_elsewhere_and_one_that_returns_ends_its_own_
     here.rota("trigger", "more")
     until(lambda: here.running_on("work") == "killed", what="the run on the machine to be killed")
     until(lambda: here.running_on("more") == "stopped", what="the run on the machine to be stopped")
-    tree = processes_of(stopped)
+    tree = stopped.processes()
     assert tree
     here.rota("workers", "resume", "here")
     kill(first)
@@ -80,7 +66,7 @@ def test_runs_of_a_lost_machine_run_elsewhere_and_one_that_returns_ends_its_own_
     assert here.workers()["stopped"]["labels"] == {"zone": "east"}
     assert "declared lost" in stopped.log()
     assert here.rota("workers", "forget", "stopped", check=False).returncode == 6
-    left = processes_of(killed)
+    left = killed.processes()
     killed.work()
     until(lambda: all(gone(pid) for pid in left), what="what the killed machine left to end at its next start")
     assert left

@@ -35,9 +35,14 @@ def carrying(project: Project, *arguments: str) -> tuple[Process, int]:
     project.rota("apply")
     project.rota("trigger", "long")
     started = tick(project, *arguments)
-    pid = project.folder / "pid"
-    until(lambda: pid.exists() and pid.read_text().strip(), what="the command to start")
-    return started, int(pid.read_text())
+    until(lambda: _pid(project) or (not arguments and started.poll() is not None), what="the command to start")
+    assert _pid(project), f"the tick ended {started.returncode} and started nothing: {project.log()}"
+    return started, int(_pid(project))
+
+
+def _pid(project: Project) -> str:
+    path = project.folder / "pid"
+    return path.read_text().strip() if path.exists() else ""
 
 
 def open_gate(project: Project) -> None:

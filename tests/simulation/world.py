@@ -418,6 +418,7 @@ class World:
     async def start(self) -> bool:
         """Begin as a new process would; tell whether it lived through its recovery."""
         self._pid += 1
+        self.touched = True
         self.life = Life(self.fuse)
         self.store = self.store_type(self.disk, self._counting, self.life)
         me = ProcessIdentity(f"boot-{self.machine.boot}", self._pid, self._pid)
@@ -504,7 +505,8 @@ class World:
         """Go round while something is due; what follows from it the engine does by itself."""
         engine, before = self.engine, -1
         self.inside.report()
-        engine.claim_now()  # for what others enqueued
+        if self.touched:
+            engine.claim_now()  # for what others enqueued
         while before != self._changes():
             before = self._changes()
             await self._turn(engine.fire_loop)
@@ -513,7 +515,7 @@ class World:
             if self._changes() != before or self.touched:
                 await self._turn(engine.cancel_loop)
                 self.touched = False
-            if not self._due(jobs.next_due) and not self._due(next_release):
+            if not self._due(_next):
                 break
         for job_id in engine._quarantine.keys() - self.refused:
             self.refused.add(job_id)
@@ -561,3 +563,8 @@ class World:
         self.disk.close()
         forget_scenes()
         shutil.rmtree(self.folder)
+
+
+def _next(db: Database) -> datetime | None:
+    """Return when the database says that something is due next."""
+    return min((at for at in (jobs.next_due(db), next_release(db)) if at is not None), default=None)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rota.engine.birth import bear
-from rota.engine.claim import Claimed, Holder, claim
+from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
 from rota.engine.pools import forget_kept, return_kept
 from rota.engine.record import finish_all
 from rota.model.ids import begin_again, new_id
@@ -16,7 +16,7 @@ from rota.model.spec import Draw
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS, Pool, room_of, walk
 from rota.store import births, queue, runs
-from rota.store.driver import Store
+from rota.store.driver import Database, Store
 from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look
 
 TIMED_OUT = Outcome(Status.FAILED, Reason.TIMED_OUT)
@@ -324,3 +324,42 @@ def test_a_started_run_that_completes_gives_its_pools_back(store):
     ending = runs.End(run, DONE, expected=Status.RUNNING, at=NOW)
     store.write(lambda db: finish_all(db, [ending], epoch=holder.epoch, now=NOW))
     assert used(store) == {"ollama": 0}
+
+
+class TestRemembering:
+    """What a process asks ahead because earlier claims found it so, it takes only where it still is so."""
+
+    def fill(self, store: Store, holder: Holder, known: Known, *slots: int, limit: int = 9) -> list[str]:
+        def take(db: Database) -> list[Claimed]:
+            usable = slots_to_fill(db, holder, slots, limit=limit, known=known)
+            return [] if usable is None else claim(db, holder, usable, now=NOW, known=known)
+
+        return ids(store.write(take))
+
+    def test_claims_one_after_the_other_take_the_queue_in_order(self, store):
+        job, holder, known = add_job(store), add_holder(store), Known()
+        wanted = [enqueue(store, job, later=number) for number in range(5)]
+        taken = [self.fill(store, holder, known, *slots) for slots in ((0, 1), (2, 3), (4, 5))]
+        assert taken == [wanted[:2], wanted[2:4], wanted[4:]]
+        assert known.plain
+
+    def test_a_slot_that_another_process_of_the_folder_took_is_left_out(self, store):
+        """R-04, INV-003."""
+        job, holder, known = add_job(store), add_holder(store), Known()
+        first, second, third = [enqueue(store, job, later=number) for number in range(3)]
+        assert self.fill(store, holder, known, 0) == [first]
+        assert self.fill(store, holder, known, 0, 1) == [second]
+        assert self.fill(store, holder, known, 2, 3, limit=1) == [third]
+
+    def test_pools_that_came_since_count(self, store):
+        """R-03: who lacks room in a pool does not go, and who draws on one goes in turn."""
+        plain, drawing = add_job(store), add_job(store, "drawing", pools=OLLAMA)
+        holder, known = add_holder(store), Known()
+        assert self.fill(store, holder, known, 0) == []
+        assert known.plain
+        declare(store, ollama=1)
+        drawn = [enqueue(store, drawing, later=number) for number in range(2)]
+        last = enqueue(store, plain, later=5)
+        assert self.fill(store, holder, known, 0, 1, 2) == [drawn[0], last]
+        assert not known.plain
+        assert used(store) == {"ollama": 1}

@@ -6,6 +6,7 @@ import os
 import random
 import tempfile
 import threading
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,13 +14,14 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from rota.engine.execute import pause_for
 from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
 from rota.store.link import Link, rows_of, statement
 from rota.store.listening import Listener
 from rota.store.postgres_opening import is_made, open_postgres
 from tests.postgres import lay_postgres, server_address, start_server
 from tests.proxy import Proxy
-from tests.store.making import NOW
+from tests.store.making import NOW, insert_job, spec_of
 from tests.waiting import LONGEST_WAIT
 
 
@@ -182,6 +184,97 @@ def test_a_refused_operation_harms_no_other_of_its_batch(store, beside):
     assert (one, three) == ("a", "b")
     assert isinstance(two, Exception)
     assert set(stored(beside)) == {"a", "b"}
+
+
+def foreign(db):
+    db.later("process_insert", **dict.fromkeys(PROCESS, 1) | {"worker_id": "nobody", "now": 1})
+
+
+@pytest.mark.parametrize("way", ["write", "submit"])
+def test_what_is_sent_along_is_stored_with_the_commit(store, beside, way):
+    def along(db):
+        db.later("meta_set", key="along", value="1")
+
+    if way == "write":
+        store.write(along)
+    else:
+        asyncio.run(submitted(store, along))
+    assert stored(beside) == {"along": "1"}
+
+
+@pytest.mark.parametrize("way", ["write", "submit"])
+def test_a_transaction_of_what_is_sent_along_is_looked_up_when_its_commit_has_no_answer(store, beside, proxy, way):
+    """DEC-002: its number is known before COMMIT is sent, also where nothing was answered before."""
+    begun, answers = [], iter([False, True])
+
+    def swallow():
+        found = next(answers)
+        if found:
+            proxy.on_answer = None
+        return found
+
+    def along(db):
+        begun.append("once")
+        db.later("meta_set", key="key", value="1")
+        proxy.on_answer = swallow
+
+    if way == "write":
+        store.write(along)
+    else:
+        asyncio.run(submitted(store, along))
+    assert stored(beside) == {"key": "1"}
+    assert begun == ["once"]
+
+
+def test_what_is_sent_along_and_refused_fails_its_own_operation_alone(store, beside):
+    operations = (partial(put, key="a"), foreign, partial(put, key="b"))
+    one, two, three = asyncio.run(submitted(store, *operations))
+    assert (one, three) == ("a", "b")
+    assert isinstance(two, Exception)
+    assert set(stored(beside)) == {"a", "b"}
+
+
+def test_what_is_sent_along_and_refused_is_told_by_a_write(store, beside):
+    with pytest.raises(Exception, match="process_worker_id_fkey"):
+        store.write(foreign)
+    assert store.write(partial(put, key="later")) == "later"
+
+
+def test_what_was_asked_ahead_is_answered_as_it_stood_then_and_once(store):
+    def look(db):
+        db.ahead("meta_get", key="key")
+        put(db, "key")
+        return db.rows("meta_get", key="key"), db.rows("meta_get", key="key")
+
+    assert store.write(look) == ([], [("1",)])
+
+
+def test_what_was_asked_ahead_is_there_also_when_nothing_was_sent_since(store):
+    def look(db):
+        put(db, "key")
+        db.ahead("meta_get", key="key")
+        return db.row("meta_get", key="key")
+
+    assert store.write(look) == ("1",)
+
+
+def test_what_one_operation_asked_ahead_is_no_answer_to_the_next(store):
+    held, go = threading.Event(), threading.Event()
+
+    def ask(db):
+        held.set()
+        go.wait(LONGEST_WAIT)
+        db.ahead("meta_get", key="key")
+        put(db, "key")
+
+    async def play():
+        first = store.submit(ask)
+        await asyncio.to_thread(held.wait, LONGEST_WAIT)
+        second = store.submit(lambda db: db.row("meta_get", key="key"))
+        go.set()
+        return await asyncio.wait_for(asyncio.gather(first, second), LONGEST_WAIT)
+
+    assert asyncio.run(play())[1] == ("1",)
 
 
 PROCESS = ("worker_id", "kind", "boot_id", "pid", "pid_start", "lock", "version", "started_at", "clock_offset")
@@ -480,6 +573,47 @@ def test_an_announcement_wakes_once_and_silence_never(store, address):
 
     assert 1 <= asyncio.run(play()) <= 3
     other.close()
+
+
+def test_leases_wake_nobody_and_a_change_that_was_not_announced_does(store, address):
+    """R-22: all that idle machines write is that they are alive."""
+    other = open_postgres(address, now=lambda: NOW)
+
+    async def play():
+        ears = Ears()
+        listener = Listener(store._reach, heard=ears, every=0.01)
+        await ears.hear()
+        await looked(listener)
+        await settled(ears)
+        before = ears.count
+        for _ in range(3):
+            await asyncio.to_thread(other.write, write_silently)
+            await looked(listener)
+        silent = ears.count - before
+        await asyncio.to_thread(other.write, change_silently)
+        await ears.hear()
+        await listener.close()
+        return silent
+
+    assert asyncio.run(play()) == 0
+    other.close()
+
+
+async def looked(listener):
+    """Wait until a whole look began and ended."""
+    before = listener.looks
+    while listener.looks < before + 2:
+        await pause_for(timedelta(milliseconds=5))
+
+
+def write_silently(db):
+    put(db, key="key", value="other")
+    db.announces = False
+
+
+def change_silently(db):
+    insert_job(db, spec_of("silent"))
+    db.announces = False
 
 
 # opening

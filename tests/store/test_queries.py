@@ -7,16 +7,19 @@ from functools import cache
 from pathlib import Path
 
 import apsw
+import pytest
 
 import rota
 from rota.store.queries import load_migrations, load_queries
+
+pytestmark = pytest.mark.xdist_group("queries")  # all of them look at the whole source: one process reads it once
 
 SOURCE = Path(rota.__file__).parent
 SQL = SOURCE / "store" / "sql"
 QUERIES = load_queries("sqlite")
 LOCKING = load_queries("postgres", writing=True)
 BACKENDS = ("sqlite", "postgres")
-METHODS = {"rows", "row", "execute", "records"}
+METHODS = {"rows", "row", "execute", "records", "later", "ahead"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 TEXT_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")

@@ -7,7 +7,7 @@ import pytest
 
 from rota.model.ids import IdSource
 from rota.model.states import Reason, Status, Trigger
-from rota.store import processes, runs
+from rota.store import finding, processes, runs
 from tests.store.making import (
     HOUR,
     MINUTE,
@@ -99,6 +99,23 @@ def test_history_of_chosen_jobs_leaves_out_the_others(store):
     found = store.read(lambda db: runs.history(db, job_ids=[first.id, third.id], limit=9))
     assert [run.handle for run in found] == ["a:2", "c:1", "a:1"]
     assert store.read(lambda db: runs.history(db, job_ids=[], limit=9)) == []
+
+
+@pytest.mark.parametrize("of_job", [True, False])
+def test_what_runs_say_comes_in_the_same_order_and_with_the_same_filters(store, job, of_job):
+    run_in(store, Status.FAILED, job, holder=add_holder(store))
+    scope = {"job_id": job.id} if of_job else {"job_ids": [job.id]}
+
+    def said(**filters):
+        return store.read(lambda db: finding.said(db, **{"limit": 99, **scope, **filters}))
+
+    newest = numbers(store, **scope)
+    assert [one.number for one in said()] == newest
+    assert [one.number for one in said(limit=2)] == newest[:2]
+    assert [one.number for one in said(since=NOW + 3 * MINUTE)] == numbers(store, since=NOW + 3 * MINUTE, **scope)
+    (failed,) = said(statuses=["FAILED"])
+    (run,) = store.read(lambda db: runs.history(db, statuses=["FAILED"], limit=9))
+    assert (failed.id, failed.text) == (run.id, f"{run.error}\n{run.result_summary or ''}")
 
 
 def test_a_filter_is_a_value_and_never_a_part_of_the_statement(store, job):

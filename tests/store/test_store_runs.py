@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.model.clock import to_ms
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.store import jobs, runs
+from rota.store import changes, jobs, runs
 from tests.store.making import (
     DONE,
     FAILED,
@@ -447,3 +447,14 @@ def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     found = [look(store, run) for run in made]
     assert [run.slot for run in found] == [0, 1, 2]
     assert [run.status for run in found] == [Status.DISPATCHED, Status.DISPATCHED, Status.RUNNING]
+
+
+def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not(store):
+    job, holder = add_job(store), add_holder(store)
+    added = [add_run(store, job).id for _ in range(3)]
+    known = store.read(changes.bounds).last
+    taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(added[:2])]
+    store.write(lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW))
+    store.write(lambda db: runs.note_decisions(db, added[2], {"conditions": []}))
+    told = store.read(lambda db: changes.changes_after(db, known, limit=9))
+    assert sorted((change.kind, change.subject) for change in told) == [("run", run_id) for run_id in sorted(added[:2])]

@@ -1,5 +1,17 @@
 """The command line: parses, calls an operation, shows the answer. Everything heavy is imported when it is used."""
 
-from rota.cli.root import main
+import sys
+from typing import NoReturn
 
 __all__ = ["main"]
+
+INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Run the command `rota`; a Ctrl-C while its parts are still being loaded ends it as quietly as one later."""
+    try:
+        from rota.cli.root import main as run
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    run()

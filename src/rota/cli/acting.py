@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 READS = frozenset(
     {
         *(
+            "ack",
             "agents",
             "agents check",
             "approve",
@@ -27,7 +28,7 @@ READS = frozenset(
         *("show", "simulate", "status", "usage", "verify", "workers"),
     }
 )
-"""What agents may type: it changes nothing, or bounds itself (`mcp`; `approve` without a name)."""
+"""What agents may type: it changes nothing, or bounds itself (`mcp`; `approve` and `ack` without a name)."""
 STARTS = frozenset({"run", "trigger"})
 BEYOND = ("force", "next_slot", "file")
 """Ways to start a job that pass its overlap and conditions, the queue, or the limit of an hour."""
@@ -79,4 +80,5 @@ def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
 
 
 def _approves(ctx: click.Context, path: str) -> bool:
-    return path == "approve" and bool(ctx.params.get("job"))
+    names = {"approve": ("job",), "ack": ("what", "everything")}.get(path, ())
+    return any(ctx.params.get(name) for name in names)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.option("--interval", metavar="D", help="When: so long after each run (30s, 5m, 1h, 1d).")
 @click.option("--at", metavar="TIME", help="When: one point in time, 2026-11-15 08:30.")
 @click.option("--timezone", metavar="ZONE", help="The job's own time zone; the file's when absent.")
+@click.option("--shell", metavar="TEXT", help="A shell's text instead of a command.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other key of a job; may be repeated.")
 @dry_run_option
 @click.pass_obj
@@ -30,6 +31,7 @@ def command(
     interval: str | None,
     at: str | None,
     timezone: str | None,
+    shell: str | None,
     settings: tuple[str, ...],
     dry_run: bool,
 ) -> None:
@@ -40,7 +42,7 @@ def command(
     from rota.operations.adding import add_job, read_settings
 
     schedule = {"cron": _one_or_all(crons), "interval": interval, "at": at, "timezone": timezone}
-    keys: dict[str, Any] = {key: value for key, value in schedule.items() if value}
+    keys: dict[str, Any] = {key: value for key, value in {**schedule, "shell": shell}.items() if value}
     others = read_settings(settings)
     if words:
         keys["command"] = list(words)
@@ -64,16 +66,21 @@ def _show(added: "Added", now: datetime, *, dry_run: bool) -> None:
 
     name, line = added.spec.name, added.insertion.line
     schedule = explain_schedule(added.spec.schedule)
-    for note in added.notes:
-        click.echo(f"note: {note}")
     if dry_run:
         click.echo(f"would add at line {line} of {added.file.name}:")
         click.echo(added.insertion.added, nl=False)
+        _tell_notes(added)
         click.echo("nothing was changed (--dry-run)")
         return
     coming = coming_words(added.spec, now)
     click.echo(f"added {name} at line {line} of {added.file.name}: {schedule}{f', {coming}' if coming else ''}")
+    _tell_notes(added)
     click.echo("a running scheduler applies it by itself; else: rota apply")
+
+
+def _tell_notes(added: "Added") -> None:
+    for note in added.notes:
+        click.echo(f"note: {note}")
 
 
 def _as_json(added: "Added", now: datetime, *, dry_run: bool) -> dict[str, Any]:

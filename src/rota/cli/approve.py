@@ -86,7 +86,7 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
 
 
 def _first(job: "Job", now: datetime) -> str:
-    from rota.rules.explain import next_fire
+    from rota.rules.next_words import next_fire
 
     return "; " + next_fire(job, now=now)
 

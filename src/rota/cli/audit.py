@@ -8,7 +8,7 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 @click.command("audit", cls=RotaCommand)
 @click.option("--actor", metavar="A", help="Only what this one did, as the column ACTOR names it.")
 @click.option("--since", metavar="TIME", help="Only from then on: 2h, yesterday, 2026-11-15.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
 @click.pass_obj
 def command(invocation: Invocation, *, actor: str | None, since: str | None, limit: int) -> None:
     """Show who changed what, newest first: through commands, HTTP and tools. Lines are added, never changed."""

@@ -38,7 +38,7 @@ LOOKS = 40
 def command(
     invocation: Invocation, /, *, runs: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **chosen: Any
 ) -> int | None:
-    """Cancel RUNs (JOB:NUMBER; JOB alone is its newest run): a queued one at once, a running one by stopping it.
+    """Cancel RUNs (JOB:NUMBER; JOB alone is its newest unfinished): a queued one at once, a running one by stopping it.
 
     Without a RUN, every unfinished run that the options name; what that is, is shown and asked first.
     """

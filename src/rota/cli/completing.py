@@ -9,8 +9,9 @@ from rota.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from rota.operations.project import Place
+    from rota.store.names import Reader
 
-JOB_ARGUMENTS = frozenset({"job", "jobs", "group"})
+JOB_ARGUMENTS = frozenset({"job", "jobs", "group", "what"})
 RUN_ARGUMENTS = frozenset({"run", "runs"})
 AGENTS, TARGETS = "agents", "notify"
 """Commands whose commands take such a NAME."""
@@ -38,8 +39,9 @@ class Listed(click.types.StringParamType):
         from rota.store.names import known_agents, known_targets
 
         place = _place(ctx)
+        reader = _reader(place) if place is not None else None
         names = {AGENTS: known_agents, TARGETS: known_targets}[self.of]
-        found = names(place.state / "rota.db") if place is not None else []
+        found = names(reader) if reader is not None else []
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
@@ -47,13 +49,30 @@ def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
     from rota.store.names import known_jobs, known_runs
 
     place = _place(ctx)
-    if place is None:
+    reader = _reader(place) if place is not None else None
+    if place is None or reader is None:
         return []
-    database = place.state / "rota.db"
     within = f"{place.scope}/" if place.scope and "/" not in incomplete else ""
     job, colon, _ = f"{within}{incomplete}".partition(":")
-    known = known_runs(database, job) if colon and runs else known_jobs(database)
+    known = known_runs(reader, job) if colon and runs else known_jobs(reader)
     return [name.removeprefix(within) for name in known if name.startswith(f"{within}{incomplete}")]
+
+
+def _reader(place: "Place") -> "Reader | None":
+    """Return what reads the names of a project, None where that is not known: a secret is missing, or a driver."""
+    from rota.model.errors import RotaError
+
+    if not place.shared:
+        from rota.store.names import FileReader
+
+        return FileReader(place.state / "rota.db")
+    from rota.operations.project import complete_address, load_postgres
+
+    try:
+        reader: Reader = load_postgres("postgres_names").ServerReader(complete_address(place.store, place.state))
+    except RotaError:
+        return None
+    return reader
 
 
 def _place(ctx: click.Context) -> "Place | None":

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 from collections import Counter
 from functools import partial
 from importlib import metadata
@@ -13,6 +14,7 @@ import click
 
 from rota.cli.apply import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
+from rota.cli.streams import telling
 from rota.cli.words import coloured, counted, everything_words, jobs_paused_words, outcome_words, plain
 from rota.declare.plan import Plan
 from rota.engine.fire import Fired
@@ -68,7 +70,7 @@ class Console:
         """Print what was held back and that the scheduler has stopped; let the database go."""
         self.leave()
         if self._store is not None:
-            click.echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
+            _echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
 
     def leave(self) -> None:
         """Print what was held back and let the database go."""
@@ -92,7 +94,7 @@ class Console:
         else:
             version, slots = metadata.version("rota"), settings.scheduler.concurrency
             place = f"{settings.folder}, pid {os.getpid()}, {counted(slots, 'slot')}, times in {self._zone}"
-            click.echo(f"rota {version} {self._verb} {place}")
+            _echo(f"rota {version} {self._verb} {place}")
         if self._first_plan is not None:
             self.applied(self._first_plan)
         if self._first_error is not None:
@@ -107,7 +109,7 @@ class Console:
         if self._as_json:
             self._event("listening", url=url)
         else:
-            click.echo(f"dashboard and API at {url}   rota open")
+            _echo(f"dashboard and API at {url}   rota open")
 
     def applied(self, plan: Plan) -> None:
         """The file was applied."""
@@ -117,7 +119,8 @@ class Console:
         if self._as_json:
             self._event("applied", **plan_json(plan, dry_run=False))
             return
-        show_plan(plan)
+        with telling(sys.stdout):
+            show_plan(plan)
 
     def broken(self, error: RotaError) -> None:
         """The file cannot be applied; the last good set goes on."""
@@ -127,10 +130,11 @@ class Console:
         if self._as_json:
             self._event("broken", **error_json(error))
         elif isinstance(error, FileProblems):
-            tell_problems(error)
-            click.echo("the last good set goes on", err=True)
+            with telling(sys.stderr):
+                tell_problems(error)
+            _echo("the last good set goes on", err=True)
         else:
-            click.echo(f"rota: {error}; the last good set goes on", err=True)
+            _echo(f"rota: {error}; the last good set goes on", err=True)
 
     def paused(self, found: Pauses) -> None:
         """Pauses changed: tell what is paused now, or that nothing is any more."""
@@ -141,12 +145,12 @@ class Console:
             self._event("paused", everything=found.everything is not None, jobs=[one.job for one in found.jobs])
         elif found.everything is not None:
             words = everything_words(found.everything, zone=self._zone, now=self._clock.now())
-            click.echo(f"{click.style('paused', fg='yellow')} {words}")
+            _echo(f"{click.style('paused', fg='yellow')} {words}")
         elif found.jobs:
             words = jobs_paused_words(found.jobs, zone=self._zone, now=self._clock.now())
-            click.echo(f"{click.style('paused', fg='yellow')} {words}")
+            _echo(f"{click.style('paused', fg='yellow')} {words}")
         else:
-            click.echo("resumed: nothing is paused any more")
+            _echo("resumed: nothing is paused any more")
 
     def fired(self, fired: Fired) -> None:
         """Instants of a job were accounted for."""
@@ -178,7 +182,7 @@ class Console:
         if stop.agents is not None and stop.agents != stop.within:
             waits += f", for agents {say_duration(stop.agents)}"
         told = f", waiting for {counted(running, 'run')}{waits} (Ctrl-C again ends them)" if running else ""
-        click.echo(f"stopping{told}")
+        _echo(f"stopping{told}")
 
     # how it is printed
 
@@ -220,30 +224,28 @@ class Console:
         self._width = max((len(view.job.name) + 4 for view in views), default=self._width)
         found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
         if not found:
-            click.echo("nothing is due; `rota run JOB` starts one by hand")
+            _echo("nothing is due; `rota run JOB` starts one by hand")
         for at, name in found[:NEXT_SHOWN]:
-            click.echo(
-                f"  next {name:{self._width}} {day_time(at, self._zone, now=now, seconds=True)}, {_away(at, now)}"
-            )
+            _echo(f"  next {name:{self._width}} {day_time(at, self._zone, now=now, seconds=True)}, {_away(at, now)}")
         if len(found) > NEXT_SHOWN:
-            click.echo(f"  and {len(found) - NEXT_SHOWN} more   rota next")
+            _echo(f"  and {len(found) - NEXT_SHOWN} more   rota next")
 
     def time(self) -> str:
         """Return the time of day in the project's zone."""
         return clock_time(self._clock.now(), self._zone)
 
     def _line(self, name: str, text: str) -> None:
-        click.echo(f"{self.time()}  {name:{self._width}} {text}")
+        _echo(f"{self.time()}  {name:{self._width}} {text}")
 
     def _say(self, text: str, **values: Any) -> None:
         if self._as_json:
             self._event("recovered", **values)
         else:
-            click.echo(text)
+            _echo(text)
 
     def _event(self, event: str, **values: Any) -> None:
         told = {"event": event, "at": iso(self._clock.now()), **values}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        _echo(json.dumps(told, ensure_ascii=False))
 
     # not more than a few lines a second
 
@@ -284,3 +286,8 @@ def _skip_words(reason: Reason, count: int | None) -> str:
 
 def _away(at: Any, now: Any) -> str:
     return "now" if at <= now else from_now(at, now)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    with telling(sys.stderr if err else sys.stdout):
+        click.echo(text, err=err)

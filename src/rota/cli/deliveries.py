@@ -22,7 +22,9 @@ SHORT = 8
 @click.option("--pending", is_flag=True, help="Only those that are still to be sent.")
 @click.option("--job", metavar="JOB", help="Only those about a job, or about a run as JOB:NUMBER.")
 @click.option("--target", metavar="NAME", help="Only those to a target.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=LIMIT, show_default=True, help="How many, newest first.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1000), default=LIMIT, show_default=True, help="How many, newest first."
+)
 @click.pass_context
 def command(
     ctx: click.Context, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int

@@ -13,6 +13,7 @@ REFUSED = 6
 FILE = 65
 NO_PROJECT = 66
 NO_SCHEDULER = 69
+FAULT = 70
 INTERRUPTED = 130
 
 EXIT_CODES: dict[type[RotaError], int] = {
@@ -30,6 +31,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.StoreShared: REFUSED,
     model.MoveRefused: REFUSED,
     model.UnknownTarget: USAGE,
+    model.NothingNeeds: USAGE,
     model.UnknownDelivery: USAGE,
     model.AddressRefused: USAGE,
     model.AddressUnknown: NO_SCHEDULER,
@@ -70,13 +72,14 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.CallerDismissed: NO_SCHEDULER,
     model.SchedulerError: NO_SCHEDULER,
     model.NoSlot: 75,
-    model.IllegalTransition: 70,
+    model.IllegalTransition: FAULT,
     model.SpawnFailed: 71,
     model.AlreadyServing: 73,
     model.ProjectServed: 73,
     model.ProjectIncluded: 73,
     model.StateError: 74,
     model.StorageFull: 74,
+    model.OutputUnwritable: 74,
     model.DatabaseBusy: 75,
     model.DatabaseGone: NO_SCHEDULER,
     model.DatabaseReadOnly: 77,
@@ -131,7 +134,8 @@ def error_json(error: RotaError) -> dict[str, object]:
 
 def report_usage(error: click.UsageError, *, as_json: bool) -> int:
     """Tell a mistake in the command itself."""
-    text = error.format_message()
+    text = error.format_message().replace("a valid float range", "a number")
+    text = text.replace("a valid integer range", "a whole number").replace("a valid integer", "a whole number")
     text = text[:1].lower() + text[1:].rstrip(".")
     hint = f"see `{error.ctx.command_path} --help`" if error.ctx is not None else "see `rota help`"
     if as_json:

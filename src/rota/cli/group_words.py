@@ -37,7 +37,7 @@ def _times(view: GroupView, zone: str, *, now: datetime) -> str:
     if group.finished_at is None:
         stopping = ", being cancelled" if group.cancel_requested_at else ""
         return f"{began} → now{stopping}"
-    return f"{began} → {day_time(group.finished_at, zone, now=group.created_at)}"
+    return f"{began} → {day_time(group.finished_at, zone, now=group.created_at, seconds=group.created_at.second != 0)}"
 
 
 def summary(view: GroupView) -> str:

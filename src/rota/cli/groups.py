@@ -126,7 +126,7 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
 
 @command.command("run", cls=RotaCommand)
 @click.argument("name")
-@click.argument("members", metavar="MEMBER…", nargs=-1, required=True)
+@click.argument("members", metavar="MEMBER…", nargs=-1)
 @click.option("--parallel", is_flag=True, help="Run the members side by side, not one after another.")
 @click.option("--continue", "goes_on", is_flag=True, help="Go on after a member that failed (on_failure: continue).")
 @click.option("--always", "always", metavar="JOB", multiple=True, help="Run JOB last, whatever became of the others.")
@@ -147,6 +147,8 @@ def run(
     from rota.model.spec import GroupMode, Member, OnFailure
     from rota.operations.groups import create
 
+    if not members:
+        raise click.UsageError(f"no members are named; a group of the file is started with `rota run {name}`")
     chosen = [*(_member(text) for text in members), *(Member(job, always=True) for job in always)]
     with invocation.store() as (place, store):
         view = create(

@@ -25,7 +25,9 @@ ROWS_A_LINE = 40
 @click.option("--since", metavar="TIME", help="From then on: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.")
 @click.option("--until", metavar="TIME", help="Before then; the same words.")
 @click.option("--grep", "text", metavar="TEXT", help="Only runs whose summary or error holds this text, in any case.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines."
+)
 @click.option("--all", "each", is_flag=True, help="Show each run on a line of its own.")
 @click.pass_obj
 def command(

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from rota.agents.probing import Found
     from rota.operations.setup import Machine
 
+AGENTS = ("claude", "codex")
+
 
 @click.command("init", cls=RotaCommand)
-@click.option(
-    "--with", "kind", type=click.Choice(["cron", "python", "claude", "codex"]), help="What the first job shows."
-)
+@click.option("--with", "kind", type=click.Choice(["cron", "python", *AGENTS]), help="What the first job shows.")
 @dry_run_option
 @click.pass_obj
 def command(invocation: Invocation, *, kind: str | None, dry_run: bool) -> None:
@@ -41,16 +41,18 @@ def command(invocation: Invocation, *, kind: str | None, dry_run: bool) -> None:
             }
         )
         return
-    _tell(machine, files, dry_run=dry_run)
+    _tell(machine, files, kind=kind, dry_run=dry_run)
 
 
-def _tell(machine: "Machine", files: dict[str, str], *, dry_run: bool) -> None:
+def _tell(machine: "Machine", files: dict[str, str], *, kind: str | None, dry_run: bool) -> None:
     wrote = "would write" if dry_run else "wrote"
     origin = "from this machine" if machine.detected_zone else "this machine's own cannot be found by name"
     rows = [(f"{wrote} rota.yaml", f"1 job, time zone {machine.timezone} ({origin})")]
     rows += [(f"{wrote} {name}", "the functions that the jobs name") for name in files if name.endswith(".py")]
     rows.append((f"{wrote} .rota/", "state, mode 0700, with its own .gitignore, and the schema for your editor"))
     rows += [(f"found {agent.name} {agent.version}".rstrip(), _agent_words(agent)) for agent in machine.agents]
+    if kind in AGENTS and kind not in {agent.name for agent in machine.agents}:
+        rows.append((f"no {kind} here", "it is not on PATH, and the job needs it   (rota doctor repeats this)"))
     if machine.battery:
         rows.append(("found laptop battery", "jobs missed during sleep run once on wake: defaults.misfire: once"))
     width = max(len(label) for label, _ in rows)

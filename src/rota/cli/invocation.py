@@ -133,6 +133,11 @@ class Invocation:
         if place.scope and not self.as_json:
             click.echo(f"{place.scope}, included by {place.folder}   all projects: rota --dir {place.folder}")
 
+    def spelled(self, command: str) -> str:
+        """Return how a command of the whole project is typed here: inside an included one its folder is named."""
+        place = self.place()
+        return f"rota --dir {place.folder} {command}" if place.scope else f"rota {command}"
+
     def tell_whole(self) -> None:
         """Say that an answer is about all projects of the scheduler, not only the one that the person is in."""
         place = self.place()
@@ -218,7 +223,7 @@ def _typed(ctx: click.Context) -> tuple[str, str]:
     """Return the command as the audit tells it, and the names of jobs or runs that it was given."""
     from rota.cli.acting import command_path
 
-    given = [ctx.params.get(name) for name in (*sorted(NAMES), "name")]
+    given = [ctx.params.get(name) for name in (*sorted(NAMES), "name", "what")]
     names = [name for one in given for name in (one if isinstance(one, tuple) else (one,)) if isinstance(name, str)]
     return command_path(ctx), " ".join(names)
 

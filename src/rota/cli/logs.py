@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -56,7 +57,7 @@ def command(
     since: str | None,
     limit: int,
 ) -> None:
-    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest run; a direct call by its identifier)."""
+    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest that started; a direct call by its identifier)."""
     if text is not None:
         if follow or raw or lines is not None:
             raise click.UsageError("--grep goes with none of --follow, --tail and --raw")
@@ -67,7 +68,7 @@ def command(
     if follow and invocation.as_json:
         raise click.UsageError("--follow and --json do not go together")
     with invocation.store() as (place, store):
-        look = _look_at(invocation, place, store, run)
+        look = _look_at(invocation, place, store, _meant(invocation, store, run, follow=follow))
         source = look()
         if invocation.as_json:
             print_json({"run": source.name, "output": _text(place, source, lines, raw=raw), "note": source.note})
@@ -75,6 +76,22 @@ def command(
             _follow(invocation, place, look, lines, raw=raw)
         else:
             _print(place, source, lines, raw=raw)
+
+
+def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -> str:
+    """Return the run whose output is meant: of a job alone not one that never started, such as a skipped instant."""
+    from rota.model.ids import is_id
+    from rota.operations.runs import find_run, find_started, find_unfinished
+
+    if is_id(name):
+        return name
+    newest = store.read(partial(find_run, handle=name))
+    awaited = store.read(partial(find_unfinished, handle=name)) if follow else newest
+    meant = awaited if follow and not awaited.status.final else store.read(partial(find_started, handle=name))
+    if meant.id != newest.id and not invocation.as_json:
+        reason = f" {newest.reason}" if newest.reason else ""
+        click.echo(f"rota: this is {meant.handle}; {newest.handle} is {newest.status.shown}{reason}", err=True)
+    return meant.id
 
 
 def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) -> Look:

@@ -32,7 +32,7 @@ class Coming:
 @click.option("--cron", metavar="EXPR", multiple=True, help="A cron expression instead of a job; may be repeated.")
 @click.option("--interval", metavar="D", help="An interval instead of a job: 30s, 5m, 1h, 1d.")
 @click.option("--at", "instant", metavar="TIME", help="One instant instead of a job: 2026-11-16T02:30.")
-@click.option("--timezone", metavar="ZONE", help="The zone of --cron and --at (UTC), and of the times shown.")
+@click.option("--timezone", metavar="ZONE", help="Their zone, and that of the times shown; else the project's, or UTC.")
 @click.option("--after", metavar="TIME", help="Show fires after this instant instead of now.")
 @click.pass_obj
 def command(
@@ -53,9 +53,10 @@ def command(
     if len(given) > 1 or (given and job):
         raise click.UsageError(f"{' and '.join([*given, *(['a job'] if job else [])])} do not go together")
     now = invocation.now()
-    since = _after(after, timezone, now)
+    own = timezone or (_project_zone(invocation) if given or after else "UTC")
+    since = _after(after, own, now)
     if given:
-        schedule = _schedule(cron, interval, instant, timezone, since=since)
+        schedule = _schedule(cron, interval, instant, own, since=since)
         found = _of_schedule(schedule, since, limit)
     else:
         found = _of_project(invocation, job, since=since if after else None, limit=limit)
@@ -71,21 +72,38 @@ def command(
         _tell_pauses(invocation, job)
 
 
-def _after(text: str | None, timezone: str | None, now: datetime) -> datetime:
+def _project_zone(invocation: Invocation) -> str:
+    """Return the zone in which a project's file would be read; UTC outside of one, and where it is broken."""
+    from rota.model.errors import RotaError
+    from rota.operations.jobs import project_timezone
+    from rota.operations.loading import load_project
+
+    try:
+        place = invocation.place()
+        if invocation.applied():
+            with invocation.store() as (_, store):
+                return project_timezone(store)
+        loaded = load_project(place.folder, invocation.environ, state=place.state, now=invocation.now())
+    except RotaError:
+        return "UTC"
+    return loaded.declared.settings.timezone
+
+
+def _after(text: str | None, timezone: str, now: datetime) -> datetime:
     from rota.rules.times import read_instant
 
-    return now if text is None else read_instant(text, timezone or "UTC", now=now)
+    return now if text is None else read_instant(text, timezone, now=now)
 
 
 def _schedule(
-    cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str | None, *, since: datetime
+    cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str, *, since: datetime
 ) -> "Schedule":
     from rota.model.spec import Schedule
     from rota.rules.cron import check_cron
     from rota.rules.times import read_instant
     from rota.rules.timezone import zone
 
-    tz = zone(timezone or "UTC").key
+    tz = zone(timezone).key
     if cron:
         return Schedule(cron=tuple(map(check_cron, cron)), timezone=tz)
     if interval:
@@ -128,7 +146,7 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
 def _why_none(invocation: Invocation, name: str) -> str:
     """Return why a job has no coming fires, as far as it is known."""
     from rota.operations.jobs import show_job
-    from rota.rules.explain import next_fire
+    from rota.rules.next_words import next_fire
 
     if not invocation.applied():
         return "no coming fires"

@@ -19,7 +19,9 @@ MOST = 1000
 
 
 @click.command("queue", cls=RotaCommand)
-@click.option("--limit", type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="How many lines of each.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="How many lines of each."
+)
 @click.pass_obj
 def command(invocation: Invocation, *, limit: int) -> None:
     """Show what waits: direct callers first, then runs that may start, in order, then those that wait."""

@@ -7,7 +7,7 @@ import click
 from rota.cli.concluding import conclude
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option
-from rota.cli.run import START, follow_run, force_option, param_option, read_params, tell_pause
+from rota.cli.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
 
 if TYPE_CHECKING:
     from rota.operations.project import Place
@@ -94,7 +94,8 @@ def _tell(invocation: Invocation, place: "Place", store: "Store", retried: "Retr
         if not invocation.as_json:
             click.echo(f"{run.handle}  would be run again{first}{VERDICTS[type(retried.verdict).__name__]}")
         return {"retried": run.handle, "params": dict(retried.params), "would": "queue"}
-    idle = "" if attended(store, place.state, now=invocation.now()) else f"; no scheduler is running here. {START}"
+    served = attended(store, place.state, now=invocation.now())
+    idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"
     if not invocation.as_json:
         click.echo(f"{run.handle}{first}  queued again as {born.handle}{idle}   rota logs -f {born.handle}")
     return {**run_json(show_run(store, born.id).run), "retried": run.handle}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from rota.cli.errors import INTERRUPTED, exit_code, report, report_usage
+from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
 from rota.cli.interrupts import interrupts_noted
 from rota.cli.invocation import Invocation
 from rota.cli.layout import HelpContext
+from rota.cli.streams import give_up, is_unwritable, open_closed_streams
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -76,6 +77,7 @@ COMMANDS: dict[str, Entry] = {
     "backfill": Entry("Act", "create the runs of a past range", "--from T --to T [--dry-run] [--parallel]"),
     "pause": Entry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
     "resume": Entry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
+    "ack": Entry("Act", "keep quiet what needs attention, until something new happens", "[WHAT… | --all] [--undo]"),
     "approve": Entry("Act", "allow a job that an agent proposed", "[JOB] [--yes]"),
     "remove": Entry("Act", "take away jobs that no file declares", "JOB… | --made-by agent|MAKER"),
     "touch": Entry("Act", "say that somebody is here: jobs with intervals by mode become active"),
@@ -139,7 +141,7 @@ class Root(click.Group):
         name = ALIASES.get(args[0], args[0])
         args = [name, *args[1:]]
         if name not in COMMANDS and not name.startswith("-"):
-            near = get_close_matches(name, COMMANDS, n=1)
+            near = get_close_matches(name.lower(), COMMANDS, n=1)
             guess = f"; did you mean `rota {near[0]}`?" if near else ""
             raise click.UsageError(f"there is no command {name!r}{guess}")
         return super().resolve_command(ctx, args)
@@ -172,10 +174,13 @@ class Root(click.Group):
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
-    from rota.model.errors import RotaError
+    from rota.model.errors import OutputUnwritable, RotaError
 
     if isinstance(error, click.ClickException):
         error = RotaError(error.format_message())
+    if is_unwritable(error):
+        give_up(sys.stdout)
+        error = OutputUnwritable(str(error.args[1]))
     if not isinstance(error, RotaError):
         raise error
     report(error, as_json=as_json)
@@ -208,7 +213,7 @@ def cli(ctx: click.Context, directory: str | None) -> Any:
     """Decide when work starts, start it safely, and always say what happened and why."""
     invocation = ctx.ensure_object(Invocation)
     invocation.directory = directory or invocation.directory
-    if invocation.environ.get("NO_COLOR"):
+    if invocation.environ.get("NO_COLOR") or invocation.environ.get("TERM") == "dumb":
         ctx.color = False
     if ctx.invoked_subcommand is None:
         return _alone(ctx, invocation)
@@ -233,5 +238,10 @@ def _alone(ctx: click.Context, invocation: Invocation) -> Any:
 
 
 def main() -> NoReturn:
-    """Run the command `rota`."""
-    cli.main()
+    """Run the command `rota`; what nobody foresaw is a fault in rota itself and ends with 70."""
+    open_closed_streams()
+    try:
+        cli.main()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(FAULT)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from rota.store.driver import Store
 
 LOOK_AGAIN = 0.05
+WAIT_TOLD = 1.0
+"""After how many seconds it is said why a run does not start."""
 STILL_WAITING = 5
-START = "Start one with rota serve, or run it now with rota tick"
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
 
 param_option = click.option(
@@ -133,6 +134,11 @@ def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
         click.echo(f"{what} waits: everything is paused{told}; `rota resume --all` goes on", err=True)
 
 
+def start_words(invocation: Invocation) -> str:
+    """Return what to do where no scheduler runs."""
+    return f"Start one with {invocation.spelled('serve')}, or run it now with {invocation.spelled('tick')}"
+
+
 def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
     from rota.operations.views import run_json
 
@@ -142,7 +148,7 @@ def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
         if not invocation.as_json:
             click.echo(f"queued as {run.handle}   rota logs -f {run.handle}")
         return
-    told = f"queued as {run.handle}; no scheduler is running here. {START}"
+    told = f"queued as {run.handle}; no scheduler is running here. {start_words(invocation)}"
     click.echo(told, err=invocation.as_json)
 
 
@@ -165,6 +171,7 @@ class _Following:
         spec = show_run(store, run.id).spec
         self._reader = follow_members(store, run) or follow(place.state, run.id, spec=spec)
         self._open = False
+        self._told: set[str | None] = set()
 
     def to_the_end(self) -> int:
         """Show the run until it is finished, the limit is reached, or the person leaves."""
@@ -172,7 +179,8 @@ class _Following:
             return self._watch()
         except KeyboardInterrupt:
             self._say("", end_line=True)
-            click.echo(f"left running; stop it with: rota cancel {self._run.handle}", err=self._quiet)
+            left = "running" if self._run.started_at is not None else "waiting"
+            click.echo(f"left {left}; stop it with: rota cancel {self._run.handle}", err=self._quiet)
             return 0
 
     def _watch(self) -> int:
@@ -193,12 +201,14 @@ class _Following:
             if self._run.started_at is not None and not shown_start:
                 shown_start = True
                 self._started()
+            elif clock.monotonic() - began >= WAIT_TOLD:
+                self._tell_wait()
             self._print(self._reader.lines())
         self._print(self._reader.rest())
         return self._finish()
 
     def _begin(self) -> None:
-        if not self._quiet:
+        if not self._quiet and not self._open:
             click.echo(f"{self._run.handle}  QUEUED", nl=False)
             self._open = True
 
@@ -210,7 +220,22 @@ class _Following:
             return
         at = clock_time(self._run.started_at, project_timezone(self._store))
         hint = f"(Ctrl-C leaves it running; stop it with: rota cancel {self._run.handle})"
+        self._begin()  # anew, where it was said why it waits
         self._say(f" → RUNNING  {at}   {hint}", end_line=True)
+
+    def _tell_wait(self) -> None:
+        """Say why a run does not start, once for each cause: a line that only says QUEUED looks hung."""
+        from rota.operations.explaining import explain
+
+        cause = self._run.waiting_for
+        if self._quiet or self._run.status.shown != "QUEUED" or cause in self._told:
+            return
+        self._told.add(cause)
+        found = explain(self._store, self._run.handle, state=self._place.state, now=self._invocation.now())
+        why = next((line.text for line in found.run_lines if line.label == "waits"), "")
+        if why:
+            self._begin()
+            self._say(f", waits {why}", end_line=True)
 
     def _say(self, text: str, *, end_line: bool) -> None:
         if self._open and not self._quiet:
@@ -273,7 +298,7 @@ class _Following:
     def _leave_alone(self) -> int:
         self._say("", end_line=True)
         handle = self._run.handle
-        told = f"{handle} is {self._run.status.shown}; the scheduler has stopped. {START}"
+        told = f"{handle} is {self._run.status.shown}; the scheduler has stopped. {start_words(self._invocation)}"
         click.echo(told, err=self._quiet)
         return NO_SCHEDULER
 

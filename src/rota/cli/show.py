@@ -63,9 +63,9 @@ def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
 def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
     from rota.cli.words import outcome_words, plain, ticks
     from rota.operations.spec_words import spec_pairs
-    from rota.rules.explain import next_fire
     from rota.rules.instants import explain_schedule
     from rota.rules.making_words import say_made
+    from rota.rules.next_words import next_fire
     from rota.rules.times import full_time
 
     job, tz = view.job, view.job.spec.schedule.timezone

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 WIDTH = 1000
 WHY = 100
-LEAST = 30
+LEAST = 16
 
 
 @click.command("status", cls=RotaCommand)
@@ -88,7 +88,8 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
         )
     else:
         invocation.tell_scope()
-        for line in _lines(view, place.nearest.name, zone, now=invocation.now()):
+        click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
+        for line in _lines(view, zone, now=invocation.now()):
             click.echo(line)
         if place.shared:
             click.echo(f"store     {shown(place.store)}")
@@ -110,18 +111,17 @@ def _tell_gone(invocation: Invocation, view: "SystemView", error: "DatabaseGone"
         told = {**system_json(view, now=invocation.now()), "storage_problem": problem}
         print_json({"project": str(place.folder), "scope": place.scope, "store": shown(place.store), **told})
         return 1
-    click.echo(f"{place.nearest.name}    {_head(view, now=invocation.now())}")
+    click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
     click.echo(f"{click.style('store', fg='red')}     {problem}")
     click.echo("results are kept and stored when it is back; what is due then is started by the jobs' own rules")
     return 1
 
 
-def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterator[str]:
+def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     from rota.cli.words import plain
     from rota.model.records import cut
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    yield f"{name}    {_head(view, now=now)}"
     if view.attention:
         yield click.style("attention", bold=True)
         width = max(len(one.name) for one in view.attention[:SHOWN])
@@ -129,10 +129,13 @@ def _lines(view: "SystemView", name: str, zone: str, *, now: datetime) -> Iterat
             room = columns - width - len(one.command) - 7
             yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
         if len(view.attention) > SHOWN:
-            yield f"  and {len(view.attention) - SHOWN} more   rota list"
+            yield f"  and {len(view.attention) - SHOWN} more   rota ack"
+    if view.seen:
+        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:SHOWN]))
+        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > SHOWN else ''}   rota ack"
     yield from _pauses(view, zone, now=now)
     if view.cadence is not None and view.cadence.adaptive:
-        yield f"mode      {_mode(view.cadence, now=now)}"
+        yield f"mode      {_mode(view.cadence, zone, now=now)}"
     if view.cadence is not None and view.cadence.poll is not None:
         yield f"poll      {_poll(view.cadence.poll, now=now)}"
     if view.heartbeat.workers:
@@ -163,7 +166,7 @@ def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
         yield f"{title}    {jobs_paused_words(each, zone=zone, now=now)}"
 
 
-def _head(view: "SystemView", *, now: datetime) -> str:
+def _head(view: "SystemView", *, start: str, now: datetime) -> str:
     from rota.operations.system import Liveness
     from rota.rules.times import ago
 
@@ -171,7 +174,7 @@ def _head(view: "SystemView", *, now: datetime) -> str:
     if beat.ticks is not None:
         return _ticks(beat, now=now)
     if beat.liveness is Liveness.DEAD:
-        return click.style("no scheduler is running", fg="red") + "; start one with `rota serve`"
+        return click.style("no scheduler is running", fg="red") + f"; start one with `{start}`"
     if beat.liveness is Liveness.ELSEWHERE:
         return _elsewhere(beat)
     if beat.liveness is Liveness.STALLED:
@@ -204,11 +207,13 @@ def _elsewhere(beat: "Heartbeat") -> str:
     return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {beat.slots} slots taken"
 
 
-def _mode(view: "CadenceView", *, now: datetime) -> str:
-    from rota.rules.times import ago
+def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
+    from rota.rules.times import ago, day_time
 
     activity = view.activity
-    return f"{view.mode} (last activity {f'{ago(activity.at, now)} ago: {activity.what}' if activity else 'never'})"
+    quiet = f"quiet hours until {day_time(view.quiet_until, zone, now=now)}, " if view.quiet_until else ""
+    last = f"{ago(activity.at, now)} ago: {activity.what}" if activity else "never"
+    return f"{view.mode} ({quiet}last activity {last})"
 
 
 def _poll(view: "PollView", *, now: datetime) -> str:

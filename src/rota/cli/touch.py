@@ -25,6 +25,6 @@ def command(invocation: Invocation, *, dry_run: bool) -> None:
     elif dry_run:
         click.echo(f"mode is {before}; a touch makes it active, outside of quiet hours. Nothing was changed.")
     elif before == after:
-        click.echo(f"mode stays {after}")
+        click.echo(f"mode stays {after}{', as it is in quiet hours' if after == 'dormant' else ''}")
     else:
         click.echo(f"mode {before} → {after}")

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rota.declare.fields import Refused, shown, wrong_type
-from rota.declare.keyed import below
 from rota.declare.maps import read_env_value
+from rota.declare.parts import Parts
 from rota.model.address import SQLITE, has_password, is_postgres
 from rota.model.address import shown as without_password
 from rota.model.spec import EnvValue
@@ -64,19 +64,27 @@ def read_headers(value: Any) -> dict[str, EnvValue]:
     """Return the headers of a poll: texts, or {secret: NAME}."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of headers", hint=HEADERS_HINT)
+    names: set[str] = set()
     found: dict[str, EnvValue] = {}
-    for name in value:
-        if not _TOKEN.fullmatch(name):
-            raise Refused(f"{shown(name)} cannot be a header's name", hint=HEADERS_HINT, at=(name,))
-        if name.lower() in OWN_HEADERS:
-            hint = "remove it; rota sends what the address and the body ask for"
-            raise Refused(
-                f"the header {shown(name)} is not free to choose", code="header_denied", hint=hint, at=(name,)
-            )
-        if name.lower() in map(str.lower, found):
-            raise Refused(f"the header {shown(name)} is there twice", hint="names differ in more than case", at=(name,))
-        found[name] = replace(below((name,), _header, value[name]), name=name)
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                _check_header(name, names)
+            with parts.below(name):
+                found[name] = replace(_header(value[name]), name=name)
     return found
+
+
+def _check_header(name: str, names: set[str]) -> None:
+    """Refuse what cannot be a header's name, or is one of `names`, and add it to them."""
+    if not _TOKEN.fullmatch(name):
+        raise Refused(f"{shown(name)} cannot be a header's name", hint=HEADERS_HINT)
+    if name.lower() in OWN_HEADERS:
+        hint = "remove it; rota sends what the address and the body ask for"
+        raise Refused(f"the header {shown(name)} is not free to choose", code="header_denied", hint=hint)
+    if name.lower() in names:
+        raise Refused(f"the header {shown(name)} is there twice", hint="names differ in more than case")
+    names.add(name.lower())
 
 
 def _header(value: Any) -> EnvValue:

@@ -11,6 +11,7 @@ from rota.agents.registry import adapter, complaints, names
 from rota.declare.fields import JOB_NAME, Refused, shown, wrong_type
 from rota.declare.fitting import WORKS
 from rota.declare.function_agents import FunctionAdapter
+from rota.declare.parts import Parts
 from rota.model.agents import Access
 from rota.model.holds import PLENTY, provider_pool
 from rota.model.spec import AgentWork, Draw, SessionMode, Workspace
@@ -75,11 +76,11 @@ def read_agent(name: str, keys: Keys) -> Agent:
         hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(names())}"
         raise Refused(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
     options = keys.get("options", {})
-    for complaint in complaints(kind, options):
-        raise Refused(complaint, code="invalid_value", hint="the page Agents tells its options", at=("options",))
-    if "access" in keys:
-        _refuse_access(kind, keys["access"], options)
-    _refuse_limits(kind, keys, options)
+    with Parts() as parts:
+        hint = "the page Agents tells its options"
+        parts.refuse(*(Refused(complaint, hint=hint, at=("options",)) for complaint in complaints(kind, options)))
+        if not parts.refused:
+            _refuse_unkept(kind, keys, options)
     return Agent(name, kind, keys, options, _most_at_once(keys))
 
 
@@ -91,44 +92,59 @@ def _most_at_once(keys: Keys) -> int:
 
 def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
     """Return an agent that is a Python function."""
-    if "options" in keys:
-        hint = "give its jobs `params`, which reach it as task.params"
-        raise Refused("a function has no options", code="no_effect", hint=hint, at=("options",))
-    if "access" in keys:
-        _refuse_access(PYTHON, keys["access"], written.options)
-    _refuse_limits(PYTHON, keys, written.options)
+    with Parts() as parts:
+        if "options" in keys:
+            hint = "give its jobs `params`, which reach it as task.params"
+            parts.refuse(Refused("a function has no options", code="no_effect", hint=hint, at=("options",)))
+        _refuse_unkept(PYTHON, keys, written.options)
     return Agent(name, PYTHON, keys, written.options, _most_at_once(keys), function=written.run)
 
 
-def refuse_elsewhere(agent: Agent | None, registered: Keys | None, *, python: str | None) -> None:
-    """Refuse a function that cannot be called in this process, or that nobody registered."""
-    if agent is None or not agent.function:
+def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | None) -> None:
+    """Refuse an adapter that is a function which cannot be called in this process, or that nobody registered."""
+    if not isinstance(written, FunctionAdapter):
         return
     at = ("adapter", "run")
     if python is not None:
         hint = "make it a program with `adapter: custom`, or remove `python:` where that is said"
         message = "is a function inside the scheduler's process, and functions of this project run in another one"
         raise Refused(message, code="conflict", hint=hint, at=at)
-    if ":" not in agent.function and registered is not None and agent.function not in registered:
-        hint = f'register it with @rota.agent("{agent.function}") in a module that `imports:` names'
-        raise Refused(f"no agent is named {shown(agent.function)}", code="function_missing", hint=hint, at=at)
+    if ":" not in written.run and registered is not None and written.run not in registered:
+        hint = f'register it with @rota.agent("{written.run}") in a module that `imports:` names'
+        raise Refused(f"no agent is named {shown(written.run)}", code="function_missing", hint=hint, at=at)
 
 
-def _refuse_limits(kind: str, keys: Keys, options: Keys) -> None:
-    can = adapter(kind, options).capabilities
-    for limit in KEPT:
-        if limit in keys and not getattr(can, limit):
-            raise Refused(f"{_named(kind)} cannot keep it", code="no_effect", hint=_remedy(kind, limit), at=(limit,))
-    if keys.get("session") is SessionMode.RESUME and not can.resume:
-        hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
-        raise Refused(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
-    _refuse_far_session(keys)
+def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
+    """Refuse everything that a program cannot keep."""
+    with Parts() as parts:
+        with parts.below():
+            if "access" in keys:
+                _refuse_access(kind, keys["access"], options)
+        for limit in KEPT:
+            if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
+                message = f"{_named(kind)} cannot keep it"
+                parts.refuse(Refused(message, code="no_effect", hint=_remedy(kind, limit), at=(limit,)))
+        for refuse in (_refuse_session, _refuse_step, _refuse_tools):
+            with parts.below():
+                refuse(kind, keys, options)
+        if not any(one.at[0] in ("access", "allowed_tools") for one in parts.refused):
+            _refuse_beyond(kind, keys, options)
+
+
+def _refuse_step(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("after") and adapter(kind, options).invoke is None:
         hint = "remove this line: it runs inside the scheduler, and a step comes after a process"
         raise Refused(f"nothing can come after {kind}", code="no_effect", hint=hint, at=("after",))
-    if keys.get("rota_tools") and not can.tools_server:
+
+
+def _refuse_tools(kind: str, keys: Keys, options: Keys) -> None:
+    if keys.get("rota_tools") and not adapter(kind, options).capabilities.tools_server:
         hint = "remove this line, or let another agent do it: claude, codex, opencode, or custom with {mcp_config}"
         raise Refused(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
+
+
+def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
+    """Refuse tools that do more than the access allows."""
     access = keys.get("access", Access.READ)
     beyond = adapter(kind, options).beyond(access, keys.get("allowed_tools", ()))
     if beyond:
@@ -137,8 +153,11 @@ def _refuse_limits(kind: str, keys: Keys, options: Keys) -> None:
         raise Refused(message, code="conflict", hint=hint, at=("allowed_tools",))
 
 
-def _refuse_far_session(keys: Keys) -> None:
-    """Refuse a session that would be looked for in another folder than the one it began in."""
+def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
+    """Refuse a session that cannot go on, or would be looked for in another folder than the one it began in."""
+    if keys.get("session") is SessionMode.RESUME and not adapter(kind, options).capabilities.resume:
+        hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
+        raise Refused(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
     workspace = keys.get("workspace", Workspace.PROJECT)
     if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
         message = (
@@ -192,10 +211,11 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         return None
     kind = adapter(agent.adapter, agent.options)
     access = keys.get("access", default_access(agent.adapter, agent.options))
-    _refuse_access(agent.adapter, access, agent.options)
-    _refuse_limits(agent.adapter, keys, agent.options)
-    if kind.needs_model and not keys.get("model"):
-        raise Refused(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
+    with Parts() as parts:
+        with parts.below():
+            _refuse_unkept(agent.adapter, {**keys, "access": access}, agent.options)
+        if kind.needs_model and not keys.get("model"):
+            raise Refused(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
     default_turns = MAX_TURNS if kind.capabilities.max_turns else None
     return AgentWork(
         agent=agent.name,
@@ -291,17 +311,22 @@ def read_schedule(value: Any) -> dict[str, Any]:
         raise wrong_type(value, "a map of keys", hint="write `schedules: {hourly: {interval: 1h, prompt: …}}`")
     keys = dict(value)
     kind = keys.pop("type", None)
-    if kind in RESERVED:
-        raise Refused(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron", at=("type",))
-    if kind is not None and (kind not in ("interval", "cron") or kind not in keys):
-        hint = f"add `{kind}:`, or remove this line" if kind in ("interval", "cron") else "remove this line"
-        raise Refused(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint, at=("type",))
-    for key in ("agent", "provider"):
-        if key in keys:
-            raise Refused("is said by the agent that it stands in", code="conflict", hint="remove this line", at=(key,))
-    for key in ("command", "shell", "run"):
-        if key in keys:
-            raise Refused("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,))
+    with Parts() as parts:
+        with parts.below("type"):
+            _refuse_type(kind, keys)
+        for key in (key for key in ("agent", "provider") if key in keys):
+            message = "is said by the agent that it stands in"
+            parts.refuse(Refused(message, code="conflict", hint="remove this line", at=(key,)))
+        for key in (key for key in ("command", "shell", "run") if key in keys):
+            parts.refuse(Refused("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
     if not set(WORKS) & set(keys):
         keys["prompt"] = ""
     return keys
+
+
+def _refuse_type(kind: Any, keys: Keys) -> None:
+    if isinstance(kind, str) and kind in RESERVED:
+        raise Refused(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron")
+    if kind is not None and (kind not in ("interval", "cron") or kind not in keys):
+        hint = f"add `{kind}:`, or remove this line" if kind in ("interval", "cron") else "remove this line"
+        raise Refused(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint)

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import partial
 from math import isfinite
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, choice, read_zone, shown, wrong_type
-from rota.declare.keyed import below, read_keys
+from rota.declare.keyed import one_of, read_keys
+from rota.declare.parts import Parts
 from rota.model.budget import MILLION, Account, Exceeded, Per, Price, Unit
 from rota.model.spec import JobSpec, Kind, Spend
 from rota.rules.budget_words import say_amount
@@ -79,20 +79,29 @@ _FINEST = {True: "money is counted in millionths of a dollar", False: "write a w
 
 def read_account(value: Any) -> WrittenAccount:
     """Return an account: a limit of one thing, per what, and what becomes of those who find no room."""
-    found = read_keys(value, _ACCOUNT, hint=ACCOUNT_HINT, words=_WORDS)
-    units = [unit for unit in Unit if unit in found]
-    if len(units) != 1:
-        message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
-        raise Refused(message, code="conflict" if units else "missing_value", hint=_COUNTED, at=(*units[1:2],))
-    if "per" not in found:
-        raise Refused("does not say per what", code="missing_value", hint=_PER)
-    unit, policy = units[0], found.get("policy", Exceeded.DEFER)
-    limit = below((unit,), partial(_limit, unit), found[unit])
-    estimate = below(("estimate",), partial(estimate_in, unit), found["estimate"]) if "estimate" in found else None
-    account = WrittenAccount(unit, limit, found["per"], found.get("timezone"), policy, estimate)
+    with Parts() as parts:
+        found = read_keys(value, _ACCOUNT, parts=parts, hint=ACCOUNT_HINT, words=_WORDS)
+        units = _counted(value, parts)
+        if "per" not in value and not parts.mistyped:
+            parts.refuse(Refused("does not say per what", code="missing_value", hint=_PER))
+        for key, reader in (("estimate", estimate_in), (units[0], _limit)) if len(units) == 1 else ():
+            with parts.below(key):
+                found |= {key: reader(units[0], found[key])} if key in found else {}
+    unit, estimate, policy = units[0], found.get("estimate"), found.get("policy", Exceeded.DEFER)
+    account = WrittenAccount(unit, found[unit], found["per"], found.get("timezone"), policy, estimate)
     if too_dear(account, estimate):
         raise _too_dear(account, estimate, at=("estimate",))
     return account
+
+
+def _counted(value: Mapping[str, Any], parts: Parts) -> list[Unit]:
+    """Return what an account counts, which is one thing where it is right."""
+    units = [unit for unit in Unit if unit in value]
+    if not one_of(units, value, parts=parts):
+        message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
+        code = "conflict" if units else "missing_value"
+        parts.refuse(Refused(message, code=code, hint=_COUNTED, at=(*units[1:2],)))
+    return units
 
 
 def _limit(unit: Unit, number: Decimal) -> int:
@@ -140,10 +149,11 @@ _ACCOUNT = {
 
 def read_price(value: Any) -> Price:
     """Return what a million tokens of a model cost."""
-    found = read_keys(value, {"input": _dollars, "output": _dollars}, hint=PRICE_HINT)
-    missing = next((key for key in ("input", "output") if key not in found), None)
-    if missing is not None:
-        raise Refused(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
+    with Parts() as parts:
+        found = read_keys(value, {"input": _dollars, "output": _dollars}, parts=parts, hint=PRICE_HINT)
+        missing = next((key for key in ("input", "output") if key not in value), None)
+        if missing is not None and not parts.mistyped:
+            raise Refused(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
     return Price(**found)
 
 
@@ -157,11 +167,13 @@ def read_names(value: Any) -> dict[KeyPath, str]:
         return {(): read_name(value)}
     if not isinstance(value, list):
         raise wrong_type(value, "the name of an account", hint=NAMES_HINT)
-    found: dict[KeyPath, str] = {}
-    for index, item in enumerate(value):
-        if item in found.values():
-            raise Refused(f"the account {shown(item)} is there twice", hint="name it once", at=(index,))
-        found[index,] = below((index,), read_name, item)
+    with Parts() as parts:
+        found = parts.rest = dict[KeyPath, str]()
+        for index, item in enumerate(value):
+            with parts.below(index):
+                if item in found.values():
+                    raise Refused(f"the account {shown(item)} is there twice", hint="name it once")
+                found[index,] = read_name(item)
     return found
 
 
@@ -171,7 +183,14 @@ def read_estimates(value: Any) -> dict[str, Decimal]:
         return {"": read_number(value)}
     if not value:
         raise Refused("is an empty map", hint=ESTIMATE_HINT)
-    return {read_name(name): below((name,), read_number, value[name]) for name in value}
+    found: dict[str, Decimal] = {}
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                read_name(name)
+            with parts.below(name):
+                found[name] = read_number(value[name])
+    return found
 
 
 def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[Refused]:
@@ -204,7 +223,7 @@ def wrong_estimates(
         try:
             estimate = estimate_for(accounts[name], estimates, names)
         except Refused as error:
-            found.append(Refused(error.message, code=error.code, hint=error.hint, at=key))
+            found.append(error.below(*key))
             continue
         if too_dear(accounts[name], estimate):
             found.append(_too_dear(accounts[name], estimate, at=key))

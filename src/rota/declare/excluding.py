@@ -10,6 +10,7 @@ from typing import Any
 from rota.declare.fields import Refused, shown, wrong_type
 from rota.declare.files import Stamp, stamp_of
 from rota.declare.ics import IcsProblem, days_of
+from rota.declare.parts import Parts
 
 KEY = "except"
 CODE = "calendar"
@@ -21,23 +22,28 @@ _EVERY_YEAR = re.compile(r"\d\d-\d\d", re.ASCII)
 _HINT = "write dates and files: [2026-12-25, 12-24, holidays.ics]; 12-24 is of every year"
 
 
-def read_except(value: Any) -> tuple[str, ...]:
-    """Return dates, days of every year, and the names of calendar files, in the order in which they are written."""
+def read_except(value: Any) -> dict[int, str]:
+    """Return dates, days of every year, and the names of calendar files, by their places in the list."""
     if not isinstance(value, list):
         raise wrong_type(value, "a list of dates and .ics files", hint=_HINT)
-    return tuple(_item(item, index) for index, item in enumerate(value))
+    with Parts() as parts:
+        found = parts.rest = dict[int, str]()
+        for index, item in enumerate(value):
+            with parts.below(index):
+                found[index] = _item(item)
+    return found
 
 
-def _item(item: Any, index: int) -> str:
+def _item(item: Any) -> str:
     text = item.strip() if isinstance(item, str) else ""
     if text.lower().endswith(FILE_END):
         return text
     if not _ONE_DAY.fullmatch(text) and not _EVERY_YEAR.fullmatch(text):
-        raise wrong_type(item, "a date or an .ics file", hint=_HINT, at=(index,))
+        raise wrong_type(item, "a date or an .ics file", hint=_HINT)
     try:
         date.fromisoformat(text if len(text) > len("12-24") else f"{LEAP_YEAR}-{text}")
     except ValueError as error:
-        raise Refused(f"{shown(text)} is no day: {error}", code=CODE, hint=_HINT, at=(index,)) from None
+        raise Refused(f"{shown(text)} is no day: {error}", code=CODE, hint=_HINT) from None
     return text
 
 
@@ -81,11 +87,11 @@ def resolve_except(keys: dict[str, Any], calendars: Calendars) -> list[Refused]:
     """Put days in the place of what `except` names, in `keys`, in order; return what cannot be read."""
     refused: list[Refused] = []
     days: set[str] = set()
-    for index, item in enumerate(keys.get(KEY, ())):
+    for index, item in keys.get(KEY, {}).items():
         try:
             days.update(calendars.days(item) if item.lower().endswith(FILE_END) else (item,))
         except Refused as error:
-            refused.append(Refused(error.message, code=error.code, hint=error.hint, at=(index,)))
+            refused.append(error.below(index))
     if KEY in keys:
         keys[KEY] = tuple(sorted(day for day in days if day[5:] not in days))
         refused += _all_year(keys)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,7 +13,6 @@ from rota.declare.composing import WrittenFloat, WrittenInt
 from rota.model.durations import parse_duration
 from rota.model.errors import RotaError
 from rota.model.spec import Jitter
-from rota.rules.cron import check_cron
 from rota.rules.timezone import zone
 
 E = TypeVar("E", bound=StrEnum)
@@ -38,6 +37,26 @@ class Refused(ValueError):
     def __init__(self, message: str, *, code: str = "invalid_value", hint: str = "", at: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.message, self.code, self.hint, self.at = message, code, hint, at
+        self.further: tuple[Refused, ...] = ()
+        """What is wrong with other parts of the value."""
+        self.rest: Any = None
+        """What the right parts of the value come to, None where nobody can judge them alone."""
+
+    @property
+    def each(self) -> "tuple[Refused, ...]":
+        """All that is wrong with the value."""
+        return (self, *self.further)
+
+    def with_others(self, further: "Iterable[Refused]", *, rest: Any = None) -> "Refused":
+        """Return the refusal of a value that is wrong in other parts too."""
+        found = Refused(self.message, code=self.code, hint=self.hint, at=self.at)
+        found.further, found.rest = tuple(further), rest
+        return found
+
+    def below(self, *at: str | int) -> "Refused":
+        """Return the refusal of the value that has this one as its part `at`."""
+        first, *others = [Refused(one.message, code=one.code, hint=one.hint, at=(*at, *one.at)) for one in self.each]
+        return first.with_others(others)
 
 
 def shown(value: Any) -> str:
@@ -210,38 +229,6 @@ def read_size(value: Any) -> int:
     if not written or not int(written[1]):
         raise wrong_type(value, "a size", hint="write 500MB, 5GB, or a number of bytes")
     return int(written[1]) * SIZE_UNITS[written[2]]
-
-
-def read_cron(value: Any) -> tuple[str, ...]:
-    """Return one or more cron expressions, each as `check_cron` spells it, or `@reboot` alone."""
-    if isinstance(value, str):
-        return (REBOOT,) if value.strip().lower() == REBOOT else (_cron(value),)
-    if not isinstance(value, list):
-        raise wrong_type(value, "a cron expression", hint='write five fields in quotes: cron: "30 2 * * *"')
-    if not value:
-        raise Refused("is an empty list", hint="name at least one expression")
-    if any(isinstance(item, str) and item.strip().lower() == REBOOT for item in value):
-        hint = 'write `cron: "@reboot"`, and other times in a job of their own'
-        raise Refused(f"{REBOOT} stands alone, not in a list", code="conflict", hint=hint)
-    return tuple(dict.fromkeys(_cron_item(item, index) for index, item in enumerate(value)))
-
-
-def _cron_item(item: Any, index: int) -> str:
-    try:
-        if not isinstance(item, str):
-            raise wrong_type(item, "a cron expression")
-        return _cron(item)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(index,)) from None
-
-
-def _cron(text: str) -> str:
-    return ask(_checked_cron, text)
-
-
-@lru_cache(4096)
-def _checked_cron(text: str) -> str:
-    return check_cron(text)
 
 
 def read_instant(value: Any) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -105,16 +106,18 @@ def _given_folder(place: Path, origin: str) -> Path:
 
 def load(path: Path, *, named: str | None = None) -> Document:
     """Return the document in the file at `path`, `named` so in messages; raise FileProblems when it cannot be read."""
-    return parse(_content(path, named), named or path.name)
+    found = _parsed(_content(path, named), named or path.name)
+    return replace(found, data=deepcopy(found.data))
 
 
 def load_again(path: Path) -> Document:
-    """Return what `load` does, for who asks often: as long as the bytes are the same they are not read anew."""
+    """Return what `load` does, for who asks often and changes nothing of it."""
     return _parsed(_content(path, None), path.name)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _parsed(content: bytes, file: str) -> Document:
+    """Read bytes once: one command asks for the same file two or three times, and half its time is reading YAML."""
     return parse(content, file)
 
 

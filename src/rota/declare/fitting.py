@@ -7,6 +7,9 @@ from typing import Any
 from rota.declare.fields import REBOOT
 from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
 
+Keys = Mapping[str, Any]
+"""The keys of a job, a group or the defaults, as they were read."""
+
 SCHEDULES = ("cron", "interval", "at")
 AT_BOOT = "boot"
 """The shape of `cron: "@reboot"`: no instant of its own can be planned."""
@@ -49,7 +52,7 @@ class Need:
     hint: str
 
 
-def shape_of(own: Mapping[str, Any], defaults: Mapping[str, Any], *, python: bool) -> Shape:
+def shape_of(own: Keys, defaults: Keys, *, python: bool) -> Shape:
     """Return the shape of a job from its own keys, the defaults, and whether the project names an interpreter."""
     schedule = AT_BOOT if own.get("cron") == (REBOOT,) else next((key for key in SCHEDULES if key in own), "")
     work = next((kind for key, kind in WORKS.items() if key in own), Kind.COMMAND)

@@ -1,15 +1,16 @@
 """Python functions that are agents: what decorators and the file say about them, in the shape of `agents:`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rota.agents.python import CAPABILITIES
 from rota.declare.fields import FUNCTION, JOB_NAME, Refused, matching, not_among, read_text, wrong_type
+from rota.declare.keyed import read_keys
+from rota.declare.parts import Parts, read_items
 from rota.declare.registry import RegisteredAgent
 
 ADAPTER_HINT = 'write the name of an adapter, or {run: "module:function"}'
-KEYS = ("run", "capabilities", "provider")
 
 Bodies = Mapping[str, Any]
 """Entries of `agents:` by name, as they are written."""
@@ -37,30 +38,26 @@ def read_adapter(value: Any) -> str | FunctionAdapter:
     """Return which adapter an agent has: the name of one, or a Python function."""
     if not isinstance(value, Mapping):
         return read_text(value)
-    for key in value:
-        if key not in KEYS:
-            raise Refused("unknown key", code="unknown_key", hint=f"a function knows {', '.join(KEYS)}", at=(key,))
-    if "run" not in value:
-        raise Refused("does not say which function it is", code="missing_value", hint=ADAPTER_HINT)
-    readers = (("run", _function), ("capabilities", _capabilities), ("provider", _provider))
-    return FunctionAdapter(**{key: _part(reader, value[key], key) for key, reader in readers if key in value})
+    readers = {"run": _function, "capabilities": _capabilities, "provider": _provider}
+    with Parts() as parts:
+        found = read_keys(
+            value, readers, parts=parts, hint=ADAPTER_HINT, known=f"a function knows {', '.join(readers)}"
+        )
+        if "run" not in value and not parts.mistyped:
+            raise Refused("does not say which function it is", code="missing_value", hint=ADAPTER_HINT)
+    return FunctionAdapter(**found)
 
 
 def _capabilities(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise wrong_type(value, "a list of limits", hint=f"such as [max_turns], of {', '.join(CAPABILITIES)}")
-    for index, word in enumerate(value):
-        if word not in CAPABILITIES:
-            refused = not_among(word, CAPABILITIES)
-            raise Refused(refused.message, code=refused.code, hint=refused.hint, at=(index,))
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(read_items(value, _capability)))
 
 
-def _part(reader: Callable[[Any], Any], value: Any, key: str) -> Any:
-    try:
-        return reader(value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None
+def _capability(value: Any) -> str:
+    if value not in CAPABILITIES:
+        raise not_among(value, CAPABILITIES)
+    return str(value)
 
 
 def with_registered(written: Bodies, registered: Mapping[str, RegisteredAgent]) -> dict[str, Any]:
@@ -81,8 +78,9 @@ def _over_registered(name: str, body: Any, registered: Mapping[str, RegisteredAg
     adapter = body.get("adapter")
     if adapter is None and name in registered:
         return {**_entry(name, registered[name]), **body}
-    if isinstance(adapter, Mapping) and adapter.get("run") in registered:
-        known = _entry(adapter["run"], registered[adapter["run"]])
+    run = adapter.get("run") if isinstance(adapter, Mapping) else None
+    if isinstance(run, str) and run in registered:
+        known = _entry(run, registered[run])
         return {**known, **body, "adapter": {**known["adapter"], **adapter}}
     return body
 

@@ -5,24 +5,16 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from rota.declare.contradictions import misfits, target_troubles, two_schedules, unheard
 from rota.declare.fields import shown
-from rota.declare.fitting import shape_of
-from rota.declare.jobs import (
-    KeyPath,
-    Keys,
-    Surroundings,
-    Trouble,
-    except_troubles,
-    merged,
-    misfits,
-    one_spelling,
-    resolve_times,
-    spec_of,
-    target_troubles,
-    two_schedules,
-    unheard,
-)
+from rota.declare.files import KeyPath
+from rota.declare.fitting import Keys, shape_of
+from rota.declare.jobs import merged, spec_of
+from rota.declare.schedules import except_troubles, resolve_times
 from rota.declare.spec import GroupEntry, keys_of
+from rota.declare.spelling import one_spelling
+from rota.declare.surroundings import Surroundings
+from rota.declare.troubles import Trouble
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, OnFailure, Retry, Work
 
 MEMBERS = 1000
@@ -38,7 +30,7 @@ def build_group(
     `jobs` are the jobs of the file by name, None for one that has problems of its own.
     """
     own, troubles = one_spelling(own)
-    troubles += except_troubles(own, around) + two_schedules(own, "a group")
+    troubles += except_troubles(own, around.calendars) + two_schedules(own, "a group")
     troubles += target_troubles(own, around.targets)
     defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
@@ -54,7 +46,7 @@ def _work(keys: Keys) -> Work:
     return Work(
         Kind.GROUP,
         timeout=None,
-        members=tuple(keys["members"]),
+        members=tuple(keys["members"].values()),
         mode=keys.get("mode", GroupMode.SEQUENTIAL),
         on_failure=keys.get("on_failure", OnFailure.STOP),
     )
@@ -63,16 +55,16 @@ def _work(keys: Keys) -> Work:
 def _wrong_members(
     own: Keys, keys: Keys, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
 ) -> list[Trouble]:
-    members: Sequence[Member] = own.get("members", ())
+    members: Mapping[int, Member] = own.get("members", {})
     if not members:
         return [replace(NO_MEMBERS, path=("members",) if "members" in own else (), looks_at=("members",))]
     if len(members) > MEMBERS:
         message = f"has {len(members):,} members"
         return [Trouble(("members",), message, "out_of_range", f"at most {MEMBERS:,}; make several groups")]
     troubles: list[Trouble] = []
-    for index, member in enumerate(members):
+    for index, member in members.items():
         troubles += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
-    if all(member.always for member in members):
+    if all(member.always for member in members.values()):
         hint = "`always` members run when the others are final; leave it out where there are no others"
         troubles.append(Trouble(("members",), "every member is `always`", "member", hint, ("members",)))
     return troubles

@@ -5,7 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from rota.declare.fields import Refused, or_word, read_duration
-from rota.declare.hints import unknown_key
+from rota.declare.keyed import read_keys
+from rota.declare.parts import Parts
 from rota.model.spec import ByMode, Mode
 
 NEVER = "never"
@@ -22,23 +23,21 @@ def read_interval(value: Any) -> timedelta | ByMode:
     """Return the duration of an interval, or those of its modes."""
     if not isinstance(value, Mapping):
         return read_duration(value)
-    for key in value:
-        if key not in MODES:
-            raise Refused("unknown key", code="unknown_key", hint=unknown_key(str(key), MODES), at=(key,))
-    return by_mode({mode: _read(mode, text) for mode, text in value.items()})
+    with Parts() as parts:
+        found = read_keys(value, dict.fromkeys(MODES, read_one), parts=parts, hint=f"write {_MAP}")
+        if Mode.ACTIVE not in value and not parts.mistyped:
+            raise _no_active()
+    return by_mode(found)
 
 
-def _read(mode: str, value: Any) -> timedelta | None:
-    try:
-        return read_one(value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(mode, *error.at)) from None
+def _no_active() -> Refused:
+    return Refused("has no `active`", code="missing_value", hint=f"write {_MAP}")
 
 
 def by_mode(given: Mapping[str, timedelta | None]) -> ByMode:
     """Return the interval of every mode: one that is not given is that of the livelier mode before it."""
     if Mode.ACTIVE not in given:
-        raise Refused("has no `active`", code="missing_value", hint=f"write {_MAP}")
+        raise _no_active()
     active = given[Mode.ACTIVE]
     idle = given.get(Mode.IDLE, active)
     found = ByMode(active, idle, given.get(Mode.DORMANT, idle))

@@ -1,32 +1,29 @@
 """A complete JobSpec from the keys a user wrote: defaults merged, kinds told apart, contradictions refused."""
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
-from rota.declare.agents import Agent, agent_limit, draws_of, over_agent, without_effect, work_of
-from rota.declare.budgets import spends_of, without_estimate, wrong_estimates, wrong_names
-from rota.declare.excluding import Calendars, resolve_except
-from rota.declare.fields import REBOOT, Refused, shown, to_datetime
-from rota.declare.fitting import SCHEDULES, SPELLINGS, WORKS, Shape, misfit, shape_of
-from rota.declare.intervals import SPELLINGS as MODE_SPELLINGS
-from rota.declare.intervals import one_interval
-from rota.declare.notify import WrittenNotify, wrong_targets
-from rota.declare.pools import drawn, wrong_draws
-from rota.declare.quiet_hours import WrittenQuiet, quiet_of
+from rota.declare.agents import agent_limit, draws_of, over_agent, without_effect, work_of
+from rota.declare.budgets import spends_of
+from rota.declare.contradictions import draw_troubles, kind_troubles, misfits, spend_troubles, target_troubles, unheard
+from rota.declare.fields import Refused
+from rota.declare.fitting import Keys, Shape, misfit, shape_of
+from rota.declare.notify import WrittenNotify
+from rota.declare.parts import Parts
+from rota.declare.placeholders import placeholder_troubles
+from rota.declare.pools import drawn
+from rota.declare.schedules import except_troubles, resolve_times, schedule_of
 from rota.declare.sources import refuse_elsewhere
 from rota.declare.spec import RetentionEntry
-from rota.declare.values import PollGroup, WorkType
-from rota.model.budget import MILLION, Account
-from rota.model.clock import cut_to_ms
-from rota.model.errors import RotaError
+from rota.declare.spelling import one_spelling
+from rota.declare.surroundings import Surroundings, interpreter_of, place_of
+from rota.declare.troubles import Trouble, troubles_of
+from rota.model.budget import MILLION
 from rota.model.spec import (
     Anchor,
     ByMode,
     EnvValue,
-    FirstRun,
     Gates,
     Isolate,
     JobSpec,
@@ -36,7 +33,6 @@ from rota.model.spec import (
     OnRestart,
     OutputPolicy,
     Overlap,
-    QuietHours,
     Retention,
     Retry,
     Schedule,
@@ -44,69 +40,17 @@ from rota.model.spec import (
     Work,
     WorkSource,
 )
-from rota.rules.placeholders import PromptPlaces, check_placeholders, has_placeholders, known_placeholders
-from rota.rules.timezone import localize
-
-Keys = Mapping[str, Any]
-KeyPath = tuple[str | int, ...]
+from rota.rules.placeholders import has_placeholders
 
 RECHECK = timedelta(seconds=60)
 MISFIRE_GRACE = timedelta(seconds=60)
 SHELL_WITH = ("/bin/sh", "-e", "-c")
-_TYPES = {
-    WorkType.COMMAND: Kind.COMMAND,
-    WorkType.SHELL: Kind.SHELL,
-    WorkType.SCRIPT: Kind.FUNCTION,
-    WorkType.FUNCTION: Kind.FUNCTION,
-    WorkType.AGENT: Kind.AGENT,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One thing wrong with a job; the path starts below the job. It follows from what is wrong with `looks_at`."""
-
-    path: KeyPath
-    message: str
-    code: str = "conflict"
-    hint: str = ""
-    looks_at: tuple[str, ...] = ()
-
-
-NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:`, `run:` or `prompt:`", tuple(WORKS))
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the project gives to each of its jobs."""
-
-    folder: str
-    home: str
-    timezone: str
-    local_zone: Callable[[], str]
-    timeout: timedelta | None
-    python: str | None
-    retention: Retention
-    pools: Mapping[str, int] | None = None
-    """The capacities of the pools; None: not known, as they cannot be read."""
-    budgets: Mapping[str, Account] | None = None
-    """The accounts; None: not known, as they cannot be read."""
-    agents: Mapping[str, Agent | None] = field(default_factory=dict)
-    """The configured agents by name; None for one that has problems of its own."""
-    defaults: Keys = field(default_factory=dict)
-    quiet: QuietHours | None = None
-    """The file's own quiet hours."""
-    calendars: Calendars = field(default_factory=lambda: Calendars(str))
-    targets: Collection[str] | None = None
-    """The names of the targets of notifications; None: not known, as they cannot be read."""
-    target_folder: str = ""
-    """Where commands that tell somebody run; empty: in the scheduler's project."""
 
 
 def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | None, list[Trouble]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
     own, troubles = one_spelling(own)
-    troubles += _wrong_kind(own) + except_troubles(own, around)
+    troubles += kind_troubles(own) + except_troubles(own, around.calendars)
     shape = shape_of(own, around.defaults, python=around.python is not None)
     troubles += misfits(own, shape)
     troubles += draw_troubles(own, around.pools) + target_troubles(own, around.targets)
@@ -118,9 +62,9 @@ def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | Non
     troubles += resolve_times(keys, around) + unheard(own, keys)
     spec = spec_of(name, keys, around=around, shape=shape)
     if shape.work is Kind.AGENT:
-        spec, wrong = with_agent(spec, keys, around)
+        spec, wrong = _with_agent(spec, keys, around)
         troubles += wrong + _without_effect(spec, own)
-    troubles += _wrong_placeholders(spec.work, spec, keys)
+    troubles += placeholder_troubles(spec, keys)
     return (None, troubles) if troubles else (spec, [])
 
 
@@ -129,14 +73,16 @@ def _without_effect(spec: JobSpec, own: Keys) -> list[Trouble]:
     return [Trouble(one.at, one.message, one.code, one.hint, ("agent", "provider")) for one in refused]
 
 
-def with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec, list[Trouble]]:
+def _with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec, list[Trouble]]:
     """Return the spec of an agent job with its agent's work, pools and default of one attempt (section 7)."""
     file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
     try:
-        work = work_of(keys, around.agents, prompt_file=file)
-        refuse_elsewhere(keys.get("work_source"), around.python)
+        with Parts() as parts:
+            with parts.below():
+                work = work_of(keys, around.agents, prompt_file=file)
+            refuse_elsewhere(keys.get("work_source"), around.python)
     except Refused as error:
-        return spec, [Trouble(error.at, error.message, error.code, error.hint, ("agent", "provider"))]
+        return spec, troubles_of(error, looks_at=("agent", "provider"))
     if work is None:  # what is wrong with its agent is told there
         return spec, []
     most = None if work.max_usd is None else round(work.max_usd * MILLION)
@@ -154,120 +100,6 @@ def _source(source: WorkSource | None, around: Surroundings) -> WorkSource | Non
     if source is None or source.kind is not SourceKind.DIRECTORY:
         return source
     return replace(source, place=place_of(source.place, around.folder, home=around.home))
-
-
-def except_troubles(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
-    """Put the days that `except` names into `keys`; return what is wrong with them."""
-    refused = resolve_except(keys, around.calendars)
-    return [Trouble(("except", *one.at), one.message, one.code, one.hint) for one in refused]
-
-
-def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
-    """Return `keys` with the accepted older spellings replaced; both spellings at once are an error."""
-    found, troubles = dict(keys), []
-    for older, key in SPELLINGS.items():
-        if older not in found:
-            continue
-        value = found.pop(older)
-        if key in found:
-            troubles.append(Trouble((older,), f"is another spelling of `{key}`, which is there too", hint="keep one"))
-        else:
-            found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
-    if "group" in found:
-        needs = found.pop("group") is PollGroup.REMOTE
-        if found.setdefault("needs_poll", needs) is not needs:
-            troubles.append(Trouble(("group",), "does not agree with `needs_poll`", hint="keep one of them"))
-    spelt = next((key for key in MODE_SPELLINGS if key in found), "")
-    try:
-        one_interval(found)
-    except Refused as error:
-        troubles.append(Trouble((spelt,), error.message, error.code, error.hint, ("interval",)))
-    return found, troubles
-
-
-def _wrong_kind(own: Keys) -> list[Trouble]:
-    works = [key for key in own if key in WORKS]
-    troubles = surplus(works, "a job has one kind of work") + two_schedules(own, "a job")
-    if not works:
-        troubles.append(NO_WORK)
-    elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
-        message = f"`type: {own['type']}` does not agree with `{works[0]}`"
-        troubles.append(Trouble(("type",), message, hint="remove it, the work says it already"))
-    return troubles
-
-
-def two_schedules(own: Keys, owner: str) -> list[Trouble]:
-    """Return the schedules beyond the first."""
-    return surplus([key for key in own if key in SCHEDULES], f"{owner} has one schedule")
-
-
-def surplus(found: Sequence[str], rule: str) -> list[Trouble]:
-    """Return the keys beyond the first of those that exclude each other."""
-    message = f"{rule}, and this one has `{found[0]}` already" if found else ""
-    return [Trouble((key,), message, hint="keep one of them") for key in found[1:]]
-
-
-def misfits(own: Keys, shape: Shape) -> list[Trouble]:
-    """Return the keys that have no effect on a job of that shape."""
-    troubles = [
-        Trouble((key,), need.message, "no_effect", need.hint, need.looks_at)
-        for key in own
-        if (need := misfit(key, shape)) is not None
-    ]
-    if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
-        message = "a fixed grid has one interval, and this one has an interval by mode"
-        troubles.append(Trouble(("anchor",), message, hint="remove this line, or write one duration"))
-    if shape.python and own.get("isolate") is Isolate.THREAD:
-        message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
-        troubles.append(Trouble(("isolate",), message, hint="remove this line, or `python:`"))
-    return troubles
-
-
-def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trouble]:
-    """Return what is wrong with the pools that a job or the defaults draw on."""
-    if capacities is None or "pools" not in keys:
-        return []
-    refused = wrong_draws(keys["pools"], capacities)
-    return [Trouble(("pools", *one.at), one.message, one.code, one.hint) for one in refused]
-
-
-def target_troubles(keys: Keys, targets: Collection[str] | None) -> list[Trouble]:
-    """Return the targets that a job, a group or the defaults name and that are not there."""
-    refused = [] if targets is None else wrong_targets(keys.get("notify"), targets)
-    return [Trouble(("notify", *one.at), one.message, one.code, one.hint) for one in refused]
-
-
-def unheard(own: Keys, keys: Keys) -> list[Trouble]:
-    """Return a `finish_by` that nobody is told of."""
-    written: WrittenNotify | None = keys.get("notify")
-    if "finish_by" not in own or (written is not None and (written.names or written.own)):
-        return []
-    hint = "add `notify:`, or remove this line"
-    return [Trouble(("finish_by",), "has no effect without somebody to tell", "no_effect", hint, ("notify",))]
-
-
-def name_troubles(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Trouble]:
-    """Return the accounts that a job or the defaults name and that are not there."""
-    refused = [] if accounts is None else wrong_names(keys.get("budget", {}), accounts)
-    return [Trouble(("budget", *one.at), one.message, one.code, one.hint) for one in refused]
-
-
-def spend_troubles(
-    own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
-) -> list[Trouble]:
-    """Return what is wrong with the accounts of a job and with what it says that a run costs (R-19)."""
-    names = list(keys.get("budget", {}).values())
-    troubles = name_troubles(own, accounts)
-    if accounts is None or troubles or not names:
-        return troubles
-    refused = wrong_estimates(own["estimate"], names, accounts) if "estimate" in own else []
-    troubles = [Trouble(("estimate", *one.at), one.message, one.code, one.hint, ("budget",)) for one in refused]
-    spends = spends_of(names, keys.get("estimate", {}), accounts)
-    for name in [] if troubles else without_estimate(spends, accounts, limited=limited):
-        message = f"nobody says what a run may cost in {shown(name)}"
-        hint = "add `estimate:` to the job, or to the account"
-        troubles.append(Trouble(("budget",), message, "estimate_missing", hint, ("estimate",)))
-    return troubles
 
 
 def merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
@@ -295,7 +127,7 @@ def _merged_labels(labels: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, 
 def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSpec:
     """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
-    schedule = _schedule(keys)
+    schedule = schedule_of(keys)
     return JobSpec(
         name=name,
         work=_work(keys, around, shape),
@@ -324,70 +156,10 @@ def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> Job
 def _told(keys: Keys, around: Surroundings) -> dict[str, Any]:
     """Return who is told of a job's runs, and by when they must have finished."""
     written: WrittenNotify = keys.get("notify") or WrittenNotify()
-    own = tuple(replace(one, cwd=around.target_folder) if one.command else one for one in written.own)
+    cwd = around.folder if around.included else ""
+    own = tuple(replace(one, cwd=cwd) if one.command else one for one in written.own)
     names = tuple(name for name, _ in written.names)
     return {"notify": names, "notify_own": own, "finish_by": keys.get("finish_by", "")}
-
-
-def resolve_times(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
-    """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
-    troubles: list[Trouble] = []
-    try:
-        zone = keys.get("timezone", around.timezone)
-        keys["timezone"] = around.local_zone() if zone == "local" else zone
-    except RotaError as error:
-        keys["timezone"] = "UTC"
-        troubles.append(Trouble(("timezone",), error.message, "timezone", error.hint))
-    for key in ("at", "start_at", "end_at"):
-        if key in keys:
-            keys[key], wrong = _instant(key, keys[key], keys["timezone"])
-            troubles += wrong
-    start_at, end_at = keys.get("start_at"), keys.get("end_at")
-    if start_at and end_at and end_at <= start_at:
-        troubles.append(Trouble(("end_at",), "is not after `start_at`", hint="no instant lies between them"))
-    return troubles + _resolve_quiet(keys, around)
-
-
-def _resolve_quiet(keys: dict[str, Any], around: Surroundings) -> list[Trouble]:
-    written: WrittenQuiet | None = keys.get("quiet_hours")
-    try:
-        if written is not None and written.timezone == "local":
-            written = replace(written, timezone=around.local_zone())
-        keys["quiet"] = quiet_of(written, around.quiet, _schedule(keys))
-    except (Refused, RotaError) as error:
-        code = error.code if isinstance(error, Refused) else "timezone"
-        return [Trouble(("quiet_hours",), error.message, code, error.hint, ("cron", "interval", "at"))]
-    return []
-
-
-def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trouble]]:
-    if key == "at" and len(text) <= len("2026-11-15"):
-        message = f"{shown(text)} names a day but no time"
-        return None, [Trouble((key,), message, "instant", "add one: 2026-11-15 08:30")]
-    try:
-        return cut_to_ms(localize(to_datetime(text), zone)), []
-    except RotaError as error:
-        return None, [Trouble((key,), error.message, "instant", error.hint)]
-
-
-def _schedule(keys: Keys) -> Schedule:
-    jitter, interval, cron = keys.get("jitter"), keys.get("interval"), keys.get("cron", ())
-    return Schedule(
-        cron=() if cron == (REBOOT,) else cron,
-        reboot=cron == (REBOOT,),
-        interval=None if isinstance(interval, ByMode) else interval,
-        by_mode=interval if isinstance(interval, ByMode) else None,
-        at=keys.get("at"),
-        timezone=keys["timezone"],
-        start_at=keys.get("start_at"),
-        end_at=keys.get("end_at"),
-        anchor=keys.get("anchor", Anchor.COMPLETION),
-        first_run=keys.get("first_run", FirstRun.NOW),
-        jitter=jitter if jitter and (jitter.up_to or jitter.percent) else None,
-        run_once=keys.get("run_once", False),
-        quiet=keys.get("quiet"),
-        excluded=keys.get("except", ()),
-    )
 
 
 def _work(keys: Keys, around: Surroundings, shape: Shape) -> Work:
@@ -413,12 +185,6 @@ def _work(keys: Keys, around: Surroundings, shape: Shape) -> Work:
     )
 
 
-def interpreter_of(keys: Keys, around: Surroundings) -> str | None:
-    """Return the interpreter of a job's function: its own, that of the defaults, or the project's."""
-    written = keys.get("python") or around.defaults.get("python")
-    return place_of(written, around.folder, home=around.home, program=True) if written else around.python
-
-
 def _python(keys: Keys, around: Surroundings, shape: Shape) -> str | None:
     if shape.work is Kind.FUNCTION:
         return interpreter_of(keys, around)
@@ -429,21 +195,6 @@ def _python(keys: Keys, around: Surroundings, shape: Shape) -> str | None:
 def _place(keys: Keys, key: str, around: Surroundings) -> str:
     text: str = keys[key]
     return text if has_placeholders(text) else place_of(text, around.folder, home=around.home)
-
-
-def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str:
-    """Return the absolute path of what a file names: relative to `folder`, `~` is `home`.
-
-    >>> place_of("a/../b", "/srv", home="/home/x")
-    '/srv/b'
-    """
-    if program and "/" not in text:
-        return text
-    if text == "~" or text.startswith("~/"):
-        text = home + text[1:]
-    elif text.startswith("~"):
-        text = os.path.expanduser(text)
-    return os.path.normpath(os.path.join(folder, text))
 
 
 def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
@@ -459,38 +210,3 @@ def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
 
 def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
     return replace(base, **{key: getattr(entry, key) for key in entry.model_fields_set}) if entry else base
-
-
-def _wrong_placeholders(work: Work, spec: JobSpec, keys: Keys) -> list[Trouble]:
-    texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
-    texts += [(("env", variable.name), variable.value) for variable in work.env if variable.value]
-    texts += [((key,), keys[key]) for key in ("cwd", "prompt_file") if key in keys]
-    after = keys.get("after") if work.kind is Kind.AGENT else None
-    if after is not None:
-        texts += [(("after", "command", index), word) for index, word in enumerate(after.command)]
-    for index, condition in enumerate(spec.gates.conditions):
-        texts += [(("conditions", index), word) for word in condition.command]
-    troubles = [one for path, text in texts for one in _placeholder_troubles(path, text, work)]
-    places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
-    for key in ("prompt", "task"):
-        troubles += _placeholder_troubles((key,), keys.get(key, ""), work, prompt=places)
-    shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
-    return troubles + [one for path, text in shells for one in _shell_troubles(path, text)]
-
-
-def _placeholder_troubles(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Trouble]:
-    """Return the placeholders of a text that cannot be filled."""
-    if "{{" not in text:
-        return []
-    found = check_placeholders(text, params=work.params, prompt=prompt)
-    parts = [message.partition("; ") for message in found]
-    looks_at = ("params", "conditions", "work_source") if prompt else ("params",)
-    return [Trouble(path, message, "placeholder", hint, looks_at) for message, _, hint in parts]
-
-
-def _shell_troubles(path: KeyPath, text: str) -> list[Trouble]:
-    known = known_placeholders(text) if "{{" in text else []
-    if not known:
-        return []
-    hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
-    return [Trouble(path, f"`{known[0]}` is not filled in a shell's text", "placeholder", hint)]

@@ -8,8 +8,9 @@ from typing import Any
 
 from rota.declare.agents import Agent, in_a_project, own_pools
 from rota.declare.files import Document, write_path
+from rota.declare.fitting import Keys
 from rota.declare.including import CODE, Found, Included, project_label, written_place
-from rota.declare.jobs import Trouble
+from rota.declare.troubles import Trouble
 from rota.model.errors import Problem
 from rota.model.spec import Draw, Isolate, JobSpec
 from rota.settings import Settings
@@ -44,10 +45,6 @@ class Host:
     polls: bool = False
     python: str = sys.executable
     """Functions of an included project run as processes, where its modules do not meet those of others."""
-
-    def fitted(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a job's keys without the wish to run inside the scheduler's process."""
-        return {key: value for key, value in own.items() if (key, value) != ("isolate", Isolate.THREAD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +149,11 @@ def _renamed(spec: JobSpec, read: FileRead) -> JobSpec:
 
 def _pool(draw: Draw) -> str:
     return draw.pool
+
+
+def out_of_process(keys: Keys) -> dict[str, Any]:
+    """Return a job's keys without the wish to run inside the scheduler's process."""
+    return {key: value for key, value in keys.items() if (key, value) != ("isolate", Isolate.THREAD)}
 
 
 def pattern_troubles(found: Found) -> list[Trouble]:

@@ -1,32 +1,41 @@
 """Small maps of keys that belong to one value: each key by its own reader, an unknown one with the nearest name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from rota.declare.fields import Refused, wrong_type
 from rota.declare.hints import unknown_key
+from rota.declare.parts import Parts
 
 Reader = Callable[[Any], Any]
 
 
 def read_keys(
-    value: Any, readers: Mapping[str, Reader], *, hint: str, words: dict[str, str] | None = None
+    value: Any,
+    readers: Mapping[str, Reader],
+    *,
+    parts: Parts,
+    hint: str,
+    words: dict[str, str] | None = None,
+    known: str = "",
 ) -> dict[str, Any]:
-    """Return the keys that were written, each as its reader makes it."""
+    """Return the keys that were written and are right, each as its reader makes it; `parts` keeps the others.
+
+    `known` is the hint to an unknown key, in the place of the nearest name.
+    """
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of keys", hint=hint)
-    return {key: _read_key(key, value[key], readers, words) for key in value}
+    found: dict[str, Any] = {}
+    for key in value:
+        with parts.below(key):
+            if key not in readers:
+                guess = known or unknown_key(str(key), list(readers), words)
+                raise Refused("unknown key", code="unknown_key", hint=guess)
+            found[key] = readers[key](value[key])
+    return found
 
 
-def _read_key(key: str, value: Any, readers: Mapping[str, Reader], words: dict[str, str] | None) -> Any:
-    if key not in readers:
-        raise Refused("unknown key", code="unknown_key", hint=unknown_key(str(key), list(readers), words), at=(key,))
-    return below((key,), readers[key], value)
-
-
-def below(at: tuple[str | int, ...], reader: Reader, value: Any) -> Any:
-    """Return what `reader` makes of a part of a value; a refusal says which part."""
-    try:
-        return reader(value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(*at, *error.at)) from None
+def one_of(keys: Collection[str], value: Mapping[str, Any], *, parts: Parts) -> bool:
+    """Tell whether exactly one of `keys` is written; a mistyped one may be it."""
+    count = sum(key in value for key in keys)
+    return count == 1 or (not count and parts.mistyped)

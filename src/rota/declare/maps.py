@@ -8,6 +8,7 @@ from typing import Any
 from rota.declare.composing import WrittenFloat, WrittenInt
 from rota.declare.fields import ENV_NAME, Refused, shown, wrong_type
 from rota.declare.hazards import loads_code, secret_in
+from rota.declare.parts import Parts, read_items
 from rota.model.records import PARAMS_LIMIT
 from rota.model.spec import EnvValue
 
@@ -53,24 +54,34 @@ def read_params(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of params", hint="write `params: {name: value}`")
     folded: dict[str, str] = {}
-    for name in value:
-        if not ENV_NAME.fullmatch(name) or name.startswith("__"):
-            hint = "letters, digits and _, no digit first" if not name.startswith("__") else "begin it with a letter"
-            raise Refused(f"{shown(name)} is no name for a param", hint=hint, at=(name,))
-        if loads_code(name):
-            message = f"{shown(name)} is a variable by which programs are made to load other code"
-            raise Refused(message, code="env_name_denied", hint="choose another name for the param", at=(name,))
-        other = folded.setdefault(name.upper(), name)
-        if other != name:
-            raise Refused(f"{shown(name)} and {shown(other)} would both be ROTA_PARAM_{name.upper()}", at=(name,))
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                _check_param(name, folded)
+        _check_json(value)
+    plain: dict[str, Any] = _plain(value)
+    return plain
+
+
+def _check_param(name: str, folded: dict[str, str]) -> None:
+    if not ENV_NAME.fullmatch(name) or name.startswith("__"):
+        hint = "letters, digits and _, no digit first" if not name.startswith("__") else "begin it with a letter"
+        raise Refused(f"{shown(name)} is no name for a param", hint=hint)
+    if loads_code(name):
+        message = f"{shown(name)} is a variable by which programs are made to load other code"
+        raise Refused(message, code="env_name_denied", hint="choose another name for the param")
+    other = folded.setdefault(name.upper(), name)
+    if other != name:
+        raise Refused(f"{shown(name)} and {shown(other)} would both be ROTA_PARAM_{name.upper()}")
+
+
+def _check_json(value: Mapping[str, Any]) -> None:
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
     except ValueError:
         raise Refused("holds a number that JSON does not know (.inf or .nan)", hint="write it as a text") from None
     if size > PARAMS_LIMIT:
         raise Refused(f"is {size:,} bytes as JSON", code="out_of_range", hint=f"at most {PARAMS_LIMIT:,} are allowed")
-    plain: dict[str, Any] = _plain(value)
-    return plain
 
 
 def _plain(value: Any) -> Any:
@@ -89,8 +100,10 @@ def read_labels(value: Any) -> tuple[str, ...]:
         value = [f"{key}={write_scalar(item)}" for key, item in value.items()]
     if not isinstance(value, list):
         raise wrong_type(value, "a list of labels", hint="write `labels: [backup, team=ops]`")
-    for index, label in enumerate(value):
-        if not isinstance(label, str) or not LABEL.fullmatch(label):
-            hint = "at most 100 letters, digits and . _ / = -"
-            raise wrong_type(label, "a label", hint=hint, at=(index,))
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(read_items(value, _label)))
+
+
+def _label(value: Any) -> str:
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
+        raise wrong_type(value, "a label", hint="at most 100 letters, digits and . _ / = -")
+    return value

@@ -3,38 +3,45 @@
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, read_flag, shown, wrong_type
+from rota.declare.keyed import read_keys
 from rota.declare.maps import read_params
+from rota.declare.parts import Parts
 from rota.model.spec import Member
 
 HINT = "write a job's name, or {job: name, params: {full: false}, always: true}"
-_READERS = {"params": read_params, "always": read_flag}
+
+
+def read_members(value: Any) -> dict[int, Member]:
+    """Return the members of a group by their places in the list."""
+    if not isinstance(value, list):
+        raise wrong_type(value, "a list", hint=f"write `members: [{value[:80]}]`" if isinstance(value, str) else "")
+    with Parts() as parts:
+        found = parts.rest = dict[int, Member]()
+        for index, item in enumerate(value):
+            with parts.below(index):
+                found[index] = read_member(item)
+    return found
 
 
 def read_member(value: Any) -> Member:
     """Return a member: a name, or {job: …} with params and `always`."""
     if isinstance(value, str):
-        return Member(_name(value, ()))
+        return Member(_name(value))
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a member", hint=HINT)
-    for key in value:
-        if key not in ("job", *_READERS):
-            raise Refused("unknown key", code="unknown_key", hint="a member knows job, params, always", at=(key,))
-    if "job" not in value:
-        raise Refused("names no job", code="member", hint=HINT)
-    parts = {key: _part(key, value[key]) for key in _READERS if key in value}
-    return Member(_name(value["job"], ("job",)), **parts)
+    with Parts() as parts:
+        found = read_keys(value, _READERS, parts=parts, hint=HINT, known="a member knows job, params, always")
+        if "job" not in value and not parts.mistyped:
+            raise Refused("names no job", code="member", hint=HINT)
+    return Member(**found)
 
 
-def _name(value: Any, at: tuple[str, ...]) -> str:
+def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise wrong_type(value, "the name of a job", hint=HINT, at=at)
+        raise wrong_type(value, "the name of a job", hint=HINT)
     if not JOB_NAME.fullmatch(value):
-        raise Refused(f"{shown(value)} cannot be a job's name", code="member", hint=HINT, at=at)
+        raise Refused(f"{shown(value)} cannot be a job's name", code="member", hint=HINT)
     return value
 
 
-def _part(key: str, value: Any) -> Any:
-    try:
-        return _READERS[key](value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None
+_READERS = {"job": _name, "params": read_params, "always": read_flag}

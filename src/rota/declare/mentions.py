@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.declare.files import KeyPath
-from rota.declare.jobs import Surroundings, Trouble, interpreter_of
 from rota.declare.registry import (
     BUILTIN_CONDITIONS,
     FunctionFinder,
@@ -13,6 +12,8 @@ from rota.declare.registry import (
     RegisteredAgent,
     RegisteredFinder,
 )
+from rota.declare.surroundings import Surroundings, interpreter_of
+from rota.declare.troubles import Trouble
 from rota.declare.words import NAME_LIMIT
 from rota.model.errors import RotaError
 from rota.model.names import Names

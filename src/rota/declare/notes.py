@@ -10,7 +10,7 @@ from rota.declare.files import write_path
 from rota.declare.hazards import runs_first
 from rota.model.clock import iso
 from rota.model.errors import JobProblems, Problem
-from rota.model.spec import FirstRun, JobSpec, Workspace
+from rota.model.spec import FirstRun, JobSpec, Kind, Workspace
 from rota.rules.coming import next_fires, wholly_quiet
 from rota.rules.instants import next_instant
 from rota.rules.lull import defers, has_lulls
@@ -74,6 +74,8 @@ def _on_places(spec: JobSpec) -> Iterator[str]:
             yield f"{spec.name}: its runs fail as long as the folder {cwd} {wrong}; make it, or correct `cwd`"
         elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
             yield f"{spec.name}: {cwd} is in no git repository, which `workspace: worktree` needs; `git init` makes one"
+        elif wrong := _wrong_program(spec, cwd):
+            yield f"{spec.name}: its runs fail as long as {wrong}"
     file = agent.prompt_file if agent is not None else ""
     if file and not has_placeholders(file) and not os.path.isfile(file):
         yield f"{spec.name}: its runs fail as long as there is no file {file}; write it, or correct `prompt_file`"
@@ -85,6 +87,17 @@ def _wrong_folder(folder: str) -> str:
     if not os.path.isdir(folder):
         return "is a file"
     return "" if os.access(folder, os.X_OK) else "cannot be entered"
+
+
+def _wrong_program(spec: JobSpec, cwd: str) -> str:
+    """Return what is wrong with a program that has a path of its own; the PATH of runs is the scheduler's."""
+    program = next(iter(spec.work.command), "")
+    if "/" not in program or has_placeholders(program):
+        return ""
+    path = os.path.join(cwd, program.removeprefix("./"))
+    if not os.path.isfile(path):
+        return f"there is no program {path}; write it, or correct `command`"
+    return "" if os.access(path, os.X_OK) else f"{path} is not executable; `chmod +x {path}`, or name its interpreter"
 
 
 def _in_repository(folder: str) -> bool:
@@ -139,6 +152,7 @@ def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
         spec.name
         for spec in jobs
         if spec.schedule.repeats and spec.schedule.first_run is FirstRun.NOW and spec.enabled
+        if spec.work.kind is not Kind.POLL
         if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
     ]
     if not names:

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, between, choice, or_word, read_duration, read_text, shown, wrong_type
-from rota.declare.keyed import below, read_keys
+from rota.declare.keyed import one_of, read_keys
 from rota.declare.maps import read_env_value
+from rota.declare.parts import Parts, read_items
 from rota.declare.words import read_command
 from rota.model.durations import write_duration
 from rota.model.errors import AddressRefused
@@ -26,6 +27,7 @@ MOST = 10
 BOT_TOKEN = "TELEGRAM_BOT_TOKEN"
 """The secret that holds the token of a Telegram bot, where none is named."""
 _TELEGRAM = re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{4,64}", re.ASCII)
+_OF_A_CHANNEL = {"signing": Channel.WEBHOOK, "allow_private": Channel.WEBHOOK, "token": Channel.TELEGRAM}
 EVENTS = tuple(event for event in Event if event is not Event.TEST)
 _TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=5), said="1s and 5m")
 _read_event = choice(Event)
@@ -51,16 +53,24 @@ def read_target(value: Any) -> Target:
     """Return one target, without its name."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a target", hint=TARGET_HINT)
-    keys = read_keys(value, _READERS, hint=TARGET_HINT)
-    channels = [channel for channel in Channel if channel in keys]
-    if len(channels) != 1:
-        message = f"has {' and '.join(channels)}" if channels else "does not say how it is told"
-        code = "conflict" if channels else "missing_value"
-        raise Refused(message, code=code, hint=f"keep one of {', '.join(Channel)}")
-    channel = channels[0]
-    for key, needed in (("signing", Channel.WEBHOOK), ("allow_private", Channel.WEBHOOK), ("token", Channel.TELEGRAM)):
-        if key in keys and channel is not needed:
-            raise Refused(f"has no effect without `{needed}`", code="no_effect", hint="remove this line", at=(key,))
+    with Parts() as parts:
+        keys = read_keys(value, _READERS, parts=parts, hint=TARGET_HINT)
+        channels = [channel for channel in Channel if channel in value]
+        if not one_of(channels, value, parts=parts):
+            message = f"has {' and '.join(channels)}" if channels else "does not say how it is told"
+            code = "conflict" if channels else "missing_value"
+            raise Refused(message, code=code, hint=f"keep one of {', '.join(Channel)}")
+        for key, needed in _OF_A_CHANNEL.items() if channels else ():
+            if key in value and needed not in value:
+                parts.refuse(_no_effect(key, needed))
+    return _target(channels[0], keys)
+
+
+def _no_effect(key: str, needed: Channel) -> Refused:
+    return Refused(f"has no effect without `{needed}`", code="no_effect", hint="remove this line", at=(key,))
+
+
+def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
     common = {name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private") if name in keys}
     found = Target(OWN, channel, **common)
     if channel is Channel.COMMAND:
@@ -89,13 +99,15 @@ def _several(value: list[Any]) -> WrittenNotify:
         raise Refused(f"has {len(value)} entries", code="out_of_range", hint=f"at most {MOST}")
     names: dict[str, int | None] = {}
     own: list[Target] = []
-    for index, item in enumerate(value):
-        if isinstance(item, Mapping):
-            target = below((index,), read_target, item)
-            own.append(replace(target, name=OWN if not own else f"{OWN}-{len(own) + 1}"))
-        else:
-            names.setdefault(below((index,), _read_name, item), index)
-    return WrittenNotify(tuple(names.items()), tuple(own))
+    with Parts() as parts:
+        for index, item in enumerate(value):
+            with parts.below(index):
+                if isinstance(item, Mapping):
+                    own.append(replace(read_target(item), name=OWN if not own else f"{OWN}-{len(own) + 1}"))
+                else:
+                    names.setdefault(_read_name(item), index)
+        found = parts.rest = WrittenNotify(tuple(names.items()), tuple(own))
+    return found
 
 
 def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list[Refused]:
@@ -147,11 +159,11 @@ def write_notify(names: Collection[str], own: Collection[Target]) -> list[Any]:
 def read_ping(value: Any) -> Target:
     """Return the address that the scheduler pings."""
     if isinstance(value, Mapping) and set(value) != {"secret"}:
-        keys = read_keys(
-            value, {"url": _read_place, "allow_private": _read_private}, hint="write `ping_url: https://…`"
-        )
-        if "url" not in keys:
-            raise Refused("has no address", code="missing_value", hint="add `url:`")
+        readers = {"url": _read_place, "allow_private": _read_private}
+        with Parts() as parts:
+            keys = read_keys(value, readers, parts=parts, hint="write `ping_url: https://…`")
+            if "url" not in value and not parts.mistyped:
+                raise Refused("has no address", code="missing_value", hint="add `url:`")
         address, secret = keys["url"]
         allowed = keys.get("allow_private", ())
     else:
@@ -193,7 +205,7 @@ def _read_on(value: Any) -> tuple[Event, ...]:
     items = value if isinstance(value, list) else [value]
     if not items:
         raise Refused("is an empty list", hint=f"name some of {', '.join(EVENTS)}, or write `notify: none` in the job")
-    found = [below((index,) if isinstance(value, list) else (), _read_event, item) for index, item in enumerate(items)]
+    found = read_items(items, _read_event) if isinstance(value, list) else [_read_event(value)]
     if Event.TEST in found:
         raise Refused("a test is sent by `rota notify test` alone", code="choice", hint="remove it")
     return tuple(dict.fromkeys(found))
@@ -240,11 +252,14 @@ def _read_signing(value: Any) -> tuple[str, ...]:
 def _read_private(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise wrong_type(value, "a list of host:port", hint=PRIVATE_HINT)
-    for index, item in enumerate(value):
-        host, _, port = item.rpartition(":") if isinstance(item, str) else ("", "", "")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "*" in host or "/" in host:
-            raise wrong_type(item, "a host and a port", hint=PRIVATE_HINT, at=(index,))
-    return tuple(item.lower() for item in value)
+    return tuple(read_items(value, _read_host))
+
+
+def _read_host(value: Any) -> str:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "*" in host or "/" in host:
+        raise wrong_type(value, "a host and a port", hint=PRIVATE_HINT)
+    return str(value).lower()
 
 
 _READERS = {

@@ -7,12 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 from rota.declare.budgets import spends_of
+from rota.declare.contradictions import name_troubles
 from rota.declare.fields import shown
 from rota.declare.files import Document
-from rota.declare.jobs import Surroundings, Trouble, name_troubles
 from rota.declare.mentions import NamesOf
 from rota.declare.quiet_hours import quiet_of_poll
 from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.surroundings import Surroundings
+from rota.declare.troubles import Trouble
 from rota.declare.values import PollGroup
 from rota.model.budget import Account, Unit
 from rota.model.names import Names

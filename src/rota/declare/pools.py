@@ -1,10 +1,11 @@
 """Pools in the file: how much there is of each, and what a job draws."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, shown, whole, wrong_type
+from rota.declare.parts import Parts
 from rota.model.spec import Draw
 
 KeyPath = tuple[str | int, ...]
@@ -23,50 +24,55 @@ def read_capacities(value: Any) -> dict[str, int]:
     """Return the capacities of pools by name."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of pools", hint="write `pools: {ollama: 1}`")
-    return {_pool_name(name, (name,)): _number(_capacity, value[name], (name,)) for name in value}
+    found: dict[str, int] = {}
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                _pool_name(name)
+            with parts.below(name):
+                found[name] = _capacity(value[name])
+    return found
 
 
 def read_draws(value: Any) -> dict[KeyPath, Draw]:
     """Return what a job draws: names, or names with a cost, in a list or a map."""
-    if isinstance(value, Mapping):
-        return _from_map(value, ())
-    if not isinstance(value, list):
+    if not isinstance(value, list | Mapping):
         raise wrong_type(value, "a list of pools", hint=DRAW_HINT)
-    found: dict[KeyPath, Draw] = {}
-    for index, item in enumerate(value):
-        for path, draw in _from_item(item, index).items():
-            if any(draw.pool == other.pool for other in found.values()):
-                hint = f"name it once, with what it costs together: {{{draw.pool}: 2}}"
-                raise Refused(f"the pool {shown(draw.pool)} is there twice", hint=hint, at=path)
-            found[path] = draw
+    with Parts() as parts:
+        found = parts.rest = dict[KeyPath, Draw]()
+        for path, (name, cost) in _written_draws(value).items():
+            with parts.below(*path):
+                found[path] = _draw(name, cost, known=[draw.pool for draw in found.values()])
     return found
 
 
-def _from_item(item: Any, index: int) -> dict[KeyPath, Draw]:
-    if isinstance(item, Mapping):
-        return _from_map(item, (index,))
-    return {(index,): Draw(_pool_name(item, (index,)))}
+def _draw(name: Any, cost: Any, *, known: Collection[str]) -> Draw:
+    with Parts() as parts:
+        with parts.below():
+            _pool_name(name)
+            if name in known:
+                hint = f"name it once, with what it costs together: {{{name}: 2}}"
+                raise Refused(f"the pool {shown(name)} is there twice", hint=hint)
+        number = _cost(cost)
+    return Draw(name, number)
 
 
-def _from_map(value: Mapping[str, Any], base: KeyPath) -> dict[KeyPath, Draw]:
-    drawn = {(*base, name): (name, cost) for name, cost in value.items()}
-    return {path: Draw(_pool_name(name, path), _number(_cost, cost, path)) for path, (name, cost) in drawn.items()}
+def _written_draws(value: list[Any] | Mapping[str, Any]) -> dict[KeyPath, tuple[Any, Any]]:
+    """Return names and costs by where they stand; a name alone costs one."""
+    if isinstance(value, Mapping):
+        return {(name,): (name, cost) for name, cost in value.items()}
+    found: dict[KeyPath, tuple[Any, Any]] = {}
+    for index, item in enumerate(value):
+        below = _written_draws(item) if isinstance(item, Mapping) else {(): (item, 1)}
+        found |= {(index, *path): draw for path, draw in below.items()}
+    return found
 
 
-def _pool_name(name: Any, at: KeyPath) -> str:
+def _pool_name(name: Any) -> None:
     if not isinstance(name, str):
-        raise wrong_type(name, "the name of a pool", hint=DRAW_HINT, at=at)
+        raise wrong_type(name, "the name of a pool", hint=DRAW_HINT)
     if not JOB_NAME.fullmatch(name):
-        raise Refused(f"{shown(name)} cannot be a pool's name", hint=POOL_HINT, at=at)
-    return name
-
-
-def _number(read: Any, value: Any, at: KeyPath) -> int:
-    try:
-        number: int = read(value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=at) from None
-    return number
+        raise Refused(f"{shown(name)} cannot be a pool's name", hint=POOL_HINT)
 
 
 def drawn(written: WrittenDraws) -> tuple[Draw, ...]:

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rota.declare.fields import Refused, ask, choice, read_zone, wrong_type
-from rota.declare.hints import unknown_key
+from rota.declare.keyed import Reader, read_keys
+from rota.declare.parts import Parts, read_items
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.rules.quiet import Window, canonical_windows, cover_the_week, parse_window
 
 IGNORE = "ignore"
-KEYS = ("windows", "policy", "timezone")
 _HINT = 'write windows: ["00:00-07:00"], or {windows: ["00:00-07:00"], policy: defer}'
 
 
@@ -26,10 +27,7 @@ class WrittenQuiet:
 
 def read_quiet_hours(value: Any) -> WrittenQuiet:
     """Return the quiet hours of all jobs: a list of windows, or a map with a policy."""
-    written = _read(value)
-    if not written.windows:
-        raise Refused("has no `windows`", code="missing_value", hint=_HINT)
-    return written
+    return _read(value, own=False)
 
 
 def read_own_quiet_hours(value: Any) -> WrittenQuiet:
@@ -37,50 +35,39 @@ def read_own_quiet_hours(value: Any) -> WrittenQuiet:
     return WrittenQuiet(ignored=True) if value == IGNORE else _read(value, own=True)
 
 
-def _read(value: Any, *, own: bool = False) -> WrittenQuiet:
+def _read(value: Any, *, own: bool) -> WrittenQuiet:
+    windows = partial(_windows, own=own)
     if not isinstance(value, Mapping):
-        return WrittenQuiet(_windows(value, (), own=own))
-    for key in value:
-        if key not in KEYS:
-            raise Refused("unknown key", code="unknown_key", hint=unknown_key(str(key), KEYS), at=(key,))
+        return WrittenQuiet(windows(value))
     if not value:
         raise Refused("is empty", code="missing_value", hint=_HINT)
-    return WrittenQuiet(
-        windows=_windows(value["windows"], ("windows",), own=own) if "windows" in value else (),
-        policy=_part(choice(QuietPolicy), value["policy"], "policy") if "policy" in value else None,
-        timezone=_part(read_zone, value["timezone"], "timezone") if "timezone" in value else "",
-    )
+    readers: dict[str, Reader] = {"windows": windows, "policy": choice(QuietPolicy), "timezone": read_zone}
+    with Parts() as parts:
+        found = read_keys(value, readers, parts=parts, hint=_HINT)
+        if not own and "windows" not in value and not parts.mistyped:
+            raise Refused("has no `windows`", code="missing_value", hint=_HINT)
+    return WrittenQuiet(**found)
 
 
-def _part(reader: Any, value: Any, key: str) -> Any:
-    try:
-        return reader(value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None
-
-
-def _windows(value: Any, at: tuple[Any, ...], *, own: bool) -> tuple[str, ...]:
+def _windows(value: Any, *, own: bool) -> tuple[str, ...]:
     written = [value] if isinstance(value, str) else value
     if not isinstance(written, list):
         hint = _HINT + (f", or `quiet_hours: {IGNORE}`" if own else "")
-        raise wrong_type(value, "a list of windows", hint=hint, at=at)
+        raise wrong_type(value, "a list of windows", hint=hint)
     if not written:
         hint = f"name a window, or write `quiet_hours: {IGNORE}`" if own else "name a window, or remove the line"
-        raise Refused("is an empty list", hint=hint, at=at)
-    windows = [_window(text, at if isinstance(value, str) else (*at, index)) for index, text in enumerate(written)]
+        raise Refused("is an empty list", hint=hint)
+    windows = [_window(value)] if isinstance(value, str) else read_items(written, _window)
     if cover_the_week(windows):
         hint = "leave a minute of the week, or disable the jobs with `enabled: false`"
-        raise Refused("leave no minute of the week", code="quiet_window", hint=hint, at=at)
+        raise Refused("leave no minute of the week", code="quiet_window", hint=hint)
     return canonical_windows(windows)
 
 
-def _window(text: Any, at: tuple[Any, ...]) -> Window:
+def _window(text: Any) -> Window:
     if not isinstance(text, str):
-        raise wrong_type(text, "a window of quiet hours", hint='put it in quotes: "00:00-07:00"', at=at)
-    try:
-        return ask(parse_window, text)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=at) from None
+        raise wrong_type(text, "a window of quiet hours", hint='put it in quotes: "00:00-07:00"')
+    return ask(parse_window, text)
 
 
 def quiet_of(written: WrittenQuiet | None, file: QuietHours | None, schedule: Schedule) -> QuietHours | None:

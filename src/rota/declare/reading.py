@@ -7,9 +7,10 @@ from pydantic import BaseModel, ValidationError
 
 from rota import faults
 from rota.declare.fields import Refused, shown, wrong_type
+from rota.declare.files import KeyPath
 from rota.declare.hints import GROUP_WORDS, JOB_WORDS, TOP_WORDS, unknown_key
-from rota.declare.jobs import KeyPath, Trouble
 from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile, keys_of
+from rota.declare.troubles import Trouble
 
 _WORDS: Mapping[type[BaseModel], dict[str, str]] = {
     JobEntry: JOB_WORDS,
@@ -31,7 +32,19 @@ def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Tro
     good = {key: value for key, value in raw.items() if key not in bad}
     if faults.planted("unknown_key_ignored"):
         findings = [finding for finding in findings if finding["type"] != "extra_forbidden"]
-    return _written(model.model_validate(good), good), [_translated(model, finding) for finding in findings]
+    troubles = [trouble for finding in findings for trouble in _translated(model, finding)]
+    return _written(model.model_validate(good), good) | _rests(findings), troubles
+
+
+def _rests(findings: list[Any]) -> dict[str, Any]:
+    """Return what the right parts of wrong values come to, so that they are looked at too."""
+    refused = {finding["loc"][0]: _refused(finding) for finding in findings if len(finding["loc"]) == 1}
+    return {key: one.rest for key, one in refused.items() if one is not None and one.rest is not None}
+
+
+def _refused(finding: Any) -> Refused | None:
+    error = finding.get("ctx", {}).get("error")
+    return error if isinstance(error, Refused) else None
 
 
 def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,11 +52,14 @@ def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: values[names[key]] for key in raw}
 
 
-def _translated(model: type[BaseModel], finding: Any) -> Trouble:
+def _translated(model: type[BaseModel], finding: Any) -> list[Trouble]:
     path: KeyPath = tuple(part for part in finding["loc"] if part != "[key]")
-    refused = finding.get("ctx", {}).get("error")
-    if isinstance(refused, Refused):
-        return _trouble(path, refused)
+    if refused := _refused(finding):
+        return [_trouble(path, one) for one in refused.each]
+    return [_told_by_pydantic(model, finding, path)]
+
+
+def _told_by_pydantic(model: type[BaseModel], finding: Any, path: KeyPath) -> Trouble:
     if finding["type"] == "extra_forbidden":
         return _unknown(model, path)
     if finding["type"] == "list_type":

@@ -216,7 +216,8 @@ def import_message(module: str, error: BaseException) -> str:
     if not f"{module}.".startswith(f"{error.name}."):
         return f'cannot import "{module}", which needs "{error.name}", from {sys.prefix}; {ENVIRONMENT_HINT}'
     near = get_close_matches(error.name, _modules_here(), n=1, cutoff=0.6)
-    hint = f'did you mean "{near[0]}"?' if near else ENVIRONMENT_HINT
+    absent = f"write {error.name.partition('.')[0]}.py beside rota.yaml, {ENVIRONMENT_HINT}"
+    hint = f'did you mean "{near[0]}"?' if near else absent
     return f'cannot import "{module}" from {sys.prefix}; {hint}'
 
 

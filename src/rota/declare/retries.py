@@ -5,6 +5,7 @@ from typing import Any
 
 from rota.declare.fields import Refused, read_duration, read_grace, read_jitter, shown, whole, wrong_type
 from rota.declare.keyed import Reader, read_keys
+from rota.declare.parts import Parts
 from rota.model.spec import Jitter, RepeatedFailure, Retry
 
 ATTEMPTS = 100
@@ -32,18 +33,17 @@ def read_retry(value: Any) -> Retry:
     if isinstance(value, int):
         hint = f"write `retry: {{max_attempts: {shown(value)}}}`; it counts the first attempt"
         raise wrong_type(value, "a map of keys", hint=hint)
-    found = read_keys(value, _RETRY, hint=RETRY_HINT, words=_RETRY_WORDS)
-    if found.get("max_attempts") == 1 and len(found) > 1:
-        raise Refused("has no effect with `max_attempts: 1`", code="no_effect", at=(_other(found, "max_attempts"),))
-    backoff, most = found.get("backoff", Retry().backoff), found.get("max")
-    if most is not None and backoff > most:
-        hint = "raise it, or lower `backoff`"
-        raise Refused("is shorter than the first backoff", code="conflict", hint=hint, at=("max",))
+    with Parts() as parts:
+        found = read_keys(value, _RETRY, parts=parts, hint=RETRY_HINT, words=_RETRY_WORDS)
+        backoff, most = found.get("backoff", Retry().backoff), found.get("max")
+        if found.get("max_attempts") == 1 and len(found) > 1:
+            other = next(name for name in found if name != "max_attempts")
+            raise Refused("has no effect with `max_attempts: 1`", code="no_effect", at=(other,))
+        known = "backoff" in found or ("backoff" not in value and not parts.mistyped)
+        if most is not None and known and backoff > most:
+            hint = "raise it, or lower `backoff`"
+            raise Refused("is shorter than the first backoff", code="conflict", hint=hint, at=("max",))
     return Retry(**{**found, "max": most or max(Retry().max, backoff)})
-
-
-def _other(found: Mapping[str, Any], key: str) -> str:
-    return next(name for name in found if name != key)
 
 
 def read_repeated_failure(value: Any) -> RepeatedFailure | None:
@@ -52,7 +52,9 @@ def read_repeated_failure(value: Any) -> RepeatedFailure | None:
         return RepeatedFailure() if value else None
     if isinstance(value, int):
         raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
-    return RepeatedFailure(**read_keys(value, _REPEATED, hint=REPEATED_HINT))
+    with Parts() as parts:
+        found = read_keys(value, _REPEATED, parts=parts, hint=REPEATED_HINT)
+    return RepeatedFailure(**found)
 
 
 def _read_factor(value: Any) -> float:

@@ -8,8 +8,9 @@ from typing import Any
 
 from rota.declare.addresses import read_headers, read_url
 from rota.declare.fields import FUNCTION, Refused, between, matching, read_text, shown, whole, wrong_type
-from rota.declare.keyed import below, read_keys
+from rota.declare.keyed import Reader, read_keys
 from rota.declare.maps import read_env_value, read_params
+from rota.declare.parts import Parts
 from rota.model.spec import EnvValue, SourceKind, WorkSource
 from rota.sources.github import LABELS
 
@@ -24,19 +25,27 @@ def read_work_source(value: Any) -> WorkSource:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a work source", hint=HINT)
     kinds = [kind for kind in SourceKind if kind in value]
-    if len(kinds) != 1:
-        message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
-        hint = f"keep one of {', '.join(SourceKind)}"
-        raise Refused(message, code="conflict" if kinds else "missing_value", hint=hint)
+    readers = {**_ANY_KIND, **{key: reader for kind in kinds for key, reader in _KINDS[kind].items()}}
+    with Parts() as parts:
+        if len(kinds) != 1:
+            parts.refuse(_not_one(kinds))
+        written = value if kinds else {key: value[key] for key in value if key in readers}
+        keys = read_keys(written, readers, parts=parts, hint=HINT)
+        if kinds == [SourceKind.GITHUB]:
+            parts.refuse(*_wrong_github(value, keys, parts))
     kind = kinds[0]
-    place, readers = _KINDS[kind]
-    keys = read_keys(value, {kind: place, "timeout": TIMEOUT, "attempts": whole(1, 100), **readers}, hint=HINT)
     found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
     found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
     return _FINISH[kind](found, keys)
 
 
 _USUAL = WorkSource(SourceKind.HTTP, "")
+
+
+def _not_one(kinds: list[SourceKind]) -> Refused:
+    message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
+    hint = f"keep one of {', '.join(SourceKind)}"
+    return Refused(message, code="conflict" if kinds else "missing_value", hint=hint)
 
 
 def _read_label(value: Any) -> str:
@@ -59,21 +68,33 @@ def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
     secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]
-    values = tuple(replace(below((name,), _read_secret, value[name]), name=str(name)) for name in secret)
-    return read_params({name: one for name, one in value.items() if name not in secret}), values
+    values: list[EnvValue] = []
+    with Parts() as parts:
+        for name in secret:
+            with parts.below(name):
+                values.append(replace(_read_secret(value[name]), name=str(name)))
+        params = read_params({name: one for name, one in value.items() if name not in secret})
+    return params, tuple(values)
 
 
 def _github(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
-    if "token" not in keys:
-        raise Refused("has no token", code="missing_value", hint="add `token: {secret: GITHUB_TOKEN}`")
     token = replace(keys.pop("token"), name="token")
-    labels = {name: keys.get(name, usual) for name, usual in LABELS.items()}
+    return replace(found, options=keys, values=(token,))
+
+
+def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], parts: Parts) -> list[Refused]:
+    found: list[Refused] = []
+    if "token" not in value and not parts.mistyped:
+        found.append(Refused("has no token", code="missing_value", hint="add `token: {secret: GITHUB_TOKEN}`"))
+    labels = {name: keys.get(name, usual) for name, usual in LABELS.items() if name in keys or name not in value}
     for name, label in labels.items():
         other = next(key for key, one in labels.items() if one.lower() == label.lower())
         if other != name:
             message = f"{shown(label)} is the label of `{other}` too"
-            raise Refused(message, code="conflict", hint="give each its own", at=(name,) if name in keys else ())
-    return replace(found, options=keys, values=(token,))
+            found.append(
+                Refused(message, code="conflict", hint="give each its own", at=(name,) if name in keys else ())
+            )
+    return found
 
 
 def _http(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
@@ -91,15 +112,17 @@ def _plain(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
 
 _read_repository = matching(_REPOSITORY, "a repository", hint="write it as owner/name, such as me/api")
 _read_class = matching(FUNCTION, "a class", hint="write module:Class, or the name of a registered one")
-_Readers = Mapping[str, Callable[[Any], Any]]
-_KINDS: Mapping[SourceKind, tuple[Callable[[Any], Any], _Readers]] = {
-    SourceKind.GITHUB: (
-        _read_repository,
-        {**dict.fromkeys(LABELS, _read_label), "token": _read_secret, "api_url": read_url},
-    ),
-    SourceKind.DIRECTORY: (read_text, {"pattern": read_text}),
-    SourceKind.HTTP: (read_url, {"headers": read_headers}),
-    SourceKind.RUN: (_read_class, {"options": _read_options}),
+_ANY_KIND: Mapping[str, Reader] = {"timeout": TIMEOUT, "attempts": whole(1, 100)}
+_KINDS: Mapping[SourceKind, Mapping[str, Reader]] = {
+    SourceKind.GITHUB: {
+        SourceKind.GITHUB: _read_repository,
+        **dict.fromkeys(LABELS, _read_label),
+        "token": _read_secret,
+        "api_url": read_url,
+    },
+    SourceKind.DIRECTORY: {SourceKind.DIRECTORY: read_text, "pattern": read_text},
+    SourceKind.HTTP: {SourceKind.HTTP: read_url, "headers": read_headers},
+    SourceKind.RUN: {SourceKind.RUN: _read_class, "options": _read_options},
 }
 _FINISH: Mapping[SourceKind, Callable[[WorkSource, dict[str, Any]], WorkSource]] = {
     SourceKind.GITHUB: _github,

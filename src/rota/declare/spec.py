@@ -7,27 +7,49 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rota.declare.values import (
+from rota.declare.address_values import (
+    BasePath,
+    Listen,
+    Notify,
+    PingUrl,
+    PollHeaders,
+    PollUrl,
+    PublicUrl,
+    StoreAddress,
+    Targets,
+)
+from rota.declare.agent_values import (
     AccessWord,
-    Accounts,
     AdapterEntry,
     AfterEntry,
-    Aging,
-    AnchorWord,
     ApprovalWord,
-    Argv,
-    BasePath,
+    Carried,
+    Depth,
+    Money,
+    Prompt,
+    SessionWord,
+    WorkSourceEntry,
+    WorkspaceWord,
+)
+from rota.declare.limit_values import (
+    Accounts,
     Budgets,
     Capacities,
-    Carried,
+    Draws,
+    Estimates,
+    Prices,
+    RepeatedFailurePolicy,
+    RetryPolicy,
+)
+from rota.declare.values import (
+    Aging,
+    AnchorWord,
+    Argv,
     Count,
     Cron,
-    Depth,
-    Draws,
     Duration,
     Env,
     EnvName,
-    Estimates,
     Exceptions,
     FirstRunWord,
     Flag,
@@ -43,14 +65,11 @@ from rota.declare.values import (
     KeptCount,
     KeptSize,
     Labels,
-    Listen,
-    MemberEntry,
+    Members,
     MisfireWord,
     ModeInterval,
     Module,
-    Money,
     Note,
-    Notify,
     OnFailureWord,
     OnRestartWord,
     OptionalDuration,
@@ -59,31 +78,18 @@ from rota.declare.values import (
     OwnQuietHours,
     Params,
     Pattern,
-    PingUrl,
     PollGroup,
     PollGroupWord,
-    PollHeaders,
-    PollUrl,
-    Prices,
     Priority,
-    Prompt,
-    PublicUrl,
     QuietHoursEntry,
-    RepeatedFailurePolicy,
-    RetryPolicy,
     Seconds,
-    SessionWord,
-    StoreAddress,
     Switch,
-    Targets,
     Text,
     Tick,
     TimeOfDay,
     Timeout,
     TypeWord,
     WhenFalseWord,
-    WorkSourceEntry,
-    WorkspaceWord,
     WorkType,
     Zone,
 )
@@ -234,7 +240,7 @@ class PolicyKeys(Strict):
         description="When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
     )
     except_: Exceptions = Field(
-        (),
+        default_factory=dict,
         alias="except",
         description="Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
     )
@@ -456,8 +462,8 @@ class GroupEntry(PolicyKeys, ScheduleKeys):
         OnFailure.STOP,
         description="What a member that failed or was cancelled does: stop those that have not started, or nothing.",
     )
-    members: list[MemberEntry] = Field(
-        default_factory=list,
+    members: Members = Field(
+        default_factory=dict,
         description="The jobs that run, in order: names, or {job, params, always}; 1 to 1,000 of them.",
     )
 

@@ -4,8 +4,10 @@ import re
 import shlex
 from typing import Any
 
-from rota.declare.fields import Refused, ask, read_duration, shown, wrong_type
+from rota.declare.fields import Refused, read_duration, shown, wrong_type
+from rota.declare.keyed import one_of, read_keys
 from rota.declare.maps import write_scalar
+from rota.declare.parts import Parts, read_items
 from rota.model.spec import Condition
 from rota.rules.placeholders import WRITTEN
 
@@ -26,19 +28,19 @@ def read_command(value: Any) -> tuple[str, ...]:
         raise wrong_type(value, "a command", hint="write a list of words, [restic, backup, /srv], or one plain text")
     if not value:
         raise Refused("is an empty list", hint="name at least the program")
-    words = tuple(_word(item, index) for index, item in enumerate(value))
+    words = tuple(read_items(value, _word))
     if not words[0].strip():
         raise Refused("the program's name is empty", hint="name the program first", at=(0,))
     return words
 
 
-def _word(item: Any, index: int) -> str:
+def _word(item: Any) -> str:
     if item is None or isinstance(item, dict | list):
         hint = "write it out, or remove the item" if item is None else "put it in quotes"
-        raise wrong_type(item, "a word", hint=hint, at=(index,))
+        raise wrong_type(item, "a word", hint=hint)
     word = write_scalar(item)
     if len(word.encode()) > ITEM_LIMIT:
-        raise Refused("is longer than 128 KB", code="out_of_range", hint="pass it in a file", at=(index,))
+        raise Refused("is longer than 128 KB", code="out_of_range", hint="pass it in a file")
     return word
 
 
@@ -65,7 +67,7 @@ def _split(text: str) -> tuple[str, ...]:
             f"{shown(words[0])} sets a variable", code="needs_shell", hint="put it into `env:`, or use `shell:`"
         )
     back = re.compile("\ue000([0-9]+)\ue001")
-    return tuple(_word(back.sub(lambda found: kept[int(found[1])], word), 0) for word in words)
+    return tuple(_word(back.sub(lambda found: kept[int(found[1])], word)) for word in words)
 
 
 def _shell_character(text: str) -> str | None:
@@ -93,26 +95,15 @@ def read_condition(value: Any) -> Condition:
         return Condition(name=_name(value))
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a condition", hint="write a registered name, or {command: [./check.sh]}")
-    for key in value:
-        if key not in ("name", "command", "timeout"):
-            raise Refused("unknown key", code="unknown_key", hint="a condition knows name, command, timeout", at=(key,))
-    if ("name" in value) == ("command" in value):
-        raise Refused("needs either `name` or `command`", code="conflict", hint="write one of them")
-    parts: dict[str, Any] = {}
-    for key, reader in (("name", _name), ("command", read_command), ("timeout", read_duration)):
-        if key in value:
-            parts[key] = _part(reader, value[key], key)
-    return Condition(**parts)
+    readers = {"name": _name, "command": read_command, "timeout": read_duration}
+    with Parts() as parts:
+        found = read_keys(value, readers, parts=parts, hint="", known=f"a condition knows {', '.join(readers)}")
+        if not one_of(("name", "command"), value, parts=parts):
+            raise Refused("needs either `name` or `command`", code="conflict", hint="write one of them")
+    return Condition(**found)
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > NAME_LIMIT:
         raise wrong_type(value, "the name of a condition", hint="write a registered name, or {command: [./check.sh]}")
     return value
-
-
-def _part(reader: Any, value: Any, key: str) -> Any:
-    try:
-        return ask(reader, value)
-    except Refused as error:
-        raise Refused(error.message, code=error.code, hint=error.hint, at=(key, *error.at)) from None

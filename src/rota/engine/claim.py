@@ -1,14 +1,14 @@
 """Claim: take ready runs, in order, into free slots."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from rota import faults
 from rota.engine.direct import Alive, anybody_came_after, serve
 from rota.engine.direct import start as start_call
-from rota.engine.pause import claiming_paused
+from rota.engine.pause import ask_claiming_paused, claiming_paused
 from rota.engine.record import finish
 from rota.model.agents import NO_BRIEF, Brief
 from rota.model.ids import new_id
@@ -19,10 +19,14 @@ from rota.rules.admission import Skip, decide
 from rota.rules.lanes import Head, Room, walk
 from rota.rules.takes import EVERYTHING, Takes
 from rota.runners.processes import alive as process_alive
-from rota.store import jobs, queue, runs
+from rota.store import direct, jobs, processes, queue, runs
 from rota.store.direct import Call
 from rota.store.driver import Database
 from rota.store.locking import hold_worker
+
+Specs = dict[tuple[str, int], JobSpec]
+"""Frozen definitions by job and version: they never change (INV-005)."""
+SPECS_KEPT = 1000
 
 FRONT = 4
 """How many runs at the front of the queue are looked at for each free slot before the lanes are."""
@@ -59,6 +63,14 @@ class Claimed:
     brief: Brief = NO_BRIEF
 
 
+@dataclass(slots=True)
+class Known:
+    """What a process remembers of earlier claims: definitions, and whether one look at the front told who goes."""
+
+    specs: Specs = field(default_factory=dict)
+    plain: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A run that comes next, and what it draws on its pools; None: another scheduler took it, or changed it."""
@@ -75,10 +87,12 @@ def claim(
     now: datetime,
     alive: Alive = process_alive,
     until: datetime | None = None,
+    known: Known | None = None,
 ) -> list[Claimed]:
     """Fill the free slots: with direct calls (R-13), then with the runs that come first.
 
-    `until`: take only what was there by then, and nothing that stands behind what came later (R-24).
+    `until`: take only what was there by then, and nothing that stands behind what came later (R-24). `known`: what
+    earlier claims of this process met.
     """
     if claiming_paused(db, now):
         return []
@@ -87,7 +101,11 @@ def claim(
     called = [Claimed(one.run, one.spec, one.slot, one.started, one.call) for one in served]
     if until is not None and anybody_came_after(db, until):
         return called
-    return called + _claim_queued(db, holder, free[len(called) :], room=room, now=now, until=until)
+    known = known or Known()
+    known.plain = _is_plain(room, holder.takes)
+    if len(known.specs) > SPECS_KEPT:
+        known.specs.clear()
+    return called + _claim_queued(db, holder, free[len(called) :], room=room, specs=known.specs, now=now, until=until)
 
 
 def anything_goes(db: Database, *, now: datetime) -> bool:
@@ -95,19 +113,46 @@ def anything_goes(db: Database, *, now: datetime) -> bool:
     return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), EVERYTHING, free=1))
 
 
+def slots_to_fill(db: Database, holder: Holder, free: Sequence[int], *, limit: int, known: Known) -> list[int] | None:
+    """Return up to `limit` of our free slots that may be filled; None if this process may claim nothing any more.
+
+    All that every claim looks at is asked here, at once: a server may be far away. So is who goes, where that was plain
+    the last time; if it no longer is, those runs are ours to lock all the same, and are asked for again.
+    """
+    processes.ask_may_claim(db, holder.epoch)
+    hold_worker(db, holder.worker_id)
+    runs.ask_taken_slots(db, holder.worker_id)
+    ask_claiming_paused(db)
+    queue.ask_room(db)
+    direct.ask_anybody_waits(db)
+    if known.plain:
+        runs.ask_candidates(db, free=min(len(free), limit))
+    return _not_taken(db, holder, free)[:limit] if processes.may_claim(db, holder.epoch) else None
+
+
 def usable_slots(db: Database, holder: Holder, free: Sequence[int]) -> list[int]:
     """Return those of our free slots in which no other process of this worker has put anything (R-04, R-24)."""
     hold_worker(db, holder.worker_id)
+    return _not_taken(db, holder, free)
+
+
+def _not_taken(db: Database, holder: Holder, free: Sequence[int]) -> list[int]:
     taken = runs.taken_slots(db, holder.worker_id)
     return [slot for slot in free if slot not in taken]
 
 
 def _claim_queued(
-    db: Database, holder: Holder, free: Sequence[int], *, room: Room, now: datetime, until: datetime | None
+    db: Database,
+    holder: Holder,
+    free: Sequence[int],
+    *,
+    room: Room,
+    specs: Specs,
+    now: datetime,
+    until: datetime | None,
 ) -> list[Claimed]:
     """Claim until the slots are full or nobody is left: a run that is gone leaves its place to the next."""
     claimed: list[Claimed] = []
-    specs: dict[tuple[str, int], JobSpec] = {}
     slots = iter(free)
     while len(claimed) < len(free):
         left = len(free) - len(claimed)
@@ -125,7 +170,7 @@ def _claim_round(
     *,
     free: int,
     room: Room,
-    specs: dict[tuple[str, int], JobSpec],
+    specs: Specs,
     now: datetime,
     until: datetime | None,
 ) -> tuple[list[Claimed], bool]:
@@ -154,13 +199,18 @@ def _claim_round(
 
 def _chosen(db: Database, room: Room, takes: Takes, *, free: int) -> list[Chosen]:
     """Return the runs that come first and have room in their pools, in order (R-03); only those that are taken."""
-    if not room.left and takes.everything:
+    if _is_plain(room, takes):
         return [Chosen(run) for run in runs.candidates(db, free=free)]
     going = _from_the_front(db, room, free=free) if takes.everything else None
     if going is None:
         going = _over_the_lanes(db, room, takes, free=free)
     found = {run.id: run for run in runs.chosen(db, [head.run_id for head in going])}
     return [Chosen(found.get(head.run_id), head.draws) for head in going]
+
+
+def _is_plain(room: Room, takes: Takes) -> bool:
+    """Tell whether no pool counts: who goes are the first ones that draw on none."""
+    return not room.left and takes.everything
 
 
 def _from_the_front(db: Database, room: Room, *, free: int) -> list[Head] | None:
@@ -191,7 +241,7 @@ def _over_the_lanes(db: Database, room: Room, takes: Takes, *, free: int) -> lis
     return walk(heads, room, free=free, following=following)
 
 
-def _spec(db: Database, run: runs.Candidate, known: dict[tuple[str, int], JobSpec]) -> JobSpec:
+def _spec(db: Database, run: runs.Candidate, known: Specs) -> JobSpec:
     key = (run.job_id, run.version)
     if key not in known:
         known[key] = jobs.version_spec(db, *key)

@@ -12,7 +12,7 @@ from functools import partial
 from rota import faults
 from rota.engine.cadence import outlook, replan
 from rota.engine.callers import Callers
-from rota.engine.claim import Claimed, Holder, claim, usable_slots
+from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
 from rota.engine.deliveries import Deliveries
 from rota.engine.direct import record_calls
 from rota.engine.execute import Executor, handle_of
@@ -37,10 +37,10 @@ from rota.log import log
 from rota.model.clock import Clock, from_ms_or_none
 from rota.model.errors import StateError
 from rota.model.records import Outcome
+from rota.model.spec import Kind
 from rota.model.states import Status, Trigger
 from rota.settings import Settings
 from rota.store import chains, holds, jobs, runs
-from rota.store import processes as stored
 from rota.store.driver import Database, Store
 
 FIRES_A_ROUND = 200
@@ -108,6 +108,7 @@ class Engine:
         self._claim_again = False
         # With many slots one half is stored while the other half runs.
         self._portion = max(CLAIM_AT_ONCE, settings.scheduler.concurrency // 2)
+        self._known = Known()
         self._quarantine: dict[str, datetime] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
@@ -148,7 +149,7 @@ class Engine:
             freed=self._left,
             dismisses=stays,
         )
-        self._steps = StepWatch(store, clock, epoch=holder.epoch, moves=not holder.leased)
+        self._steps = StepWatch(store, clock, holder=holder)
         self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
@@ -186,7 +187,7 @@ class Engine:
         """End the trees of everything that is carried, at once, and record nothing: it is no longer ours (R-22)."""
         self.claims = False
         if self._claiming is not None:
-            await asyncio.wait([self._claiming])
+            self._claiming.cancel()  # what it took was taken back, or it takes nothing any more
         left = self.executor.abandon()
         self._outcomes.clear()
         await asyncio.gather(*(self._processes.sweep(run_id) for run_id in left))
@@ -318,10 +319,11 @@ class Engine:
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
     def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
-        if not stored.may_claim(db, self._holder.epoch):
+        usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
+        if usable is None:
             return NOTHING_CLAIMED
-        usable = usable_slots(db, self._holder, free)[: self._portion]
-        claimed = claim(db, self._holder, usable, now=now, alive=self._processes.alive, until=until)
+        alive = self._processes.alive
+        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known)
         return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
 
     def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
@@ -434,6 +436,8 @@ class Engine:
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
+            if carried is not None:
+                carried.storing = True
             if carried is not None and finished.run_id not in kept:
                 self.slots.give_back(carried.slot)
         self._kept |= kept
@@ -465,8 +469,10 @@ class Engine:
         faults.point("record.committed")
         self._works("record")
         stored = future.result()
+        fires = False
         for finished in batch:
             carried = self.executor.carried.pop(finished.run_id, None)
+            fires = fires or carried is None or carried.claimed is None or _moves_fires(carried.claimed)
             outcome = stored.get(finished.run_id)
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
@@ -483,7 +489,8 @@ class Engine:
         if any(outcome.status is Status.FAILED for outcome in stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
-        self.fire_loop.wake()
+        if fires:
+            self.fire_loop.wake()
         if self._claiming is None:
             self.claim_now()
 
@@ -518,6 +525,11 @@ class Engine:
     def only_unstored(self) -> bool:
         """Whether all that is left of the runs is results that the storage refuses."""
         return all(carried.unstored for carried in self.executor.carried.values())
+
+    @property
+    def nothing_runs(self) -> bool:
+        """Whether all that is left of the runs is to store where they go."""
+        return all(carried.over for carried in self.executor.carried.values())
 
     def _refused(self, stage: str, error: BaseException) -> None:
         """Tell a refusal once, however often it is met again."""
@@ -586,6 +598,12 @@ class Engine:
 def _notifies(claimed: Claimed) -> bool:
     """Tell whether somebody may be told of the end of a run, or of that of its group."""
     return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
+
+
+def _moves_fires(claimed: Claimed) -> bool:
+    """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
+    alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
+    return not alone or not claimed.spec.schedule.manual
 
 
 def next_release(db: Database) -> datetime | None:

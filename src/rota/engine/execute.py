@@ -56,8 +56,15 @@ class Carried:
     returning: bool = False
     interrupted: bool = False
     unstored: bool = False
+    storing: bool = False
+    """Whether it has ended, and its outcome is on its way into the storage."""
     shares: bool = False
     """Whether its output goes into the database too."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more, or yet: all that is left to do for it is to store where it goes."""
+        return self.storing or self.unstored or not (self.begun or self.process)
 
     def interrupt(self) -> None:
         """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""

@@ -37,6 +37,14 @@ class Lost:
     requeued: int
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there may be to do for others: who let go, and whether anybody waits for a direct call."""
+
+    lapsed: list[processes.Lapsed]
+    anybody_waits: bool
+
+
 class Leases:
     """Keeps the lease of one process, on a thread of its own, and says of others that they are lost.
 
@@ -92,7 +100,11 @@ class Leases:
 
     def _tell_lost(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._hearing.call_soon_threadsafe(self._lost)
+            self._hearing.call_soon_threadsafe(self._hear_loss)
+
+    def _hear_loss(self) -> None:
+        if not self._ending.is_set():  # else another epoch has begun, or everything ends
+            self._lost()
 
     def _tell_refused(self, error: Exception) -> None:
         if self._refused != str(error):
@@ -108,9 +120,10 @@ class Leases:
     async def round(self) -> datetime | None:
         """Look for processes of other machines whose lease is over, and take back what they had."""
         if may_judge(self._series, self._clock.boottime()):
-            for one in self._store.read(partial(processes.lapsed_processes, but=self._holder.worker_id)):
+            seen = self._store.read(partial(_look, but=self._holder.worker_id))
+            for one in seen.lapsed:
                 await self._take_back(one)
-            if self._store.read(direct.anybody_waits):
+            if seen.anybody_waits:
                 await self._store.submit(partial(dismiss_unheard, now=self._clock.now()))
         again: datetime = self._clock.now() + LOOK_EVERY
         return again
@@ -121,6 +134,10 @@ class Leases:
             told = {"failed": left.failed, "requeued": left.requeued}
             log.warning("a worker was lost", worker=one.worker, host=one.host, kind=one.kind, **told)
             self._changed()
+
+
+def _look(db: Database, *, but: str) -> Seen:
+    return Seen(processes.lapsed_processes(db, but=but), direct.anybody_waits(db))
 
 
 @contextlib.contextmanager

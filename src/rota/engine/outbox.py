@@ -68,7 +68,7 @@ class Outbox:
         """Tell what is due before the process ends; what takes longer is left to the next one."""
         try:
             if self._taking:
-                await asyncio.wait(self._taking)
+                await asyncio.wait(self._taking, timeout=within.total_seconds())
             await self.round()
         except RotaError as error:
             log.warning("work sources are told later", error=str(error))

@@ -202,6 +202,11 @@ def everything_paused(db: Database) -> Pause | None:
     return Pause(None, from_ms(value["since"]), from_ms_or_none(value["until"]), value["reason"])
 
 
+def ask_claiming_paused(db: Database) -> None:
+    """Ask ahead what `claiming_paused` looks at."""
+    db.ahead("meta_get", key=ALL_KEY)
+
+
 def claiming_paused(db: Database, now: datetime) -> bool:
     """Tell whether nothing may be claimed now."""
     pause = everything_paused(db)

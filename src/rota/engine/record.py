@@ -13,12 +13,15 @@ from rota.model.records import Job, Outcome
 from rota.model.spec import Anchor
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain
-from rota.rules.outcome import ended_at, settle
+from rota.rules.outcome import ended_at, is_plain, settle
 from rota.rules.overlap import waits_for_all
 from rota.rules.retry import backing_off
-from rota.store import chains, jobs, runs, sessions
+from rota.store import budgets, chains, jobs, polls, runs, sessions
+from rota.store import work as work_items
 from rota.store.driver import Database
 from rota.store.locking import hold_jobs_of
+
+RUNNING = runs.Standing(Status.RUNNING, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +41,42 @@ def record(
     The code of those in `kept` still runs: they keep slot and pools until it returns.
     """
     hold_jobs_of(db, [one.run_id for one in finished])
+    _ask_ahead(db, {one.job_id for one in finished})
+    ended: list[runs.Ended] = []
+    if all(is_plain(one.outcome) for one in finished):
+        ends = [_settled(one, RUNNING, now) for one in finished]
+        ended = finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=True)
+    if len(ended) < len(finished):
+        final = {run.id for run in ended}
+        left = [one for one in finished if one.run_id not in final]
+        ended += _record_standing(db, left, epoch=epoch, now=now, kept=kept)
+    for run in ended:
+        if run.outcome.state is not None:
+            jobs.save_job_state(db, run.job_id, run.outcome.state)
+        keep_session(db, run.id, run.outcome, job_id=run.job_id, now=now)
+    shared_state.save(db, (run.outcome.scheduler_state for run in ended))
+    return {run.id: run.outcome for run in ended}
+
+
+def _ask_ahead(db: Database, job_ids: Collection[str]) -> None:
+    """Send along what the end of every run looks at, so that none of it is a round trip of its own."""
+    budgets.ask_held(db)
+    work_items.ask_open(db)
+    polls.ask_poll_job(db)
+    for job_id in job_ids:
+        jobs.ask_standing(db, job_id)
+
+
+def _record_standing(
+    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str]
+) -> list[runs.Ended]:
+    """Store ends for which it counts where their runs stand: they were asked to stop, or had not started."""
     standing = runs.ending_runs(db, [one.run_id for one in finished])
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
     if any(end.outcome.scheduler_state for end in ends):
         judged = shared_state.judge(db, [end.outcome for end in ends])
         ends = [replace(end, outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
-    ended = finish_all(db, ends, epoch=epoch, now=now, kept=kept)
-    outcomes = {end.run_id: end.outcome for end in ends}
-    for run in ended:
-        state = outcomes[run.id].state
-        if state is not None:
-            jobs.save_job_state(db, run.job_id, state)
-        keep_session(db, run.id, outcomes[run.id], job_id=run.job_id, now=now)
-    shared_state.save(db, (outcomes[run.id].scheduler_state for run in ended))
-    return {run.id: outcomes[run.id] for run in ended}
+    return finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=True)
 
 
 def keep_session(db: Database, run_id: str, outcome: Outcome, *, job_id: str, now: datetime) -> None:
@@ -73,10 +98,19 @@ def finish(db: Database, run_id: str, outcome: Outcome, *, expected: Status, epo
 
 
 def finish_all(
-    db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
+    db: Database,
+    ends: Sequence[runs.End],
+    *,
+    epoch: int | None,
+    now: datetime,
+    kept: Collection[str] = (),
+    held: bool = False,
 ) -> list[runs.Ended]:
-    """End runs that are as expected and do what follows; return them. Each statement ends all of them at once."""
-    ended = _end(db, ends, epoch=epoch, now=now, kept=kept)
+    """End runs that are as expected and do what follows; return them. Each statement ends all of them at once.
+
+    `held`: the caller holds their jobs already.
+    """
+    ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=held)
     further = follow_up(db, ended, now=now)
     while further:  # what ends because these did: the rest of a group, and the group itself
         further = follow_up(db, _end(db, further, epoch=None, now=now), now=now)
@@ -86,9 +120,15 @@ def finish_all(
 
 
 def _end(
-    db: Database, ends: Sequence[runs.End], *, epoch: int | None, now: datetime, kept: Collection[str] = ()
+    db: Database,
+    ends: Sequence[runs.End],
+    *,
+    epoch: int | None,
+    now: datetime,
+    kept: Collection[str] = (),
+    held: bool = False,
 ) -> list[runs.Ended]:
-    if ends:
+    if ends and not held:
         hold_jobs_of(db, [end.run_id for end in ends])
     ends = [replace(end, outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
     ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []

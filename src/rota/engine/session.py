@@ -25,7 +25,7 @@ from rota.engine.lock import (
     write_worker,
 )
 from rota.engine.pools import forget_kept
-from rota.engine.steps import catch_up_with_step, offset
+from rota.engine.steps import catch_up_with_step, may_catch_up, offset
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseBusy, WorkerNameTaken
@@ -132,12 +132,21 @@ def open_session(
         entrance=entrance,
         own=own,
     )
-    holder = store.write(enter)
+    try:
+        session = store.write(partial(_open, lock=lock, enter=enter, state=state))
+    except BaseException:
+        lock.release(remove=True)  # whether the row is there or not: who tries again takes another one
+        raise
     faults.point("session.entered")
-    dead = store.read(partial(dead_epochs, state=state, own=holder.epoch, worker_id=holder.worker_id))
-    lost = store.read(partial(_lost_any, dead=dead))
-    living = store.read(partial(_living, dead=dead, holder=holder))
-    return Session(holder, lock, dead, unclean=lost, living=living, leased=shared)
+    return session
+
+
+def _open(db: Database, *, lock: Lock, enter: Callable[[Database], Holder], state: Path) -> Session:
+    """Enter, and look in the same transaction who was here before: nobody is entered without knowing that."""
+    holder = enter(db)
+    dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
+    lost, living = _lost_any(db, dead=dead), _living(db, dead=dead, holder=holder)
+    return Session(holder, lock, dead, unclean=lost, living=living, leased=holder.leased)
 
 
 def anchor_of(state: Path, session: Session) -> Path:
@@ -167,8 +176,10 @@ def _enter(
     own: str | None,
 ) -> Holder:
     worker_id = enter_worker(db, own or workers.only_worker(db) or new_id(now), entrance, state=state, now=now)
-    if own is None:
-        back = catch_up_with_step(db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now)
+    if own is None or may_catch_up(db, worker_id=own, boot_id=identity.boot_id):
+        back = catch_up_with_step(
+            db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now, shared=own is not None
+        )
         if back is not None:
             log.warning("the clock was set back while no scheduler ran", seconds=back.total_seconds())
     epoch = processes.open_process(
@@ -180,7 +191,7 @@ def _enter(
         version=metadata.version("rota"),
         clock_offset=clock_offset,
         now=now,
-        unused=ticks.unused_epoch(db) if kind == ticks.KIND and own is None else None,
+        unused=ticks.unused_epoch(db, worker_id) if kind == ticks.KIND else None,
     )
     workers.note_capacity(db, worker_id, takes=entrance.takes, slots=entrance.slots)
     if own is not None:
@@ -261,9 +272,11 @@ def close_session(
         last_words(db)
         _leave(db, epoch=session.holder.epoch, ending=ending, now=clock.now())
 
-    store.write(leave)
-    faults.point("session.closed")
-    session.lock.release(remove=True)
+    try:
+        store.write(leave)
+        faults.point("session.closed")
+    finally:
+        session.lock.release(remove=True)  # who could not say goodbye is gone all the same
 
 
 def _leave(db: Database, *, epoch: int, ending: processes.Ending, now: datetime) -> None:

@@ -4,12 +4,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from rota import faults
+from rota.engine.claim import Holder
 from rota.log import log
 from rota.model.clock import EPOCH, MILLISECOND, Clock
-from rota.rules.clock import stepped_back
+from rota.rules.clock import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, stepped_back
 from rota.rules.cursor import cursor_of
 from rota.rules.lull import has_waits
-from rota.store import deliveries, events, holds, jobs
+from rota.store import deliveries, events, holds, jobs, processes
 from rota.store.driver import Database, Store
 
 
@@ -21,12 +22,10 @@ def offset(clock: Clock) -> timedelta:
 class StepWatch:
     """Looks for a step back at each fire round, and moves what waits for elapsed time."""
 
-    def __init__(self, store: Store, clock: Clock, *, epoch: int, moves: bool = True) -> None:
+    def __init__(self, store: Store, clock: Clock, *, holder: Holder) -> None:
         self._store = store
         self._clock = clock
-        self._epoch = epoch
-        self._moves = moves
-        """Whether what waits is this machine's alone; a clock of one of many is no reason to move what all wait for."""
+        self._holder = holder
         self._offset = self._stored = offset(clock)
 
     async def look(self) -> bool:
@@ -34,23 +33,36 @@ class StepWatch:
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
         self._offset = now_offset
-        if back is not None and self._moves:
-            await self._store.submit(partial(move_back, back=back, now=self._clock.now()))
+        if back is not None:
+            await self._move(back)
         if back is not None or stepped_back(now_offset, self._stored) is not None:
             await self._remember(now_offset)
-        if back is None:
-            return False
-        log.warning("the clock was set back", seconds=back.total_seconds())
-        return True
+        return back is not None
+
+    async def _move(self, back: timedelta) -> None:
+        moved = await self._store.submit(partial(_follow, back=back, holder=self._holder, now=self._clock.now()))
+        told = {} if moved else {"hint": "nothing is moved: other machines fire by clocks of their own"}
+        log.warning("the clock was set back", seconds=back.total_seconds(), **told)
 
     async def _remember(self, clock_offset: timedelta) -> None:
         """Store where the clock stands, steps forward too: the next process tells by it whether it was set back."""
-        await self._store.submit(partial(_remember, epoch=self._epoch, clock_offset=clock_offset))
+        await self._store.submit(partial(_remember, epoch=self._holder.epoch, clock_offset=clock_offset))
         self._stored = clock_offset
 
 
 def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
     db.execute("process_set_offset", epoch=epoch, clock_offset=clock_offset // MILLISECOND)
+
+
+def _follow(db: Database, *, back: timedelta, holder: Holder, now: datetime) -> bool:
+    """Move what waits, unless others fire by clocks that did not move; tell whether."""
+    if holder.leased:
+        found = processes.others_that_fire(db, worker_id=holder.worker_id)
+        others = [Firing(one.epoch, one.identity.boot_id) for one in found]
+        if not keeps_time(Firing(holder.epoch, holder.identity.boot_id), others):
+            return False
+    move_back(db, back=back, now=now)
+    return True
 
 
 def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
@@ -74,16 +86,30 @@ def _wait_anew(db: Database, job_id: str) -> None:
         jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
 
 
-def catch_up_with_step(db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime) -> timedelta | None:
+def catch_up_with_step(
+    db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime, shared: bool = False
+) -> timedelta | None:
     """At a start: find out whether the clock was set back since the last process, and move if so."""
     row = db.row("process_last_offset", boot_id=boot_id)
-    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else _behind_rows(db, now)
+    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else _behind_rows(db, now, shared=shared)
     if back is not None:
         move_back(db, back=back, now=now)
     return back
 
 
-def _behind_rows(db: Database, now: datetime) -> timedelta | None:
+def may_catch_up(db: Database, *, worker_id: str, boot_id: str) -> bool:
+    """Tell whether a shared database is found as this machine left it: nobody else fires, nobody else fired since.
+
+    What another machine's clock wrote tells nothing about ours: so after a reboot only the last one to fire looks.
+    """
+    if processes.others_that_fire(db, worker_id=worker_id):
+        return False
+    last = db.row("process_last_firing")
+    return last is not None and (last[0] == boot_id or last[1] == worker_id)
+
+
+def _behind_rows(db: Database, now: datetime, *, shared: bool) -> timedelta | None:
     """Return how far the clock is behind what was written before this boot: it went back at least as much."""
     known = [at for at in db.row("clock_newest_times") or () if at is not None]
-    return stepped_back(timedelta(milliseconds=max(known)), now - EPOCH) if known else None
+    tolerance = AMONG_MACHINES if shared else TOLERANCE
+    return stepped_back(timedelta(milliseconds=max(known)), now - EPOCH, tolerance=tolerance) if known else None

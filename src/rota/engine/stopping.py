@@ -1,12 +1,14 @@
 """Stopping in order: claim nothing more, wait as asked, end what is left, and record it (R-08)."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NoReturn
 
 from rota import faults
 from rota.engine.engine import Engine
+from rota.model.errors import DatabaseGone, StorageFull
 from rota.settings import Scheduler
 
 STORAGE_PATIENCE = 5
@@ -40,8 +42,10 @@ def fitting(stop: Stop, engine: Engine) -> Stop:
 class Stopping:
     """The wishes to stop, and how the first of them is carried out; a second one means now."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gone: Callable[[], str | None] = lambda: None) -> None:
         self._wishes: asyncio.Queue[Stop] = asyncio.Queue()
+        self._gone = gone
+        """Tells why the database cannot be reached: nobody waits for it without end."""
         self.unstored = 0
         self.ended = 0
         """How many runs did not end by themselves."""
@@ -49,6 +53,11 @@ class Stopping:
     def ask(self, stop: Stop) -> None:
         """Note a wish to stop."""
         self._wishes.put_nowait(stop)
+
+    @property
+    def wished(self) -> bool:
+        """Whether a wish waits to be heard."""
+        return not self._wishes.empty()
 
     async def asked(self) -> Stop:
         """Wait for a wish to stop."""
@@ -105,12 +114,24 @@ class Stopping:
         patience = STORAGE_PATIENCE
         while patience and not await self._wait(engine, A_SECOND):
             again = not self._wishes.empty()
+            at_once = at_once or again
             if again:
                 self._wishes.get_nowait()
             for run_id in list(executor.carried):  # also what a claim brought since; nobody is told twice
                 executor.stop(run_id, at_once=again)
-            patience -= engine.only_unstored and not again
+            gone = self._gone() is not None and (at_once or engine.nothing_runs)
+            patience -= (engine.only_unstored or gone) and not again
         self.unstored = len(executor.carried)
+
+
+def refuse_unstored(count: int, *, place: str, problem: str | None, gone: str | None, who: str) -> NoReturn:
+    """Say how many results a process could not store before it ended."""
+    results = f"{count} results" if count > 1 else "a result"
+    if gone is not None:
+        hint = f"when it is back, {who} records how commands ended from what they left"
+        raise DatabaseGone(f"{results} could not be stored: {gone}", hint=hint)
+    hint = f"free some space: {who} records how commands ended from what they left"
+    raise StorageFull(f"{results} could not be stored in {place}: {problem}", hint=hint)
 
 
 def _detach(engine: Engine) -> bool:

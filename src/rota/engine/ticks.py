@@ -1,6 +1,7 @@
 """What ticks leave for each other: when they looked, and with how many slots (R-24)."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from rota.store.driver import Database
 
 KEY = "ticks"
 KIND = "tick"
+NONE: Mapping[str, int] = {}
 
 
 def read_ticks(db: Database) -> Ticks:
@@ -23,16 +25,23 @@ def read_ticks(db: Database) -> Ticks:
     return Ticks(tuple(from_ms(look) for look in found["looks"]), found["slots"])
 
 
-def note_look(db: Database, *, slots: int, now: datetime, unused: int | None = None) -> None:
-    """Store that a tick looked; `unused` is its epoch if it did nothing under it."""
+def note_look(db: Database, *, slots: int, now: datetime, unused: Mapping[str, int] = NONE) -> None:
+    """Store that a tick looked; `unused` is its epoch, by its worker, if it did nothing under it."""
     looks = [to_ms(look) for look in read_ticks(db).looked(now, slots=slots).looks]
-    db.execute("meta_set", key=KEY, value=json.dumps({"looks": looks, "slots": slots, "unused": unused}))
+    epochs = {**_unused_epochs(db), **unused}
+    db.execute("meta_set", key=KEY, value=json.dumps({"looks": looks, "slots": slots, "unused": epochs}))
 
 
-def unused_epoch(db: Database) -> int | None:
-    """Return the epoch that the last tick took and did not use: no row names it, so the next one may have it."""
+def unused_epoch(db: Database, worker_id: str) -> int | None:
+    """Return the epoch that a worker's last tick took and did not use: no row names it, the next one may have it."""
+    return _unused_epochs(db).get(worker_id)
+
+
+def _unused_epochs(db: Database) -> dict[str, int]:
+    """Return them by worker; a note of an older rota, which knew only one worker, is given up with its row."""
     row = db.row("meta_get", key=KEY)
-    return json.loads(row[0])["unused"] if row is not None else None
+    found = json.loads(row[0])["unused"] if row is not None else None
+    return found if isinstance(found, dict) else {}
 
 
 def taken_by_all(db: Database, state: Path) -> int:

@@ -17,7 +17,7 @@ from rota.http.pages.routes import PAGES
 from rota.http.refusals import HttpRefusal, MethodRefused, NotFound
 from rota.http.refusing import refused
 from rota.http.repeats import Repeats
-from rota.http.routes import direct, events, jobs, legacy, people, queue, runs, scheduler, system, tools
+from rota.http.routes import attention, direct, events, jobs, legacy, people, queue, runs, scheduler, system, tools
 from rota.model.errors import JobProblems, Problem, RotaError
 
 ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."
@@ -27,6 +27,7 @@ PARTS = (
     queue.routes,
     direct.routes,
     scheduler.routes,
+    attention.routes,
     events.routes,
     people.routes,
     tools.routes,

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
+from rota.model.budget import MILLION, Unit
 from rota.operations.budgets import list_accounts
 from rota.operations.pools import pool_views
 from rota.operations.summary import Summary, summarise
@@ -54,8 +55,9 @@ class Figures:
         used = GaugeMetricFamily("rota_budget_used", "What is spent or reserved of it.", labels=labels)
         for view in list_accounts(self._store, now=self._now):
             named = [view.account.name, str(view.account.unit)]
-            limit.add_metric(named, view.account.limit)
-            used.add_metric(named, view.used)
+            one = MILLION if view.account.unit is Unit.USD else 1  # money in dollars, as the label says
+            limit.add_metric(named, view.account.limit / one)
+            used.add_metric(named, view.used / one)
         yield limit
         yield used
 

@@ -19,6 +19,7 @@ from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases, kept_lease
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
+from rota.engine.patience import AT_FIRST, PASSING, Patience
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import (
     Entrance,
@@ -29,12 +30,12 @@ from rota.engine.session import (
     sweep_locks,
     take_serving_lock,
 )
-from rota.engine.stopping import Stop, Stopping, wanted_stop
+from rota.engine.stopping import Stop, Stopping, refuse_unstored, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError, StorageFull
+from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
@@ -178,17 +179,17 @@ class Guest:
 
     async def _run(self) -> int:
         self._loop = asyncio.get_running_loop()
-        self._stopping = Stopping()
+        self._stopping = Stopping(gone=lambda: self._store.problem)
         self._store = store = open_state(self._state, self._clock, create=True, store=self._settings.store)
         try:
             store.read(lambda db: db.row("probe_indexes"))
             lock = await take_serving_lock(self._state, self._clock)
             try:
-                await self._serve(store)
+                await self._serve_patiently(store)
                 while self._declared_lost and not self._leaving:
                     log.warning("this scheduler was declared lost: what it ran was ended, it begins anew")
                     self._declared_lost = False
-                    await self._serve(store)
+                    await self._serve_patiently(store)
             finally:
                 lock.release()
         finally:
@@ -196,10 +197,28 @@ class Guest:
         self._refuse_losses()
         return self._stopping.ended
 
-    async def _serve(self, store: OpenStore) -> None:
+    async def _serve_patiently(self, store: OpenStore) -> None:
+        """Work under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
+        within = None if self.served.done() else AT_FIRST
+        patience = Patience(store, self._clock, over=lambda: self._stopping.wished, within=within)
+        try:
+            await self._serve(store, patience)
+        except PASSING as error:
+            if not self._stopping.wished or self._leaving:
+                raise
+            log.warning("the start was given up", error=str(error))
+            if not self.served.done():
+                raise
+            if self._declared_lost:
+                await self._stopping.asked()  # our own wish: it is heard
+
+    async def _enter(self, store: OpenStore) -> Session:
         me = identity(os.getpid())
         entrance = Entrance(slots=self._settings.scheduler.concurrency)
-        session = open_session(store, self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
+        return open_session(store, self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
+
+    async def _serve(self, store: OpenStore, patience: Patience) -> None:
+        session = await patience.do(partial(self._enter, store))
         sweep_locks(self._state)
         self._anchor = anchor_of(self._state, session)
         self._database = file_identity(self._anchor)
@@ -222,13 +241,17 @@ class Guest:
         try:
             with self._lease(session) as leases:
                 with self._engine.slots.shut():
-                    await self._prepare(session)
+                    await self._prepare(session, patience)
                 with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
                     with self._looking_for_damage(unclean=session.unclean and not session.leased):
                         async with store.listening(self._engine.wake):
                             detached = await self._until_stopped(leases)
                     if not self._declared_lost:
                         await self._say_goodbye()
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # what it had adopted
+            raise
         finally:
             socket.close()
             self._workshop.close()
@@ -246,18 +269,19 @@ class Guest:
         self._declared_lost = True
         self._stopping.ask(Stop("now", timedelta()))
 
-    async def _prepare(self, session: Session) -> None:
+    async def _prepare(self, session: Session, patience: Patience) -> None:
         """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
         now = self._clock.now()
-        await self._workshop.recover(session.dead)
-        await self._workshop.sweep_strays()
-        await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        await patience.do(partial(self._workshop.recover, session.dead))
+        await patience.do(self._workshop.sweep_strays)
+        adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=now)
+        await patience.do(partial(self._store.submit, adopt))
         apply = partial(
             apply_declared, declared=self._declared, kept=self._kept, allow_empty=self._allow_empty, now=now
         )
-        await self._store.submit(apply)
+        await patience.do(partial(self._store.submit, apply))
         if self._settings.scheduler.enabled:
-            await self._workshop.fire_at_boot()
+            await patience.do(self._workshop.fire_at_boot)
 
     async def _until_stopped(self, leases: Leases | None) -> bool:
         """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
@@ -303,10 +327,12 @@ class Guest:
 
     def _refuse_losses(self) -> None:
         if self._stopping.unstored:
-            raise StorageFull(
-                f"{self._stopping.unstored} results could not be stored in {self._state}: "
-                f"{self._engine.storage_problem}",
-                hint="free some space: the next start records how commands ended from what they left",
+            refuse_unstored(
+                self._stopping.unstored,
+                place=str(self._state),
+                problem=self._engine.storage_problem,
+                gone=self._store.problem,
+                who="the next start",
             )
         if self._lost_state:
             raise StateError(

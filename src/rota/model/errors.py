@@ -221,8 +221,9 @@ class UnknownRun(RotaError):
 
     code = "unknown_run"
 
-    def __init__(self, handle: str) -> None:
-        super().__init__(f"there is no run {handle!r}", hint="list them with `rota history`")
+    def __init__(self, handle: str, why: str = "") -> None:
+        because = f": {why}" if why else ""
+        super().__init__(f"there is no run {handle!r}{because}", hint="list them with `rota history`")
 
 
 class RunIsFinal(RotaError):
@@ -300,10 +301,10 @@ class UnknownGroup(RotaError):
 
     code = "unknown_group"
 
-    def __init__(self, handle: str, why: str = "", near: Sequence[str] = ()) -> None:
+    def __init__(self, handle: str, why: str = "", near: Sequence[str] = (), *, hint: str = "") -> None:
         guess = f"did you mean {near[0]!r}? " if near else ""
         because = f": {why}" if why else ""
-        super().__init__(f"there is no group {handle!r}{because}", hint=f"{guess}list them with `rota groups`")
+        super().__init__(f"there is no group {handle!r}{because}", hint=hint or f"{guess}list them with `rota groups`")
 
 
 class GroupIsFinal(RotaError):
@@ -441,6 +442,16 @@ class NotProvisional(RotaError):
         super().__init__(f"job {name!r} does not wait for approval", hint="list what does with `rota approve`")
 
 
+class NothingNeeds(RotaError):
+    """Only what needs somebody can be acknowledged."""
+
+    code = "nothing_needs"
+
+    def __init__(self, name: str, near: Sequence[str] = ()) -> None:
+        guess = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"nothing about {name!r} needs attention", hint=f"{guess}list what does with `rota ack`")
+
+
 class ApprovalVoid(RotaError):
     """A job was changed after it was looked at, so that the approval is for something else."""
 
@@ -488,6 +499,15 @@ class StateError(RotaError):
     """The state folder or database cannot be used as it is."""
 
     code = "state"
+
+
+class OutputUnwritable(RotaError):
+    """What a command has to say cannot be written."""
+
+    code = "output_unwritable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the output cannot be written: {why}", hint="make room there, or write it elsewhere")
 
 
 class DatabaseForeign(StateError):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.declare.files import load_again
+from rota.declare.naming import in_case_only
 from rota.declare.notes import notes_on, refuse_past
 from rota.declare.plan import ChangeKind
 from rota.declare.registry import BUILTIN_CONDITIONS
-from rota.declare.validate import in_case_only, read_given
+from rota.declare.validate import read_given
 from rota.model.errors import FileProblems, InvalidValue, JobProblems, StateError
 from rota.model.names import Names
 from rota.model.spec import JobSpec, Kind

@@ -1,6 +1,7 @@
 """What needs somebody: jobs that fail, are stuck, were missed, wait for approval or are held; and what is broken."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +20,8 @@ from rota.operations.views import is_failing
 from rota.rules.hold_words import say_hold
 from rota.rules.retry_words import say_attempt, say_retrying
 from rota.rules.times import day_time
-from rota.store import deliveries, jobs
+from rota.store import acknowledging, deliveries, jobs
+from rota.store.acknowledging import Acknowledgement
 from rota.store.driver import Database
 from rota.store.making import digest_of
 
@@ -47,6 +49,43 @@ class Attention:
     def topic(self) -> str:
         """What it is about, however often it happens."""
         return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that needs somebody; `seen` when somebody has acknowledged just this."""
+
+    attention: Attention
+    mark: str
+    seen: Acknowledgement | None = None
+
+
+def with_seen(db: Database, found: Iterable[Attention]) -> list[Need]:
+    """Return what needs somebody, each with who has seen it, unless something new happened since."""
+    known = acknowledging.acknowledgements(db)
+    needs = []
+    for one in found:
+        mark, seen = mark_of(one), known.get(one.topic)
+        needs.append(Need(one, mark, seen if seen is not None and seen.sign == mark else None))
+    return needs
+
+
+def mark_of(one: Attention) -> str:
+    """Return the sign of something that needs somebody, short however long it is."""
+    return hashlib.sha256(one.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def need_json(need: Need) -> dict[str, Any]:
+    """Return something that needs somebody as JSON."""
+    one, seen = need.attention, need.seen
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "what": one.what,
+        "command": one.command,
+        "about": one.subject or None,
+        "acknowledged": None if seen is None else {"by": seen.actor, "at": iso(seen.at)},
+    }
 
 
 def attention(

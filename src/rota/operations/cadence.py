@@ -10,6 +10,7 @@ from rota.model.clock import iso
 from rota.model.records import Job
 from rota.model.spec import Mode
 from rota.rules.mode import mode_at
+from rota.rules.quiet import quiet_until
 from rota.store import cadence, jobs, polls
 from rota.store.driver import Database, Store
 
@@ -38,6 +39,8 @@ class CadenceView:
     activity: cadence.Activity | None
     adaptive: bool
     poll: PollView | None = None
+    quiet_until: datetime | None = None
+    """Until when quiet hours keep the poll dormant, whatever happens."""
 
 
 def touch(store: Store, *, now: datetime) -> None:
@@ -54,7 +57,12 @@ def look_at_cadence(db: Database, *, now: datetime) -> CadenceView:
     if job is not None and job.mode is not None:
         job = replace(job, mode=mode)  # nobody re-plans where no scheduler runs
     poll = None if job is None else PollView(job, polls.last_poll(db), len(polls.waiting(db)))
-    return CadenceView(mode, activity, adaptive, poll)
+    return CadenceView(mode, activity, adaptive, poll, _quiet_until(job, now))
+
+
+def _quiet_until(job: Job | None, now: datetime) -> datetime | None:
+    quiet = None if job is None else cadence.dormant_hours(job.spec)
+    return None if quiet is None else quiet_until(quiet, now)
 
 
 def current_mode(store: Store, *, now: datetime) -> Mode:

@@ -29,6 +29,7 @@ from rota.operations.project import Place, is_applied, look_at, open_place
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
 from rota.operations.untold import given_up
+from rota.operations.workers import worker_states
 from rota.rules.agent_words import remedy_of
 from rota.rules.guard import REASON
 from rota.rules.machine import (
@@ -41,16 +42,18 @@ from rota.rules.machine import (
     judge_room,
     judge_sqlite,
 )
-from rota.rules.server import judge_server
+from rota.rules.server import NONE_HERE, NONE_RUNNING, judge_machines, judge_server
 from rota.rules.times import ago, roughly
 from rota.runners.secrets import FILE_NAME as SECRETS
 from rota.settings import Scheduler
 from rota.store.copying import quick_check
 from rota.store.driver import Database
+from rota.store.workers import Worker
 from rota.store.worktrees import kept_worktrees
 
 DATABASE = "rota.db"
 NAMES_SHOWN = 3
+FIRES = frozenset({"serve", "guest"})
 UNTOLD = timedelta(days=7)
 """For how long a work source that could not be told is a finding."""
 
@@ -84,7 +87,7 @@ def _project(place: Place, environ: Mapping[str, str], *, clock: Clock) -> Itera
     yield from told
     yield from _paths(loaded.declared.jobs if loaded else (), beat, environ)
     yield from _scheduler(place, beat)
-    yield from _database(place, clock=clock)
+    yield from _database(place, beat, clock=clock)
 
 
 def _soft_limit(name: str) -> int | None:
@@ -189,8 +192,8 @@ def _scheduler(place: Place, beat: Heartbeat) -> Iterator[Finding]:
     elif beat.liveness is Liveness.STALLED:
         text = f"process {beat.pid} holds the lock but does not answer: it is stalled"
         yield Finding("scheduler", Level.PROBLEM, text, f"end it with `kill {beat.pid}` and start `rota serve` again")
-    else:
-        yield Finding("scheduler", Level.NOTE, "none is running", "start one with `rota serve`")
+    elif not place.shared:
+        yield NONE_RUNNING
     for key in ("storage_problem", "damage", "file_problem"):
         if beat.answer.get(key):
             yield Finding("scheduler", Level.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
@@ -205,24 +208,40 @@ def _locks(state: Path) -> list[str]:
     return sorted(os.listdir(folder)) if folder.is_dir() else []
 
 
-def _database(place: Place, *, clock: Clock) -> Iterator[Finding]:
-    yield from _server(place, clock=clock) if place.shared else _file(place, clock=clock)
+def _database(place: Place, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
+    yield from _server(place, beat, clock=clock) if place.shared else _file(place, clock=clock)
 
 
-def _server(place: Place, *, clock: Clock) -> Iterator[Finding]:
+def _server(place: Place, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
     """Look at the server of a shared database, then at what is stored there."""
     try:
         yield from judge_server(look_at(place, clock))
         if not is_applied(place, clock):
             yield Finding("database", Level.NOTE, "nothing is applied yet", "rota apply, or rota serve")
+            yield NONE_RUNNING
             return
         store = open_place(place, clock, create=False)
         try:
+            yield from store.read(partial(_machines, state=place.state, beat=beat))
             yield from store.read(partial(_stored, clock=clock))
         finally:
             store.close()
     except RotaError as error:
         yield Finding("database", Level.PROBLEM, error.message, error.hint)
+        if beat.liveness is Liveness.DEAD:
+            yield NONE_HERE
+
+
+def _machines(db: Database, *, state: Path, beat: Heartbeat) -> list[Finding]:
+    """Tell which other machines serve this database: one of them is enough for all."""
+    there = [one for one in worker_states(db, state) if one.kinds and not one.here]
+    serving = [_called(one.worker) for one in there if FIRES.intersection(one.kinds)]
+    claiming = [_called(one.worker) for one in there if not FIRES.intersection(one.kinds)]
+    return judge_machines(serving, claiming, here=beat.liveness is not Liveness.DEAD)
+
+
+def _called(worker: Worker) -> str:
+    return worker.called if worker.host in ("", worker.called) else f"{worker.called} on {worker.host}"
 
 
 def _file(place: Place, *, clock: Clock) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Explain: the stored facts about a job or run, told by `rules/explain.py`."""
+"""Explain: the stored facts about a job or run, told by `rules/explain.py` and `rules/explain_job.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
 from rota.operations.system import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import job_json, run_json
-from rota.rules.explain import Belonging, Facts, Line, explain_job, explain_run, title
+from rota.rules.explain import Belonging, Facts, Line, explain_run, title
+from rota.rules.explain_job import explain_job
 from rota.rules.pool_words import say_nobody, say_shortage
 from rota.store import groups, jobs, queue, runs
 from rota.store.driver import Database, Store

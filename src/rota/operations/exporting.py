@@ -8,7 +8,7 @@ from typing import Any
 from rota.declare.agents import own_pools, pool_of
 from rota.declare.exporting import Top, export_text
 from rota.declare.files import load_again
-from rota.declare.jobs import place_of
+from rota.declare.surroundings import place_of
 from rota.model.errors import RotaError
 from rota.model.spec import JobSpec, Kind
 from rota.operations.jobs import find_job, project_timezone

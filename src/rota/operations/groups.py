@@ -146,7 +146,8 @@ def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
     if job is not None and job.spec.work.kind is not Kind.GROUP:
         return UnknownGroup(handle, "that is a job")
     if job is not None:
-        return UnknownGroup(handle, "it has not begun and has no members yet")
+        hint = f"start it with `rota run {name}`; `rota show {name}` shows its members and when it is due"
+        return UnknownGroup(handle, "it has not begun", hint=hint)
     return UnknownGroup(handle, near=get_close_matches(name, [line.name for line in _list_groups(db)], n=1))
 
 

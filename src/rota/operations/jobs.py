@@ -273,7 +273,8 @@ def find_job(db: Database, name: str) -> Job:
     """Return the job of this name, or raise UnknownJob with the nearest name."""
     job = jobs.job_by_name(db, name)
     if job is None:
-        raise UnknownJob(name, get_close_matches(name, jobs.job_names(db), n=1))
+        known = {one.lower(): one for one in jobs.job_names(db)}
+        raise UnknownJob(name, [known[one] for one in get_close_matches(name.lower(), known, n=1)])
     return job
 
 

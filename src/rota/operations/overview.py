@@ -1,7 +1,6 @@
 """The overview: what needs somebody and was not seen yet, what runs, what comes, the budgets and the timeline."""
 
-import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,39 +8,26 @@ from pathlib import Path
 
 from rota.model.records import Job, Run
 from rota.model.states import Status
-from rota.operations.attention import Attention, attention, denied, held
+from rota.operations.attention import Need
 from rota.operations.budgets import AccountView, account_views
-from rota.operations.holds import held_runs, hold_views
-from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
+from rota.operations.holds import held_runs
+from rota.operations.needs import needs_in
 from rota.operations.output import output_of
 from rota.operations.pools import PoolView, pool_views
 from rota.operations.system import Heartbeat, NextFire, with_ticks
 from rota.operations.timeline import LANES, Timeline, draw
-from rota.rules.budget_words import say_used
 from rota.rules.coming import coming_fires
 from rota.runners.output import clean_for_terminal
-from rota.store import acknowledging, counters, jobs, order, runs, timeline
-from rota.store.acknowledging import Acknowledgement
+from rota.store import counters, jobs, order, runs
 from rota.store.driver import Database, Store
 
 NEEDS, RUNNING, NEXT, ACCOUNTS = "needs", "running", "next", "budgets"
 TIMELINE = "timeline"
 ALL = frozenset({NEEDS, RUNNING, NEXT, ACCOUNTS, TIMELINE})
-FIRST = ("damage", "storage", "file", "loop", "failing", "stuck")
-"""What comes before everything else that needs somebody."""
 RUNNING_SHOWN = 8
 NEXT_SHOWN = 8
 WAITING_LOOKED_AT = 100
 TAIL_LINES, TAIL_WIDTH = 3, 400
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Something that needs somebody; `seen` when somebody has acknowledged just this."""
-
-    attention: Attention
-    mark: str
-    seen: Acknowledgement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,7 @@ def _look_over(
     budgets = tuple(account_views(db, now=now)) if {NEEDS, ACCOUNTS} & set(parts) else ()
     needs: tuple[Need, ...] = ()
     if {NEEDS, TIMELINE} & set(parts):
-        needs = tuple(_needs(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now))
+        needs = needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now)
     first = {need.attention.name for need in needs} | {run.job for run in running}
     return Overview(
         heartbeat=beat,
@@ -120,62 +106,6 @@ def _look_over(
         timeline=draw(db, living, now=now, span=span, first=first, lanes=lanes) if TIMELINE in parts else None,
         jobs=len(living),
     )
-
-
-def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime) -> tuple[Need, ...]:
-    """Return what needs somebody, also what somebody has seen."""
-    return store.read(partial(_all_needs, beat=beat, zone=zone, now=now))
-
-
-def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime) -> tuple[Need, ...]:
-    living = [job for job in jobs.all_jobs(db) if job.retired_at is None]
-    running, budgets = runs.running_runs(db), account_views(db, now=now)
-    return tuple(_needs(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now))
-
-
-def _needs(
-    db: Database,
-    beat: Heartbeat,
-    *,
-    living: Sequence[Job],
-    running: Sequence[Run],
-    budgets: Sequence[AccountView],
-    zone: str,
-    now: datetime,
-) -> Iterator[Need]:
-    seen = acknowledging.acknowledgements(db)
-    views = _striking(db, living)
-    holds = hold_views(db)
-    found = [
-        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now),
-        *(note for view in views if (note := denied(view))),
-        *(held(one, zone=zone, now=now) for one in holds),
-        *(_waiting(one) for one in budgets if one.waiting),
-    ]
-    for one in sorted(found, key=lambda one: FIRST.index(one.kind) if one.kind in FIRST else len(FIRST)):
-        mark = mark_of(one)
-        known = seen.get(one.topic)
-        yield Need(one, mark, known if known is not None and known.sign == mark else None)
-
-
-def _striking(db: Database, living: Sequence[Job]) -> list[JobView]:
-    """Return the jobs that may need somebody, with their runs: most jobs are fine, and reading their runs costs."""
-    striking = timeline.striking_jobs(db, newest=LAST_OUTCOMES)
-    return [job_view(db, job) for job in living if job.id in striking or job.provisional_at or job.spec.work.agent]
-
-
-def _waiting(view: AccountView) -> Attention:
-    count = len(view.waiting)
-    account = view.account
-    what = f"{count} run{'s' * (count != 1)} wait for room: {say_used(view.used, account.limit, account.unit)}"
-    return Attention(
-        account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()
-    )
-
-
-def mark_of(one: Attention) -> str:
-    """Return the sign of something that needs somebody, short however long it is."""
-    return hashlib.sha256(one.sign.encode()).hexdigest()[:24]
 
 
 def _next(db: Database, living: Sequence[Job], *, now: datetime) -> list[NextFire]:
@@ -192,27 +122,3 @@ def tail_of(state: Path, run_id: str, *, lines: int = TAIL_LINES) -> tuple[str, 
     """Return the last lines of what a run wrote, safe to show."""
     text = clean_for_terminal(b"".join(output_of(state, run_id, lines=lines)).decode("utf-8", "replace"))
     return tuple(line[:TAIL_WIDTH] for line in text.splitlines() if line.strip())[-lines:]
-
-
-def acknowledge(
-    store: Store, topic: str, mark: str, *, beat: Heartbeat, zone: str, actor: str, now: datetime
-) -> Need | None:
-    """Keep something quiet until something new happens to it; None: it does not need anybody any more."""
-    needs = needs_of(store, beat=beat, zone=zone, now=now)
-    store.write(partial(_acknowledge, topic=topic, mark=mark, needs=needs, actor=actor, now=now))
-    return next((need for need in needs if need.attention.topic == topic), None)
-
-
-def _acknowledge(db: Database, *, topic: str, mark: str, needs: Sequence[Need], actor: str, now: datetime) -> None:
-    """Store it, and forget what needs nobody any more, so that nothing piles up."""
-    current = {need.attention.topic for need in needs}
-    for known in acknowledging.acknowledgements(db):
-        if known not in current:
-            acknowledging.forget(db, known)
-    if topic in current:
-        acknowledging.acknowledge(db, topic, sign=mark, actor=actor, now=now)
-
-
-def point_out(store: Store, topic: str) -> bool:
-    """Show something again that was acknowledged; tell whether it was."""
-    return store.write(lambda db: acknowledging.forget(db, topic))

@@ -5,17 +5,17 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rota.model.errors import InvalidValue
-from rota.model.ids import is_id
+from rota.model.ids import created_at, is_id
 from rota.model.records import Run
-from rota.operations.runs import history
+from rota.operations.runs import Asked, history
+from rota.operations.searching import runs_saying
 from rota.store.driver import Store
+from rota.store.finding import Said
 
 LARGEST = 500
-AT_ONCE = 500
-LOOKED_AT = 3_000
+LOOKED_AT = 10_000
 """How many runs a page with a text is looked for in; the next page goes on from there."""
 
 
@@ -46,6 +46,8 @@ class Page:
 
     runs: tuple[Run, ...]
     cursor: str | None
+    back_to: datetime | None = None
+    """When the oldest run was made that a text was looked for in, where older ones are left."""
 
 
 def page_of_runs(store: Store, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page:
@@ -54,7 +56,7 @@ def page_of_runs(store: Store, query: Query, *, cursor: str | None = None, limit
         raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {LARGEST}")
     if query.text:
         return _page_with(store, query, cursor=cursor, limit=limit)
-    found = _history(store, query, limit=limit + 1, **_position(query, cursor))
+    found = history(store, limit=limit + 1, **_asked(query, cursor))
     more = len(found) > limit
     return Page(tuple(found[:limit]), _cursor(query, found[limit - 1]) if more else None)
 
@@ -68,49 +70,32 @@ def shorter(page: Page, query: Query, *, count: int) -> Page:
 
 def _page_with(store: Store, query: Query, *, cursor: str | None, limit: int) -> Page:
     """Return the runs among the next ones that hold the text; the page may be short, and then says where it goes on."""
-    position = _position(query, cursor)
-    found: list[Run] = []
-    for _ in range(LOOKED_AT // AT_ONCE):
-        looked = _history(store, query, limit=AT_ONCE, **position)
-        for run in looked:
-            if holds_text(run, query.text):
-                found.append(run)
-            if len(found) == limit:
-                return Page(tuple(found), _cursor(query, run))
-        if len(looked) < AT_ONCE:
-            return Page(tuple(found), None)
-        cursor = _cursor(query, looked[-1])
-        position = _position(query, cursor)
-    return Page(tuple(found), cursor)
+    found = runs_saying(store, query.text, limit=limit, among=LOOKED_AT, **_asked(query, cursor))
+    if found.last is None:
+        return Page(found.runs, None)
+    return Page(found.runs, _cursor(query, found.last), created_at(found.last.id))
 
 
-def _history(store: Store, query: Query, *, limit: int, **position: Any) -> list[Run]:
-    return history(
-        store,
-        job=query.job,
-        statuses=query.statuses,
-        reasons=query.reasons,
-        labels=query.labels,
-        triggers=query.triggers,
-        agent=query.agent,
-        since=query.since,
-        until=query.until,
-        limit=limit,
-        **position,
-    )
+def _asked(query: Query, cursor: str | None) -> Asked:
+    return {
+        "job": query.job,
+        "statuses": query.statuses,
+        "reasons": query.reasons,
+        "labels": query.labels,
+        "triggers": query.triggers,
+        "agent": query.agent,
+        "since": query.since,
+        "until": query.until,
+        **_position(query, cursor),
+    }
 
 
-def holds_text(run: Run, text: str) -> bool:
-    """Tell whether the error or the summary of a run holds a text, whatever its case."""
-    return text.casefold() in f"{run.error or ''}\n{run.result_summary or ''}".casefold()
-
-
-def _cursor(query: Query, last: Run) -> str:
+def _cursor(query: Query, last: Run | Said) -> str:
     told = f"{query.mark}|{last.number if query.job else last.id}"
     return base64.urlsafe_b64encode(told.encode()).rstrip(b"=").decode()
 
 
-def _position(query: Query, cursor: str | None) -> dict[str, Any]:
+def _position(query: Query, cursor: str | None) -> Asked:
     if cursor is None:
         return {}
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rota import faults
 from rota.engine.birth import Born
@@ -43,6 +43,8 @@ from rota.store.rows import write_json
 from rota.store.workers import Worker, worker_by_id
 from rota.store.worktrees import worktree_of_run
 
+LOOKED_THROUGH = 1000
+"""So many newest runs of a job are looked through for one that started."""
 _NUMBER = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 _OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
@@ -192,8 +194,31 @@ def find_run(db: Database, handle: str) -> Run:
 def _newest(db: Database, name: str, *, back: int) -> Run:
     found = runs.newest_runs(db, find_job(db, name).id, limit=1, offset=back)
     if not found:
-        raise UnknownRun(f"{name}:-{back}" if back else name)
+        raise UnknownRun(f"{name}:-{back}" if back else name, "" if back else "the job has not run yet")
     return found[0]
+
+
+def find_unfinished(db: Database, handle: str) -> Run:
+    """Return the run that a handle names; of a job alone its newest that is not finished, where there is one."""
+    run = find_run(db, handle)
+    if not run.status.final or not _is_job(db, handle):
+        return run
+    found = runs.some_unfinished_runs(db, run.job_id, limit=1)
+    return max(found, key=lambda one: one.number, default=run)
+
+
+def find_started(db: Database, handle: str) -> Run:
+    """Return the run that a handle names; of a job alone its newest that has started, where there is one."""
+    run = find_run(db, handle)
+    if run.started_at is not None or not _is_job(db, handle):
+        return run
+    running = [one for one in runs.some_unfinished_runs(db, run.job_id, limit=1) if one.started_at is not None]
+    newest = [one for one in runs.newest_runs(db, run.job_id, limit=LOOKED_THROUGH) if one.started_at is not None]
+    return max(running + newest, key=lambda one: one.number, default=run)
+
+
+def _is_job(db: Database, handle: str) -> bool:
+    return not is_id(handle) and jobs.job_by_name(db, handle) is not None
 
 
 def find_any(db: Database, name: str) -> Job | Run:
@@ -261,7 +286,7 @@ def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = Fals
 
 
 def _cancellable(db: Database, *, handle: str) -> Run:
-    run = find_run(db, handle)
+    run = find_unfinished(db, handle)
     if run.status.final:
         raise RunIsFinal(run.handle, run.status)
     return run
@@ -290,50 +315,56 @@ def stop_keeper(store: Store, run: Run) -> bool:
     return send_signal(keeper, signal.SIGTERM)
 
 
-def history(
-    store: Store,
-    *,
-    job: str | None = None,
-    statuses: Sequence[str] = (),
-    reasons: Sequence[str] = (),
-    labels: Sequence[str] = (),
-    triggers: Sequence[str] = (),
-    agent: str = "",
-    since: datetime | None = None,
-    until: datetime | None = None,
-    before_id: str = "",
-    before_number: int | None = None,
-    limit: int = 50,
-) -> list[Run]:
-    """Return past and present runs, newest first; a page goes on before a number of the job, else before a run.
+class Asked(TypedDict, total=False):
+    """Which runs somebody asks for, in words; `agent`: those of jobs that ask it now.
 
-    `agent`: those of jobs that ask it now.
+    A page goes on before a number of the job, else before a run.
     """
-    wanted = [word for status in statuses for word in _stored_statuses(status)] or None
-    checked = [_reason(reason) for reason in reasons] or None
-    doors = [_trigger_word(word) for word in triggers] or None
+
+    job: str | None
+    statuses: Sequence[str]
+    reasons: Sequence[str]
+    labels: Sequence[str]
+    triggers: Sequence[str]
+    agent: str
+    since: datetime | None
+    until: datetime | None
+    before_id: str
+    before_number: int | None
+
+
+def history(store: Store, *, limit: int = 50, **asked: Unpack[Asked]) -> list[Run]:
+    """Return past and present runs, newest first."""
 
     def read(db: Database) -> list[Run]:
-        job_id = find_job(db, job).id if job else None
-        chosen = (one for one in jobs.all_jobs(db) if has_labels(one, labels) and (not agent or asks(one, agent)))
-        job_ids = [one.id for one in chosen] if labels or agent else None
-        if job_id is not None and job_ids is not None and job_id not in job_ids:
-            return []
-        return runs.history(
-            db,
-            job_id=job_id,
-            job_ids=job_ids,
-            statuses=wanted,
-            reasons=checked,
-            triggers=doors,
-            since=since,
-            until=until,
-            before_id=before_id,
-            before_number=before_number,
-            limit=limit,
-        )
+        chosen = chosen_of(db, asked)
+        return [] if chosen is None else runs.history(db, limit=limit, **chosen)
 
     return store.read(read)
+
+
+def chosen_of(db: Database, asked: Asked) -> runs.Chosen | None:
+    """Return which runs are meant; None where no run can be."""
+    job, labels, agent = asked.get("job"), asked.get("labels", ()), asked.get("agent", "")
+    job_id = find_job(db, job).id if job else None
+    job_ids = _fitting(db, labels, agent) if labels or agent else None
+    if job_id is not None and job_ids is not None and job_id not in job_ids:
+        return None
+    return {
+        "job_id": job_id,
+        "job_ids": job_ids,
+        "statuses": [word for status in asked.get("statuses", ()) for word in _stored_statuses(status)] or None,
+        "reasons": [_reason(reason) for reason in asked.get("reasons", ())] or None,
+        "triggers": [_trigger_word(word) for word in asked.get("triggers", ())] or None,
+        "since": asked.get("since"),
+        "until": asked.get("until"),
+        "before_id": asked.get("before_id", ""),
+        "before_number": asked.get("before_number"),
+    }
+
+
+def _fitting(db: Database, labels: Sequence[str], agent: str) -> list[str]:
+    return [one.id for one in jobs.all_jobs(db) if has_labels(one, labels) and (not agent or asks(one, agent))]
 
 
 def _stored_statuses(word: str) -> list[str]:

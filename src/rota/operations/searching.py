@@ -3,20 +3,22 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from rota.model.errors import InvalidValue
 from rota.model.ids import is_id
 from rota.model.records import Run
-from rota.operations.paging import holds_text
-from rota.operations.runs import history, show_run
+from rota.operations.runs import Asked, chosen_of, history, show_run
 from rota.runners.output import folder_of, read_output
-from rota.store.driver import Store
+from rota.store.driver import Database, Store
+from rota.store.finding import Said, said
+from rota.store.order import runs_of
+from rota.store.runs import Chosen
 
 RUNS = 10_000
 ROWS = 50_000
+AT_ONCE = 500
 BYTES = 256_000_000
 LINE = 65_536
 SHOWN = 300
@@ -76,13 +78,45 @@ def _search(state: Path, runs: Sequence[Run], wanted: str, *, limit: int) -> Fou
     return Found(tuple(matches), len(runs))
 
 
-def history_with(store: Store, text: str | None, *, limit: int, **filters: Any) -> list[Run]:
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """Runs that say a text, newest first, and the last one looked at where older ones are left; None: all were."""
+
+    runs: tuple[Run, ...]
+    last: Said | None = None
+
+
+def runs_saying(store: Store, text: str, *, limit: int, among: int, **asked: Unpack[Asked]) -> Saying:
+    """Return the runs among the newest ones whose error or summary holds a text, whatever its case."""
+
+    def read(db: Database) -> Saying:
+        chosen = chosen_of(db, asked)
+        return Saying(()) if chosen is None else _saying(db, text.casefold(), chosen, limit=limit, among=among)
+
+    return store.read(read)
+
+
+def _saying(db: Database, wanted: str, chosen: Chosen, *, limit: int, among: int) -> Saying:
+    found: list[str] = []
+    last = None
+    for _ in range(0, among, AT_ONCE):
+        looked = said(db, limit=AT_ONCE, **chosen)
+        for last in looked:
+            if wanted in last.text.casefold():
+                found.append(last.id)
+            if len(found) == limit:
+                return Saying(tuple(runs_of(db, found)), last)
+        if last is None or len(looked) < AT_ONCE:
+            return Saying(tuple(runs_of(db, found)))
+        chosen = {**chosen, "before_id": last.id, "before_number": last.number}
+    return Saying(tuple(runs_of(db, found)), last)
+
+
+def history_with(store: Store, text: str | None, *, limit: int, **asked: Unpack[Asked]) -> list[Run]:
     """Return runs, newest first; with a text those of the newest 50,000 whose summary or error holds it."""
     if text is None:
-        return history(store, limit=limit, **filters)
-    wanted = _wanted(text)
-    runs = history(store, limit=ROWS, **filters)
-    return list(islice((run for run in runs if holds_text(run, wanted)), limit))
+        return history(store, limit=limit, **asked)
+    return list(runs_saying(store, _wanted(text), limit=limit, among=ROWS, **asked).runs)
 
 
 def _wanted(text: str) -> str:

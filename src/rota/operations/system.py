@@ -19,7 +19,7 @@ from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.attention import Attention as Attention
-from rota.operations.attention import attention
+from rota.operations.attention import Need, attention, need_json, with_seen
 from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
@@ -115,6 +115,8 @@ class SystemView:
 
     heartbeat: Heartbeat
     attention: tuple[Attention, ...] = ()
+    seen: tuple[Need, ...] = ()
+    """What needs somebody and was acknowledged."""
     running: tuple[Run, ...] = ()
     queued: tuple[Run, ...] = ()
     next: tuple[NextFire, ...] = ()
@@ -181,9 +183,11 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     needing = partial(attention, answer=beat.answer, views=views, running=running, holds=held, now=now, scope=scope)
     queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
     kept = store.read(partial(held_runs, queued=queued))
+    needs = store.read(lambda db: with_seen(db, [*machines_needing(beat.workers), *needing(db)]))
     return SystemView(
         heartbeat=beat,
-        attention=(*machines_needing(beat.workers), *store.read(needing)),
+        attention=tuple(need.attention for need in needs if need.seen is None),
+        seen=tuple(need for need in needs if need.seen is not None),
         running=running,
         queued=queued,
         next=_next_fires(views, [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]),
@@ -235,6 +239,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
         "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
+        "acknowledged": [need_json(need) for need in view.seen],
         "running": [run_json(run) for run in view.running],
         "queued": [{**run_json(run), **_held_json(view.held.get(run.id))} for run in view.queued],
         "holds": [hold_json(one) for one in view.holds],

@@ -16,18 +16,15 @@ from rota.model.workspaces import Worktree
 from rota.rules.agent_words import say_denied
 from rota.rules.brief_words import say_brief, say_place, say_session, say_workspace, workspace_of
 from rota.rules.budget_words import say_gate, say_usage
-from rota.rules.cadence_words import say_mode_of_job, say_mode_of_run, say_poll_of_run
-from rota.rules.coming import coming_fires
+from rota.rules.cadence_words import say_mode_of_run, say_poll_of_run
 from rota.rules.hold_words import say_hold
 from rota.rules.instants import explain_schedule
-from rota.rules.lull import has_lulls
-from rota.rules.lull_words import say_deferred, say_excluded, say_lull_of_run, say_quiet_of_job
-from rota.rules.making_words import say_made, say_provisional
+from rota.rules.lull_words import say_lull_of_run
+from rota.rules.next_words import next_fire
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
-from rota.rules.times import briefly, clock_time, day_time, from_now, full_time
+from rota.rules.times import briefly, day_time, from_now, full_time
 from rota.rules.work_words import say_work
 
-NOTICED = timedelta(seconds=1)
 MEMBERS_TOLD = 10
 
 
@@ -401,111 +398,3 @@ def _holding(facts: Facts, now: datetime) -> str:
     if facts.hold is None or not facts.run.status.final:
         return ""
     return say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
-
-
-def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
-    """Return when the job fires next, or why it does not."""
-    schedule = job.spec.schedule
-    if job.provisional_at is not None and job.retired_at is None:
-        return say_provisional(job, now=now)
-    if job.paused_at is not None and job.schedules:
-        return _paused(job, now)
-    if job.next_at is not None and has_lulls(schedule):
-        return _next_running(job, now)
-    if job.next_at is not None:
-        at = full_time(job.next_at, schedule.timezone, now=now)
-        due = "due since" if now - job.next_at > NOTICED else "next"
-        return f"{due} {at} ({schedule.timezone}), {from_now(job.next_at, now)}"
-    return _no_next(job, unfinished)
-
-
-def _next_running(job: Job, now: datetime) -> str:
-    """Return when a job whose instants do not all run does so next."""
-    tz = job.spec.schedule.timezone
-    fire = next(iter(coming_fires(job, n=1)), None)
-    if fire is None:
-        return "no next: quiet hours and `except` leave none of the coming instants"
-    due = "due since" if now - fire.at > NOTICED else "next"
-    return f"{due} {full_time(fire.at, tz, now=now)} ({tz}), {from_now(fire.at, now)}{say_deferred(fire, tz, now=now)}"
-
-
-def _paused(job: Job, now: datetime) -> str:
-    tz = job.spec.schedule.timezone
-    until = f" until {full_time(job.paused_until, tz, now=now)} ({tz})" if job.paused_until else ""
-    reason = f": {job.pause_reason}" if job.pause_reason else ""
-    if job.paused_until is not None and job.paused_until <= now:
-        return f"no next yet: the pause{until} is over; a scheduler goes on from there as soon as it runs"
-    since = full_time(job.paused_at, tz, now=now) if job.paused_at else ""
-    return f"no next: the job is paused since {since}{until}{reason}; let it go with `rota resume {job.name}`"
-
-
-def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
-    schedule = job.spec.schedule
-    if job.retired_at is not None:
-        return "no next: the job is retired, its file no longer has it"
-    if not job.enabled:
-        return "no next: the job is disabled (`enabled: false`)"
-    if job.used_up_at is not None:
-        return "no next: the job was to run once, and did"
-    if schedule.manual:
-        return "no next: the job has no schedule, it is started by hand"
-    if schedule.reboot:
-        return "next at the next boot of the machine"
-    scheduled = [run for run in unfinished if run.trigger in (Trigger.SCHEDULE, Trigger.RETRY)]
-    if scheduled and job.interval is not None and schedule.follows_runs:
-        return f"next {say_duration(job.interval)} after {scheduled[-1].handle} is finished"
-    if schedule.by_mode is not None and job.interval is None:
-        return f"no next while {job.mode}: the interval is never in this mode; `rota touch` makes it active"
-    if scheduled:
-        return f"no next until {scheduled[-1].handle} is finished"
-    return "no next: the schedule has ended" if schedule.end_at else "no next: the schedule has no further instant"
-
-
-def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetime) -> list[Line]:
-    """Return a job's own lines: its state, its schedule and when it fires next or why not."""
-    running = [run.handle for run in unfinished if run.status is not Status.QUEUED]
-    queued = [run.handle for run in unfinished if run.status is Status.QUEUED]
-    told = [
-        *([f"running {', '.join(running)}"] if running else [state]),
-        *([f"queued {', '.join(queued)}"] if queued else []),
-        *_failures(job, now),
-    ]
-    since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
-    mode, made = say_mode_of_job(job), say_made(job, now=now)
-    return [
-        Line("state", ", ".join(told)),
-        Line("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
-        *([] if mode is None else [Line("mode", mode)]),
-        *_lulls_of_job(job, now),
-        *([] if made is None else [Line("made", made)]),
-        *_given(job),
-        Line("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
-    ]
-
-
-def _given(job: Job) -> list[Line]:
-    """Return what the runs of an agent job are given beyond their task."""
-    agent = job.spec.work.agent
-    return [] if agent is None else [Line(label, text) for label, text in say_brief(agent)]
-
-
-def _lulls_of_job(job: Job, now: datetime) -> list[Line]:
-    quiet, dates = say_quiet_of_job(job, now=now), say_excluded(job.spec.schedule, now=now)
-    told = [("quiet hours", quiet), ("except", dates)]
-    return [Line(label, text) for label, text in told if text is not None]
-
-
-def _failures(job: Job, now: datetime) -> list[str]:
-    """Return that a job keeps failing, and until when it is held back for that."""
-    until, tz = job.backing_off_until, job.spec.schedule.timezone
-    if job.spec.on_repeated_failure is not None and until is not None and now < until:
-        return [f"held back until {day_time(until, tz, now=now, seconds=True)} after {job.failures} failures in a row"]
-    return [f"{job.failures} failures in a row"] if job.failures > 1 else []
-
-
-def clock_or_day(at: datetime, job: Job, now: datetime) -> str:
-    """Return an instant in the job's zone: today's with seconds, others with their day."""
-    tz = job.spec.schedule.timezone
-    if now - at < timedelta(hours=12):
-        return clock_time(at, tz)
-    return day_time(at, tz, now=now)

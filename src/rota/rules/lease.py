@@ -9,7 +9,7 @@ from datetime import timedelta
 LEASE = timedelta(seconds=30)
 """How long a process counts as alive after it last said so."""
 RENEW_EVERY = timedelta(seconds=10)
-LOOK_EVERY = timedelta(seconds=5)
+LOOK_EVERY = timedelta(seconds=10)
 """How often a process looks for others whose lease is over."""
 TRY_AGAIN = timedelta(seconds=1)
 """After how long a renewal that the database refused is tried again."""

@@ -1,6 +1,6 @@
 """What about a PostgreSQL server is fit for rota and what is not. Pure: measured values in, findings out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,6 +12,9 @@ APART = timedelta(seconds=2)
 """Clocks that differ by more let a machine fire visibly early or late."""
 FLUSHES = ("fsync", "full_page_writes")
 SPARE = 10
+NAMED = 3
+NONE_RUNNING = Finding("scheduler", Level.NOTE, "none is running", "start one with `rota serve`")
+NONE_HERE = Finding("scheduler", Level.NOTE, "none runs in this folder; whether other machines serve cannot be told")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,28 @@ def _judge_connections(server: Server) -> Finding:
         remedy = "raise max_connections, or close others: a machine of rota uses up to a dozen"
         return Finding("connections", Level.WARNING, text, remedy)
     return Finding("connections", Level.OK, text)
+
+
+def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: bool) -> list[Finding]:
+    """Judge who is at work on a shared database beside this folder, where a scheduler runs or not (`here`).
+
+    >>> [one.text for one in judge_machines(["b", "c on host"], ["d"], here=False)]
+    ['none runs in this folder; b, c on host serve, d claims']
+    """
+    claims = _verb(claiming, "claims", "claim")
+    if serving:
+        also = "beside it " if here else "none runs in this folder; "
+        text = also + ", ".join(filter(None, (_verb(serving, "serves", "serve"), claims)))
+        return [Finding("scheduler", Level.OK, text)]
+    if here:
+        return [Finding("scheduler", Level.OK, f"beside it {claims}")] if claiming else []
+    if claiming:
+        text = f"no machine serves, so nothing that is due fires; {claims}"
+        return [Finding("scheduler", Level.WARNING, text, "start `rota serve` on one of them, or here")]
+    return [NONE_RUNNING]
+
+
+def _verb(names: Sequence[str], one: str, many: str) -> str:
+    more = len(names) - NAMED
+    shown = ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{shown} {one if len(names) == 1 else many}" if names else ""

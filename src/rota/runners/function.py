@@ -8,7 +8,7 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -83,9 +83,9 @@ class FunctionRunner:
         if found is not None and found.decided is None:
             self._stop(found, outcome)
 
-    def abandoned(self) -> set[str]:
+    def abandoned(self) -> Collection[str]:
         """Return the tokens whose outcome is told but whose code still runs: a thread cannot be killed."""
-        return set(self._abandoned)
+        return self._abandoned.keys()
 
     def close(self) -> None:
         """Let idle threads go and cancel the tasks; a thread that still runs user code ends with the process."""

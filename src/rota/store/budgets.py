@@ -172,6 +172,11 @@ def spend_request(db: Database, run_id: str, window_id: int, *, account: str, jo
     return True
 
 
+def ask_held(db: Database) -> None:
+    """Ask ahead what `held` looks at first."""
+    db.ahead("budget_any_held")
+
+
 def held(db: Database, run_ids: Sequence[str]) -> list[Held]:
     """Return what these runs hold; asked at every end of a run, so it looks first whether anybody holds anything."""
     if db.row("budget_any_held") is None:

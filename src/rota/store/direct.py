@@ -89,6 +89,11 @@ def calls(db: Database) -> list[Call]:
     return [_call(row) for row in db.records("direct_calls")]
 
 
+def ask_anybody_waits(db: Database) -> None:
+    """Ask `anybody_waits` ahead."""
+    db.ahead("direct_waiting")
+
+
 def anybody_waits(db: Database) -> bool:
     """Tell whether somebody waits for a slot: asked at every claim, so it reads no more than that."""
     return db.row("direct_waiting") is not None

@@ -38,6 +38,17 @@ class Database(Protocol):
         """Return all rows of a named query by column name."""
         ...
 
+    def later(self, query: str, /, **params: Any) -> None:
+        """Run a named statement whose answer nobody looks at; the next one, or the commit, says if it was refused."""
+        ...
+
+    def ahead(self, query: str, /, **params: Any) -> None:
+        """Ask now, without waiting, what `rows` or `row` of the same operation soon asks in the same words.
+
+        Only for what no statement in between can change.
+        """
+        ...
+
 
 Operation = Callable[[Database], T]
 
@@ -46,7 +57,7 @@ def store_counts(db: Database) -> None:
     """Add what was counted to the counters by one statement: one for each run would cost 4 % of the throughput."""
     counts = [(*key, by) for key, by in sorted(db.counted.items()) if by]
     if counts:
-        db.execute("counter_add", counts=json.dumps(counts))
+        db.later("counter_add", counts=json.dumps(counts))
 
 
 class Store(Protocol):

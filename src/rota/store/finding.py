@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Unpack
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.states import Status, WaitingFor
 from rota.store.driver import Database
 from rota.store.rows import write_json
+from rota.store.runs import Chosen, parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,28 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a run says about itself, and which it is."""
+
+    id: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """Which unfinished runs of a job are meant: made at `before` or earlier, of these statuses, waiting for this."""
 
     before: datetime
     statuses: tuple[Status, ...]
     waiting_for: WaitingFor | None = None
+
+
+def said(db: Database, *, limit: int, **chosen: Unpack[Chosen]) -> list[Said]:
+    """Return the errors and summaries of runs, newest first: whole runs cost several times as much to read."""
+    given = parameters(chosen) | {"limit": limit}
+    rows = db.rows("runs_said_of_job", **given) if "job_id" in given else db.rows("runs_said", **given)
+    return [Said(run_id, number, f"{error or ''}\n{summary or ''}") for run_id, number, error, summary in rows]
 
 
 def matching(db: Database, job_id: str, wish: Wish, *, below: str, limit: int) -> list[Matching]:

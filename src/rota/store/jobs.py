@@ -325,6 +325,11 @@ class Standing(NamedTuple):
     notifies: bool
 
 
+def ask_standing(db: Database, job_id: str) -> None:
+    """Ask `standing` ahead."""
+    db.ahead("job_standing", id=job_id)
+
+
 def standing(db: Database, job_id: str) -> Standing:
     """Return what the end of a run must look after in its job."""
     row = db.row("job_standing", id=job_id)

@@ -67,6 +67,15 @@ class _Kind(Enum):
     TRANSACTION = auto()
 
 
+class Awaited:
+    """The answer to a command that was asked ahead; None until it is there."""
+
+    __slots__ = ("result",)
+
+    def __init__(self) -> None:
+        self.result: PGresult | None = None
+
+
 IGNORED, ANSWER, TRANSACTION = _Kind
 FATAL, TUPLES = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK
 NOTHING: Mapping[str, Any] = {}
@@ -91,13 +100,15 @@ class Link:
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._fresh: list[tuple[bytes, tuple[int, ...]]] = []
         self._names = itertools.count()
-        self._sent: list[_Kind] = []
-        self._left: list[list[_Kind]] = []
+        self._sent: list[_Kind | Awaited] = []
+        self._left: list[list[_Kind | Awaited]] = []
         self._now = now
         self._planned_at = now()
         self.writing = False
         self.transaction: str | None = None
         """The number of the transaction, as soon as it has written something."""
+        self.owes = False
+        """Whether something waits to be sent along that the transaction does not stand without."""
         connection.enter_pipeline_mode()
 
     @property
@@ -107,7 +118,7 @@ class Link:
 
     def begin(self, command: Statement, *, writing: bool) -> None:
         """Begin a transaction along with the first command in it."""
-        self.writing, self.transaction = writing, None
+        self.writing, self.transaction, self.owes = writing, None, False
         now = self._now()
         if abs(now - self._planned_at) > REPLAN_AFTER:
             self._planned_at = now
@@ -122,10 +133,38 @@ class Link:
             self._tell_lost(error)
             raise
 
+    def defer(self, command: Statement, params: Mapping[str, Any]) -> None:
+        """Send a command along with the next one; if the server refuses it, the next answer says so."""
+        self._ask(command, params, IGNORED)
+
+    def ahead(self, command: Statement, params: Mapping[str, Any]) -> Awaited:
+        """Send a command along with the next one, and keep its answer until somebody looks at it."""
+        awaited = Awaited()
+        self._ask(command, params, awaited)
+        return awaited
+
     def run(self, command: Statement, params: Mapping[str, Any]) -> PGresult:
         """Send a command and what waits to be sent along; return its answer."""
+        self._ask(command, params, ANSWER)
+        answer = self._exchange()
+        assert answer is not None
+        return answer
+
+    def settle(self) -> None:
+        """Send what waits to be sent along, and see that the server took it."""
+        if self._sent:
+            self._exchange()
+
+    def _ask(self, command: Statement, params: Mapping[str, Any], kind: "_Kind | Awaited") -> None:
         try:
-            self._queue(command, params, ANSWER)
+            self._queue(command, params, kind)
+        except BaseException as error:
+            self._tell_lost(error)
+            raise
+        self.owes = True
+
+    def _exchange(self) -> PGresult | None:
+        try:
             if self.writing and self.transaction is None:
                 self._queue(_ASK_TRANSACTION, NOTHING, TRANSACTION)
             self._flush()
@@ -133,9 +172,9 @@ class Link:
         except BaseException as error:
             self._tell_lost(error)
             raise
+        self.owes = False
         if error is not None:
             raise _failure(error)
-        assert answer is not None
         return answer
 
     def leave(self, command: Statement) -> None:
@@ -182,7 +221,7 @@ class Link:
             connection.consume_input()
             self._poll.modify(self.socket, select.POLLIN)
 
-    def _queue(self, command: Statement, params: Mapping[str, Any], kind: _Kind) -> None:
+    def _queue(self, command: Statement, params: Mapping[str, Any], kind: _Kind | Awaited) -> None:
         values, types = _encoded(command.names, params)
         key = (command.text, types)
         name = self._prepared.get(key)
@@ -207,7 +246,7 @@ class Link:
         self._fresh.clear()
         return answer, error
 
-    def _collect(self, kinds: list[_Kind]) -> tuple[PGresult | None, PGresult | None]:
+    def _collect(self, kinds: list[_Kind | Awaited]) -> tuple[PGresult | None, PGresult | None]:
         """Read what came of the commands of one round trip: the answer that was asked for, the first error."""
         answer: PGresult | None = None
         error: PGresult | None = None
@@ -218,6 +257,8 @@ class Link:
                 error = error or result
             elif kind is ANSWER:
                 answer = result
+            elif isinstance(kind, Awaited):
+                kind.result = result
             elif kind is TRANSACTION and status == TUPLES:
                 value = result.get_value(0, 0)
                 self.transaction = value.decode() if value is not None else None
@@ -291,12 +332,13 @@ _LOADERS: dict[int, Callable[[bytes], Any]] = {
 
 def rows_of(result: PGresult) -> list[Row]:
     """Return the rows of an answer as SQLite would give them: whole numbers as int, truth as 0 and 1."""
-    loaders = [_LOADERS.get(result.ftype(column), bytes.decode) for column in range(result.nfields)]
-    get = result.get_value
-    return [
-        tuple(None if (value := get(row, column)) is None else load(value) for column, load in enumerate(loaders))
-        for row in range(result.ntuples)
-    ]
+    places = range(result.ntuples)
+    return list(zip(*(_column(result, column, places) for column in range(result.nfields)), strict=True))
+
+
+def _column(result: PGresult, column: int, places: range) -> list[Any]:
+    load, get = _LOADERS.get(result.ftype(column), bytes.decode), result.get_value
+    return [None if (value := get(row, column)) is None else load(value) for row in places]
 
 
 def names_of(result: PGresult) -> list[str]:

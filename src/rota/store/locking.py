@@ -22,24 +22,24 @@ class Turn(StrEnum):
 
 def hold_turn(db: Database, turn: Turn) -> None:
     """Wait until nobody else does this."""
-    db.rows("turn_hold", key=f"turn:{turn}")
+    db.later("turn_hold", key=f"turn:{turn}")
 
 
 def hold_jobs_of(db: Database, run_ids: Iterable[str]) -> None:
     """Hold the jobs of these runs: who waits for whom, and what comes next, is decided by one at a time for each."""
-    db.rows("jobs_of_runs_hold", ids=write_json(list(run_ids)))
+    db.later("jobs_of_runs_hold", ids=write_json(list(run_ids)))
 
 
 def hold_jobs_named(db: Database, names: Iterable[str]) -> None:
     """Hold several jobs, as all do who need them, in the order of their identifiers."""
-    db.rows("jobs_named_hold", names=write_json(list(names)))
+    db.later("jobs_named_hold", names=write_json(list(names)))
 
 
 def hold_worker(db: Database, worker_id: str) -> None:
     """Hold a worker while its slots are given out (INV-003)."""
-    db.rows("worker_hold", worker_id=worker_id)
+    db.later("worker_hold", worker_id=worker_id)
 
 
 def hold_births(db: Database) -> None:
     """Let no run be born until the transaction ends: every birth counts in its job first."""
-    db.rows("births_hold")
+    db.later("births_hold")

@@ -28,14 +28,18 @@ def open_store(path: Path, *, now: datetime, create: bool = True) -> SqliteStore
         if not create:
             raise StateError(f"there is no database {path}", hint="`rota serve` or `rota apply` makes it")
         _create(path)
+    store = SqliteStore(path)
     with translated(path):
         connection = connect(path)
         try:
-            copied = _upgrade(connection, path, now)
-        finally:
+            if not _is_present(connection, path):
+                store.copied_to = _upgrade(connection, path, now)
+                connection.close()  # its foreign keys are off
+                connection = connect(path)
+        except BaseException:
             connection.close()
-    store = SqliteStore(path)
-    store.copied_to = copied
+            raise
+    store.keep(connection)
     last = store.read(lambda db: db.row("run_last_id"))
     if last is not None and last[0] is not None:
         stay_above(last[0])
@@ -68,16 +72,19 @@ def _write_history(fresh: Path) -> None:
         connection.close()
 
 
-def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | None:
-    """Run the migrations that are missing; return the copy that was made before, None if nothing was there to lose."""
-    wanted = load_migrations("sqlite")
+def _is_present(connection: apsw.Connection, path: Path) -> bool:
+    """Tell whether the database has this rota's schema."""
     if not connection.table_exists(None, "migration"):
         raise DatabaseCorrupt(
             f"the database {path} has no record of its migrations",
             hint="it was changed by something else; put back a backup, or move the file away to start empty",
         )
-    if _applied(connection) == {number: digest(script) for number, _, script in wanted}:
-        return None
+    return _applied(connection) == {number: digest(script) for number, _, script in load_migrations("sqlite")}
+
+
+def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | None:
+    """Run the migrations that are missing; return the copy that was made before, None if nothing was there to lose."""
+    wanted = load_migrations("sqlite")
     # A script that makes a table anew drops the old one, which would take along what points at it.
     connection.execute("PRAGMA foreign_keys = OFF").fetchall()
     connection.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from rota.store.queries import load_queries
@@ -13,9 +13,17 @@ from rota.store.queries import load_queries
 PATIENCE = 0.2
 
 
+class Reader(Protocol):
+    """Reads a database as it is; what cannot be read, or not soon, has no rows."""
+
+    def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads a database as it is; what cannot be read has no rows."""
+class FileReader:
+    """Reads a file of SQLite."""
 
     database: Path
 
@@ -29,23 +37,23 @@ class _Reader:
             return []
 
 
-def known_jobs(database: Path) -> list[str]:
+def known_jobs(reader: Reader) -> list[str]:
     """Return the names of the jobs that are not retired; none where the database cannot be read."""
-    return [name for (name,) in _Reader(database).rows("job_names")]
+    return [name for (name,) in reader.rows("job_names")]
 
 
-def known_runs(database: Path, job: str, *, limit: int = 20) -> list[str]:
+def known_runs(reader: Reader, job: str, *, limit: int = 20) -> list[str]:
     """Return the newest runs of a job as handles; none where the database cannot be read."""
-    return [handle for (handle,) in _Reader(database).rows("run_handles", job=job, limit=limit)]
+    return [handle for (handle,) in reader.rows("run_handles", job=job, limit=limit)]
 
 
-def known_targets(database: Path) -> list[str]:
+def known_targets(reader: Reader) -> list[str]:
     """Return the names of the targets of `notify`; none where the database cannot be read."""
-    rows = _Reader(database).rows("meta_get", key="targets")
+    rows = reader.rows("meta_get", key="targets")
     return sorted(json.loads(rows[0][0])) if rows else []
 
 
-def known_agents(database: Path) -> list[str]:
+def known_agents(reader: Reader) -> list[str]:
     """Return the names of the agents that jobs ask, by their pools; none where the database cannot be read."""
-    pools = [name for name, *_ in _Reader(database).rows("pools_all")]
+    pools = [name for name, *_ in reader.rows("pools_all")]
     return [name.removeprefix("agent:") for name in pools if name.startswith("agent:")]

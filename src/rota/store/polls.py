@@ -26,6 +26,11 @@ class Polled:
     data: Mapping[str, Any] | None
 
 
+def ask_poll_job(db: Database) -> None:
+    """Ask `poll_job_id` ahead."""
+    db.ahead("job_id_of", name=POLL)
+
+
 def poll_job_id(db: Database) -> str | None:
     """Return the identifier of the job that polls, None where there is none."""
     row = db.row("job_id_of", name=POLL)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from rota import faults
 from rota.model.errors import DatabaseGone, StateError
 from rota.store.driver import Counts, Operation, Row, store_counts
-from rota.store.link import Conflict, Link, Lost, Statement, names_of, rows_of, statement
+from rota.store.link import Awaited, Conflict, Link, Lost, Statement, names_of, rows_of, statement
 from rota.store.listening import ANNOUNCE, VERSION, Listener
 from rota.store.postgres_errors import busy, ours, translated
 from rota.store.queries import load_queries
@@ -66,11 +66,17 @@ class PostgresDatabase:
     def __init__(self, link: Link, queries: dict[str, Statement], *, announces: bool = False) -> None:
         self._link = link
         self._queries = queries
+        self._ahead: dict[tuple[Any, ...], Awaited] = {}
         self.counted: Counts = {}
         self.announces = announces
 
     def rows(self, query: str, /, **params: Any) -> list[Row]:
         """Return all rows of a named query."""
+        if self._ahead and (awaited := self._ahead.pop((query, *params.items()), None)) is not None:
+            if awaited.result is None:
+                self._link.settle()
+            assert awaited.result is not None
+            return rows_of(awaited.result)
         found = self._queries[query]
         return rows_of(self._link.run(found, params)) if found.text else []
 
@@ -83,6 +89,22 @@ class PostgresDatabase:
         """Run a named statement and return how many rows it changed."""
         found = self._queries[query]
         return self._link.run(found, params).command_tuples or 0 if found.text else 0
+
+    def later(self, query: str, /, **params: Any) -> None:
+        """Run a named statement whose answer nobody looks at; the next one, or the commit, says if it was refused."""
+        found = self._queries[query]
+        if found.text:
+            self._link.defer(found, params)
+
+    def ahead(self, query: str, /, **params: Any) -> None:
+        """Ask now, without waiting, what `rows` or `row` of the same operation soon asks in the same words."""
+        found = self._queries[query]
+        if found.text:
+            self._ahead[(query, *params.items())] = self._link.ahead(found, params)
+
+    def forget(self) -> None:
+        """Drop what was asked ahead: it was true for the operation that asked."""
+        self._ahead.clear()
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return all rows of a named query by column name."""
@@ -128,7 +150,7 @@ class PostgresStore:
             try:
                 with self._reach.borrowed(writing=True) as link, translated(self.place):
                     value = self._operate(link, operation)
-                    commit(link)
+                    commit_or_end(link)
                 return value
             except Conflict as error:
                 self._pause_after(attempt, error)
@@ -185,7 +207,7 @@ class PostgresStore:
         try:
             value = operation(database)
             store_counts(database)
-            if database.announces and link.transaction is not None:
+            if database.announces and (link.owes or link.transaction is not None):
                 link.later(ANNOUNCE)
         except BaseException:
             end(link)
@@ -228,12 +250,13 @@ class PostgresStore:
                 link.begin(BEGIN, writing=True)
                 database = PostgresDatabase(link, statements(writing=True))
                 done = [self._attempt(link, database, item, guarded=guarded) for item in batch]
-                store_counts(database)
-                if database.announces:
-                    link.later(ANNOUNCE)
-                if faults.planted("acknowledged_before_commit"):
-                    hand_back(done)
-                commit(link)
+                with contextlib.nullcontext() if guarded else self._refusing():
+                    store_counts(database)
+                    if database.announces:
+                        link.later(ANNOUNCE)
+                    if faults.planted("acknowledged_before_commit"):
+                        hand_back(done)
+                    commit(link)
         except Unknown as unknown:
             self._drop()
             if not self._resolve(unknown, patient=True):
@@ -247,17 +270,15 @@ class PostgresStore:
         return done
 
     def _attempt(self, link: Link, database: PostgresDatabase, item: Submitted, *, guarded: bool) -> Done:
+        database.forget()
         if not guarded:
-            try:
+            with self._refusing():
                 return Done(item.future, item.operation(database))
-            except (Lost, Conflict):
-                raise
-            except Exception as error:
-                raise Refused(ours(self.place, error)) from error
         link.later(SAVEPOINT)
         counted = database.counted.copy()
         try:
             done = Done(item.future, item.operation(database))
+            link.settle()
         except (Lost, Conflict):
             raise
         except Exception as error:
@@ -266,6 +287,16 @@ class PostgresStore:
             done = Done(item.future, error=ours(self.place, error))
         link.later(RELEASE)
         return done
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Tell that an operation of a batch was refused; which one, a second attempt with savepoints shows."""
+        try:
+            yield
+        except (Lost, Conflict, Unknown):
+            raise
+        except Exception as error:
+            raise Refused(ours(self.place, error)) from error
 
     def _drop(self) -> None:
         if self._link is not None:
@@ -304,6 +335,8 @@ class PostgresStore:
 
 def commit(link: Link) -> None:
     """Commit; raise Unknown when the connection ends before the answer."""
+    if link.owes and link.transaction is None:
+        link.settle()  # its number must be known before
     try:
         result = link.run(COMMIT, {})
     except Lost:
@@ -312,6 +345,17 @@ def commit(link: Link) -> None:
         raise Unknown(link.transaction, link.pid) from None
     if result.command_status == b"ROLLBACK":
         raise StateError("the transaction was rolled back", hint="this is an error in rota: please report it")
+
+
+def commit_or_end(link: Link) -> None:
+    """Commit; where the server refuses what was sent along with that, give the transaction up."""
+    try:
+        commit(link)
+    except (Lost, Unknown):
+        raise
+    except BaseException:
+        end(link)
+        raise
 
 
 def end(link: Link) -> None:

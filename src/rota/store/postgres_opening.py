@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 
+from rota import faults
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseForeign, NotApplied, StateError
 from rota.model.ids import stay_above
@@ -83,7 +84,10 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
                 connection.execute(script.encode())
                 row = (number, name, digest(script), to_ms(now))
                 connection.execute("INSERT INTO migration VALUES (%s, %s, %s, %s)", row)
+                faults.point("upgrade.scripted")
         _note_schema(connection)
+        faults.point("upgrade.written")
+    faults.point("upgrade.committed")
 
 
 def _note_schema(connection: psycopg.Connection[Any]) -> None:

@@ -48,6 +48,7 @@ def open_process(
 ) -> int:
     """Enter a process and return its epoch: a new one, or the newest where nothing was ever done under it."""
     entered = {
+        "worker_id": worker_id,
         "kind": kind,
         "boot_id": identity.boot_id,
         "pid": identity.pid,
@@ -58,7 +59,7 @@ def open_process(
         "now": to_ms(now),
     }
     row = db.row("process_reuse", epoch=unused, **entered) if unused is not None else None
-    row = row or db.row("process_insert", worker_id=worker_id, **entered)
+    row = row or db.row("process_insert", **entered)
     assert row is not None
     epoch: int = row[0]
     return epoch
@@ -111,6 +112,13 @@ def renew_lease(db: Database, epoch: int, *, lease: timedelta) -> datetime | Non
     return from_ms(row[0]) if row is not None else None
 
 
+def others_that_fire(db: Database, *, worker_id: str) -> list[OpenProcess]:
+    """Return the living processes of other workers that fire what is due."""
+    found = [one for one in open_processes(db) if one.worker_id != worker_id and one.kind != "worker"]
+    now = server_now(db) if found else None
+    return [one for one in found if now is not None and one.lease_until is not None and one.lease_until >= now]
+
+
 def lapsed_processes(db: Database, *, but: str) -> list[Lapsed]:
     """Return the processes of all workers but one whose leases are over."""
     return [Lapsed(*row) for row in db.rows("processes_lapsed", worker_id=but)]
@@ -119,6 +127,11 @@ def lapsed_processes(db: Database, *, but: str) -> list[Lapsed]:
 def still_lapsed(db: Database, epoch: int, *, forced: bool = False) -> bool:
     """Tell whether a lease is over, or `forced` to be, and hold the process against claims under its epoch."""
     return db.row("process_lapsed", epoch=epoch, forced=int(forced)) is not None
+
+
+def ask_may_claim(db: Database, epoch: int) -> None:
+    """Ask `may_claim` ahead."""
+    db.ahead("process_claims", epoch=epoch)
 
 
 def may_claim(db: Database, epoch: int) -> bool:

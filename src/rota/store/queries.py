@@ -25,6 +25,7 @@ def load_queries(backend: str, *, writing: bool = False) -> dict[str, str]:
     return queries
 
 
+@cache
 def load_migrations(backend: str) -> list[tuple[int, str, str]]:
     """Return (number, name, script) of all migrations of `backend`, in order."""
     found = []

@@ -35,6 +35,11 @@ def declare_pools(db: Database, capacities: Mapping[str, int]) -> None:
     db.execute("pools_drop")
 
 
+def ask_room(db: Database) -> None:
+    """Ask `room` ahead."""
+    db.ahead("pools_room")
+
+
 def room(db: Database) -> Room:
     """Return what the pools have left that have room; empty where no lane draws on any."""
     found = db.rows("pools_room")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rota.model.budget import usage_json
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
@@ -183,37 +183,45 @@ def all_unfinished_runs(db: Database, *, limit: int) -> list[Run]:
     return [run_of(row) for row in db.records("runs_of_all_unfinished", limit=limit)]
 
 
-def history(
-    db: Database,
-    *,
-    job_id: str | None = None,
-    job_ids: Sequence[str] | None = None,
-    statuses: Sequence[str] | None = None,
-    reasons: Sequence[str] | None = None,
-    triggers: Sequence[str] | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    before_id: str = "",
-    before_number: int | None = None,
-    limit: int,
-) -> list[Run]:
-    """Return runs made in [since, until), newest first.
+class Chosen(TypedDict, total=False):
+    """Which past and present runs are meant: made in [since, until).
 
     A page goes on `before_number` where it is that of a job, else `before_id`.
     """
+
+    job_id: str | None
+    job_ids: Sequence[str] | None
+    statuses: Sequence[str] | None
+    reasons: Sequence[str] | None
+    triggers: Sequence[str] | None
+    since: datetime | None
+    until: datetime | None
+    before_id: str
+    before_number: int | None
+
+
+def history(db: Database, *, limit: int, **chosen: Unpack[Chosen]) -> list[Run]:
+    """Return runs, newest first."""
+    given = parameters(chosen) | {"limit": limit}
+    found = db.records("runs_history_of_job", **given) if "job_id" in given else db.records("runs_history", **given)
+    return [run_of(row) for row in found]
+
+
+def parameters(chosen: Chosen) -> dict[str, Any]:
+    """Return the parameters of the statements that read the runs of a job, else of all, newest first."""
+    since, until, before_id = chosen.get("since"), chosen.get("until"), chosen.get("before_id")
     until_id = LAST_ID if until is None else id_at(until)
     filters: dict[str, Any] = {
         "since_id": FIRST_ID if since is None else id_at(since),
         "until_id": min(until_id, before_id) if before_id else until_id,
-        "statuses": _json_or_none(statuses),
-        "reasons": _json_or_none(reasons),
-        "triggers": _json_or_none(triggers),
-        "limit": limit,
+        "statuses": _json_or_none(chosen.get("statuses")),
+        "reasons": _json_or_none(chosen.get("reasons")),
+        "triggers": _json_or_none(chosen.get("triggers")),
     }
-    if job_id is not None:
-        below = LAST_NUMBER if before_number is None else before_number
-        return [run_of(row) for row in db.records("runs_history_of_job", job_id=job_id, below=below, **filters)]
-    return [run_of(row) for row in db.records("runs_history", job_ids=_json_or_none(job_ids), **filters)]
+    if chosen.get("job_id"):
+        below = chosen.get("before_number")
+        return {**filters, "job_id": chosen["job_id"], "below": LAST_NUMBER if below is None else below}
+    return {**filters, "job_ids": _json_or_none(chosen.get("job_ids"))}
 
 
 def id_at(at: datetime) -> str:
@@ -224,6 +232,11 @@ def id_at(at: datetime) -> str:
 
 def _json_or_none(values: Sequence[str] | None) -> str | None:
     return None if values is None else json.dumps(list(values))
+
+
+def ask_candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> None:
+    """Ask `candidates` ahead."""
+    db.ahead("run_candidates", lane_id=lane_id, free=free)
 
 
 def candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> list[Candidate]:
@@ -293,7 +306,7 @@ def insert_executions(
     now: datetime,
 ) -> None:
     """Store the audit records of starts."""
-    db.execute(
+    db.later(
         "execution_insert",
         executions=write_json([(one.execution_id, one.run_id, one.job_id, one.slot) for one in begun]),
         worker_id=worker_id,
@@ -365,7 +378,7 @@ def _ending(end: End, outcome: Outcome) -> tuple[Any, ...]:
 
 def finish_executions(db: Database, ends: Sequence[End]) -> None:
     """Close the audit records of runs."""
-    db.execute("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
+    db.later("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
 
 
 def _closing(end: End, outcome: Outcome) -> tuple[Any, ...]:
@@ -431,6 +444,11 @@ def _owned(
         cancel_reason=None if cancel_requested_at is None or cancel_reason is None else Reason(cancel_reason),
         process=ProcessIdentity(str(boot_id), pid or 0, pid_start or 0) if known else None,
     )
+
+
+def ask_taken_slots(db: Database, worker_id: str) -> None:
+    """Ask `taken_slots` ahead."""
+    db.ahead("slots_taken", worker_id=worker_id)
 
 
 def taken_slots(db: Database, worker_id: str) -> set[int]:

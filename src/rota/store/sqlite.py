@@ -36,6 +36,8 @@ APPLICATION_ID_AT = slice(68, 72)
 BUSY_STEP = 0.0005
 BUSY_STEPS = 10_000
 CHECKPOINT_PAGES = 2_000
+STATEMENTS = 500
+"""Prepared statements kept by each connection: room for all that rota has, of which a scheduler needs more than 100."""
 CACHE = -8_000
 """Pages kept by each connection; SQLite takes a negative number as KiB."""
 
@@ -67,6 +69,13 @@ class SqliteDatabase:
         """Run a named statement and return how many rows it changed."""
         self._connection.execute(self._queries[query], params).fetchall()
         return self._connection.changes()
+
+    def later(self, query: str, /, **params: Any) -> None:
+        """Run a named statement whose answer nobody looks at."""
+        self._connection.execute(self._queries[query], params).fetchall()
+
+    def ahead(self, query: str, /, **params: Any) -> None:
+        """Do nothing: no server is far away, so what is asked is asked when it is needed."""
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return all rows of a named query by column name."""
@@ -163,13 +172,17 @@ class SqliteStore:
             self._opened.clear()
         self._local = threading.local()
 
+    def keep(self, connection: apsw.Connection) -> None:
+        """Read and write through this connection on the calling thread."""
+        self._local.connection = connection
+        with self._opened_lock:
+            self._opened.append(connection)
+
     def _connection(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = connect(self.path)
-            self._local.connection = connection
-            with self._opened_lock:
-                self._opened.append(connection)
+            self.keep(connection)
         return connection
 
     def _end_writer(self) -> None:
@@ -261,7 +274,7 @@ def connect(path: Path) -> apsw.Connection:
     """Open an existing database with the pragmas that rota's promises rest on, read back."""
     check_application(path)
     with translated(path):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS)
         try:
             _prepare(connection, path)
         except BaseException:

@@ -40,6 +40,11 @@ def forget(db: Database, claim: str) -> None:
     db.execute("work_forget", claim=claim)
 
 
+def ask_open(db: Database) -> None:
+    """Ask ahead what `open_claims` looks at first."""
+    db.ahead("work_any_open")
+
+
 def open_claims(db: Database, run_ids: Sequence[str]) -> list[Claim]:
     """Return what these runs have asked for or hold; as a rule that costs one look into an empty index."""
     if not run_ids or db.row("work_any_open") is None:

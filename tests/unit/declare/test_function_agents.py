@@ -128,6 +128,7 @@ def test_a_provider_that_no_pool_could_be_named_after_is_refused() -> None:
     [
         ("{}", "agents.r.adapter: does not say which function it is"),
         ("{run: 5}", "agents.r.adapter.run: 5 is not the name of a function"),
+        ("{run: [researcher]}", 'agents.r.adapter.run: ["researcher"] is not the name of a function'),
         ("{run: researcher, also: 1}", "agents.r.adapter.also: unknown key"),
         ("{run: researcher, capabilities: max_turns}", 'agents.r.adapter.capabilities: "max_turns" is not a list'),
         ("{run: researcher, capabilities: [turns]}", "agents.r.adapter.capabilities"),

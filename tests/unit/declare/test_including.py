@@ -16,7 +16,7 @@ from rota.model.errors import FileProblems
 from rota.model.spec import Isolate
 
 NOTHING = "jobs: {}\n"
-JOB = "jobs:\n  triage: {command: [./triage.sh]}\n"
+JOB = "jobs:\n  triage: {command: [triage.sh]}\n"
 
 
 class Home:
@@ -107,7 +107,7 @@ def test_a_part_holds_nothing_that_is_said_for_the_whole_project(home: Home) -> 
 def test_jobs_of_an_included_project_are_named_after_its_folder_and_at_home_there(home: Home) -> None:
     text = (
         "timezone: Europe/Madrid\ndefaults: {timeout: 1h, env_file: .env}\n"
-        "jobs:\n  triage: {command: [./triage.sh]}\n  sub: {command: [a], cwd: sub}\n"
+        "jobs:\n  triage: {command: [triage.sh]}\n  sub: {command: [a], cwd: sub}\n"
         "groups:\n  all: {members: [triage, sub]}\n"
     )
     home.write("code/api/rota.yaml", text)

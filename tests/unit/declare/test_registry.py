@@ -89,7 +89,7 @@ def test_a_missing_module_names_the_way_out(registry):
     with pytest.raises(FunctionMissing) as caught:
         registry.resolve("no_such_module:x")
     assert str(caught.value).startswith(
-        f'cannot import "no_such_module" from {sys.prefix}; set python: .venv/bin/python'
+        f'cannot import "no_such_module" from {sys.prefix}; write no_such_module.py beside rota.yaml, set python: .venv'
     )
 
 
@@ -187,8 +187,9 @@ def test_a_module_that_is_not_installed_says_how_to_use_the_projects_interpreter
     with pytest.raises(FileProblems) as caught:
         read_project(project, environment={})
     assert str(caught.value.problems[0]) == (
-        f'rota.yaml:1:11: imports[0]: cannot import "nowhere_to_be_found.jobs" from {sys.prefix}; set python: '
-        ".venv/bin/python in rota.yaml, or start rota from the project's environment (uv run rota serve)"
+        f'rota.yaml:1:11: imports[0]: cannot import "nowhere_to_be_found.jobs" from {sys.prefix}; '
+        "write nowhere_to_be_found.py beside rota.yaml, set python: .venv/bin/python in rota.yaml, "
+        "or start rota from the project's environment (uv run rota serve)"
     )
 
 

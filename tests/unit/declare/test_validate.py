@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.codes import PROBLEM_CODES
-from rota.declare.jobs import Surroundings, build_job
+from rota.declare.jobs import build_job
 from rota.declare.reading import read_map
 from rota.declare.spec import JobEntry
+from rota.declare.surroundings import Surroundings
 from rota.declare.validate import Declared, read_project
 from rota.model.codec import decode, encode
 from rota.model.errors import FileProblems
@@ -442,6 +443,25 @@ def test_notes_tell_places_that_runs_would_not_find(tmp_path):
         f"bare: {tmp_path} is in no git repository, which `workspace: worktree` needs; `git init` makes one",
         f"elsewhere: its runs fail as long as the folder {tmp_path}/nowhere does not exist; make it, or correct `cwd`",
         f"beside: its runs fail as long as the folder {tmp_path}/yes.md is a file; make it, or correct `cwd`",
+    )
+
+
+def test_programs_with_a_path_that_runs_would_not_find_are_told(tmp_path: Path) -> None:
+    text = (
+        "jobs:\n"
+        "  lost: {command: [./scripts/lost.sh]}\n"
+        "  plain: {command: [scripts/plain.sh]}\n"
+        "  there: {command: [./scripts/there.sh]}\n"
+        "  filled: {command: ['./{{ job }}.sh']}\n"
+        "  on-the-path: {command: [no-such-program]}\n"
+    )
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "plain.sh").write_text("echo hi\n")
+    (tmp_path / "scripts" / "there.sh").touch(0o755)
+    lost, plain = f"{tmp_path}/scripts/lost.sh", f"{tmp_path}/scripts/plain.sh"
+    assert read(tmp_path, text).notes == (
+        f"lost: its runs fail as long as there is no program {lost}; write it, or correct `command`",
+        f"plain: its runs fail as long as {plain} is not executable; `chmod +x {plain}`, or name its interpreter",
     )
 
 

@@ -24,7 +24,9 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
-from rota.rules.explain import Facts, explain_job, explain_run, next_fire, title
+from rota.rules.explain import Facts, explain_run, title
+from rota.rules.explain_job import explain_job
+from rota.rules.next_words import next_fire
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 DUE = NOW - timedelta(minutes=10)

@@ -10,7 +10,7 @@ from rota.model.spec import OnRestart
 from rota.model.states import Reason, Status
 from rota.rules.clock import stepped_back
 from rota.rules.guard import STARTS, crash_loop
-from rota.rules.outcome import lost_too_often, settle
+from rota.rules.outcome import is_plain, lost_too_often, settle
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 
 STOPPED = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
@@ -40,6 +40,22 @@ def test_a_run_that_was_stopped_by_a_shutdown_is_failed() -> None:
 )
 def test_a_run_that_ended_by_itself_stays_what_it_was_although_a_cancel_came(outcome: Outcome) -> None:
     assert settle(outcome, Reason.REQUESTED) == outcome
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome(Status.COMPLETED), True),
+        (Outcome(Status.FAILED, Reason.EXCEPTION, error="no"), True),
+        (STOPPED, False),
+        (Outcome(Status.COMPLETED, scheduler_state={"seen": 1}), False),
+    ],
+)
+def test_an_end_is_plain_where_neither_a_wish_nor_shared_state_counts(outcome: Outcome, expected: bool) -> None:
+    """R-08: who was stopped is FAILED or CANCELLED by what was asked, so that is looked at first."""
+    assert is_plain(outcome) is expected
+    if expected:
+        assert settle(outcome, Reason.REQUESTED) == settle(outcome, None)
 
 
 def test_texts_are_bounded() -> None:

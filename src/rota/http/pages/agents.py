@@ -3,38 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from starlette.responses import Response
 
+from rota.http.pages.fitting import fit
+from rota.http.pages.proposals import Proposals, newest_of
 from rota.http.pages.routing import Pages
-from rota.http.pages.visit import Visit, VisitOf
-from rota.http.routes.names import JobName, segment
-from rota.model.records import Job
-from rota.operations.access import Scope
+from rota.http.pages.visit import VisitOf
+from rota.http.routes.names import segment
 from rota.operations.agent_costs import AgentCosts, look_at_agent_costs
 from rota.operations.budget_words import forecast_words, other_remarks, over_words, reopens_words
 from rota.operations.budgets import AccountView, list_accounts
 from rota.operations.holds import HoldView, held_providers
-from rota.operations.making import approve, proposal, remove_all, waiting
-from rota.operations.spec_words import spec_pairs
+from rota.operations.making import waiting
 from rota.operations.words import counted
 from rota.rules.budget_words import say_account, say_amount, say_money, say_used
-from rota.rules.coming import Fire, next_fires
-from rota.rules.explain import next_fire
-from rota.rules.instants import explain_schedule
-from rota.rules.making_words import say_made
-from rota.runners.output import clean_for_terminal
-from rota.store.making import digest_of
 from rota.store.usage import Used
 
 pages = Pages()
-PATH = "/ui/agents"
 DAYS = 14
-FIRES = 5
 HEIGHT = 90
 STEP = 46
-TOP_JOBS = 15
+TOP = 15
+PROPOSALS = 10
+LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +42,6 @@ class AccountRow:
     forecast: str
     over: str
     remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A job that waits for approval: exactly what it would do, and when."""
-
-    job: Job
-    path: str
-    digest: str
-    made: str
-    schedule: str
-    access: str
-    tools: str
-    money: str
-    pairs: tuple[tuple[str, str], ...]
-    prompt: str
-    fires: tuple[Fire, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +71,9 @@ class AgentsView:
     """The page of agents and budgets."""
 
     accounts: tuple[AccountRow, ...]
+    more_accounts: int
     holds: tuple[HoldView, ...]
-    proposals: tuple[Proposal, ...]
+    proposals: Proposals
     costs: AgentCosts
     days: tuple[Day, ...]
     jobs: tuple[Spender, ...]
@@ -111,19 +87,27 @@ class AgentsView:
 def show_agents(visit: VisitOf) -> Response:
     """Show agents and budgets."""
     store, now = visit.desk.store, visit.now
-    since = now - timedelta(days=DAYS - 1)
-    costs = look_at_agent_costs(store, since=since, tz=visit.zone, now=now)
-    view = AgentsView(
-        accounts=tuple(_account(view, now) for view in list_accounts(store, now=now)),
-        holds=tuple(held_providers(store)),
-        proposals=tuple(_proposal(job, now) for job in store.read(waiting)),
-        costs=costs,
-        days=tuple(_days(costs.days, money=costs.total.usd.told > 0)),
-        jobs=tuple(_spender(used, f"/ui/jobs/{segment(used.name or '')}") for used in costs.jobs[:TOP_JOBS]),
-        agents=tuple(_spender(used, visit.href("/ui/runs", agent=used.name)) for used in costs.agents),
-        total=_spender(costs.total, ""),
-    )
-    return visit.show("agents.html", view, title="Agents & budgets", section="agents")
+    costs = look_at_agent_costs(store, since=now - timedelta(days=DAYS - 1), tz=visit.zone, now=now)
+    accounts, holds, proposed = list_accounts(store, now=now), held_providers(store), store.read(waiting)
+
+    def show(lines: int) -> Response:
+        view = AgentsView(
+            accounts=tuple(_account(view, now) for view in accounts[:lines]),
+            more_accounts=max(0, len(accounts) - lines),
+            holds=tuple(holds[:lines]),
+            proposals=newest_of(proposed, now=now, shown=min(PROPOSALS, lines), named=4 * lines),
+            costs=costs,
+            days=tuple(_days(costs.days, money=costs.total.usd.told > 0)),
+            jobs=tuple(_spender(used, f"/ui/jobs/{segment(used.name or '')}") for used in costs.jobs[:TOP][:lines]),
+            agents=tuple(
+                _spender(used, visit.href("/ui/runs", agent=used.name)) for used in costs.agents[:TOP][:lines]
+            ),
+            total=_spender(costs.total, ""),
+        )
+        return visit.show("agents.html", view, title="Agents & budgets", section="agents")
+
+    longest = max(len(accounts), len(holds), TOP, min(PROPOSALS, len(proposed)))
+    return fit(show, lines=min(LINES, longest))
 
 
 def _account(view: AccountView, now: datetime) -> AccountRow:
@@ -138,25 +122,6 @@ def _account(view: AccountView, now: datetime) -> AccountRow:
         forecast=forecast_words(view),
         over=over_words(view),
         remarks=tuple(other_remarks(view)),
-    )
-
-
-def _proposal(job: Job, now: datetime) -> Proposal:
-    work = job.spec.work.agent
-    assert work is not None, "only tasks for agents wait for approval"
-    tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
-    return Proposal(
-        job=job,
-        path=f"{PATH}/{segment(job.name)}",
-        digest=digest_of(job.spec),
-        made=say_made(job, now=now) or "",
-        schedule=explain_schedule(job.spec.schedule),
-        access=work.access.value,
-        tools=tools + (", rota's own" if work.rota_tools else ""),
-        money="no limit of its own" if work.max_usd is None else f"${work.max_usd:g} a run at most",
-        pairs=tuple(spec_pairs(job.spec)),
-        prompt=clean_for_terminal(work.prompt),
-        fires=tuple(next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)),
     )
 
 
@@ -186,28 +151,3 @@ def _cost(used: Used) -> str:
 def _tokens(used: Used) -> str:
     total, told = used.tokens_in.total + used.tokens_out.total, max(used.tokens_in.told, used.tokens_out.told)
     return f"{total:,}" if told else "?" if used.runs else "–"
-
-
-@pages.act("/ui/agents/{job}/approve", back=PATH, scope=Scope.ADMIN)
-def approve_one_job(visit: VisitOf, job: JobName) -> Response:
-    """Let a job begin that an agent proposed, if it is still what was shown."""
-    digest = visit.form.get("digest", "")
-    after = visit.desk.store.write(partial(approve, name=job, digest=digest, now=visit.now))
-    visit.desk.wake()
-    return visit.done(f"{job} is approved; {next_fire(after, now=visit.now)}", back=PATH)
-
-
-@pages.act("/ui/agents/{job}/refuse", back=PATH, scope=Scope.ADMIN)
-def refuse_one_job(visit: VisitOf, job: JobName) -> Response:
-    """Turn a proposed job down: it is removed."""
-    found = visit.desk.store.read(partial(proposal, name=job))
-    if not visit.confirmed:
-        says = "The proposal is removed. Whoever made it may propose again, within the agent policy."
-        return _confirm(visit, found, says)
-    visit.desk.store.write(partial(remove_all, names=[job], now=visit.now))
-    visit.desk.wake()
-    return visit.done(f"{job} is turned down", back=PATH)
-
-
-def _confirm(visit: Visit, job: Job, says: str) -> Response:
-    return visit.confirm(f"Turn {job.name} down?", says=says, button="Turn it down", back=PATH)

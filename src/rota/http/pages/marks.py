@@ -169,6 +169,18 @@ def classes(*names: str) -> str:
     return " ".join(name for name in names if name)
 
 
+def ticked(text: str) -> Markup:
+    """Return a text in which what stands between backticks is code; an odd backtick stays what it is.
+
+    >>> ticked("try `rota list`, not <b>")
+    Markup('try <code>rota list</code>, not &lt;b&gt;')
+    """
+    parts = text.split("`")
+    whole = parts if len(parts) % 2 else [*parts[:-2], "`".join(parts[-2:])]
+    code = (Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(whole))
+    return Markup("").join(code)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "relative": relative,
     "instant": instant,
@@ -180,6 +192,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plain": plain,
     "briefly": briefly,
     "roughly": roughly,
+    "ticked": ticked,
 }
 GLOBALS: Mapping[str, Callable[..., Any]] = {
     "icon": icon,

@@ -12,12 +12,21 @@ from rota.http.pages.timeline import SPANS, Drawing, drawing_of
 from rota.http.pages.visit import Visit, VisitOf
 from rota.model.errors import InvalidValue
 from rota.operations.budgets import AccountView
-from rota.operations.overview import ALL, Overview, acknowledge, look_over, point_out
+from rota.operations.needs import acknowledge, needs_of, point_out
+from rota.operations.overview import ALL, Overview, look_over
 from rota.operations.timeline import LANES, MOST_LANES
 from rota.rules.budget_words import say_amount, say_this, say_used
 
 pages = Pages()
-LEVELS = {"failing": "bad", "stuck": "bad", "damage": "bad", "storage": "bad", "loop": "bad", "approval": "accent"}
+LEVELS = {
+    "failing": "bad",
+    "stuck": "bad",
+    "damage": "bad",
+    "storage": "bad",
+    "loop": "bad",
+    "workers": "bad",
+    "approval": "accent",
+}
 Span = Annotated[Literal["1h", "3h", "12h", "3d"], Query(description="How far back and ahead the timeline goes.")]
 Rows = Annotated[Literal["", "all"], Query(description="All jobs on the timeline, not only those that matter most.")]
 
@@ -87,15 +96,19 @@ def acknowledge_attention(visit: VisitOf) -> Response:
     topic, mark = visit.form.get("topic", ""), visit.form.get("mark", "")
     if not topic or not mark:
         raise InvalidValue("nothing is named to be kept quiet", hint="load the page again")
-    beat, actor = visit.health.heartbeat, visit.desk.actor
-    need = acknowledge(visit.desk.store, topic, mark, beat=beat, zone=visit.zone, actor=actor, now=visit.now)
-    if need is None:
+    needs = needs_of(visit.desk.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
+    found = [need for need in needs if need.attention.topic == topic]
+    same = [need for need in found if need.mark == mark]
+    acknowledge(visit.desk.store, same, needs=needs, actor=visit.desk.actor, now=visit.now)
+    if not found:
         return visit.done("it does not need anybody any more")
-    return visit.done(f"{need.attention.name} is quiet until something new happens")
+    if not same:
+        return visit.done("something new has happened to it meanwhile: look again")
+    return visit.done(f"{same[0].attention.name} is quiet until something new happens")
 
 
 @pages.act("/ui/attention/show", back="/")
 def point_out_attention(visit: VisitOf) -> Response:
     """Show something again that was kept quiet."""
-    point_out(visit.desk.store, visit.form.get("topic", ""))
+    point_out(visit.desk.store, [visit.form.get("topic", "")])
     return visit.done("it is shown again")

@@ -18,12 +18,14 @@ def environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from rota.http.pages import marks
+    from rota.http.pages.compiled import Compiled
 
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
+        bytecode_cache=Compiled(),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -44,4 +46,4 @@ def exists(template: str) -> bool:
 
 @cache
 def _known() -> frozenset[str]:
-    return frozenset(environment().list_templates())
+    return frozenset(environment().list_templates(extensions=["html"]))

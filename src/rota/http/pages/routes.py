@@ -8,6 +8,7 @@ from rota.http.pages import (
     jobs,
     new_job,
     overview,
+    proposals,
     queue,
     run,
     runs,
@@ -31,4 +32,5 @@ PAGES = (
     runs.pages,
     run.pages,
     agents.pages,
+    proposals.pages,
 )

@@ -81,8 +81,8 @@ class RunsView:
     first: str
     other: str
     """The same runs, collapsed or each on its line."""
-    looked_through: bool
-    """Whether a text was looked for and the search goes on beyond this page."""
+    back_to: datetime | None
+    """How far back a text was looked for, where the search goes on beyond this page."""
     problem: RotaError | None
     statuses: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -139,7 +139,7 @@ def _view(visit: Visit, asked: Asked, found: Page, *, each: bool) -> RunsView:
         after=_href(visit, asked, each=each, cursor=found.cursor) if found.cursor else "",
         first="",
         other=_href(visit, asked, each=not each),
-        looked_through=bool(asked.q and found.cursor and len(found.runs) < LINES),
+        back_to=found.back_to if len(found.runs) < LINES else None,
         problem=None,
         statuses=tuple(SHOWN),
         reasons=tuple(sorted(Reason)),

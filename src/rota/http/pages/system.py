@@ -11,7 +11,7 @@ from rota.http.pages.routing import Pages
 from rota.http.pages.visit import Visit, VisitOf
 from rota.http.routes.jobs import hold_back, let_go
 from rota.http.routes.names import TargetName, Word
-from rota.http.schemas import PauseWish
+from rota.http.wishes import PauseWish
 from rota.model.errors import InvalidValue
 from rota.model.notify import Delivery
 from rota.operations.access import Scope

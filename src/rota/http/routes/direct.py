@@ -6,7 +6,7 @@ from datetime import timedelta
 from fastapi import Request
 from starlette.responses import Response
 
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
 from rota.http.refusals import Busy
 from rota.http.routing import Routes, answer
@@ -44,7 +44,7 @@ def get_direct_calls(desk: DeskOf) -> Response:
 
 
 @routes.on("POST", "/direct", scope=Scope.RUN, answer=schemas.DirectCall)
-async def call_directly(desk: DeskOf, wish: schemas.DirectWish, request: Request) -> Response:
+async def call_directly(desk: DeskOf, wish: wishes.DirectWish, request: Request) -> Response:
     """Execute a job in the next free slot and wait for its end; a client that goes away gives its place up."""
     with waiting:
         calling = asyncio.create_task(_call(desk, wish), name="rota-direct")
@@ -59,7 +59,7 @@ async def call_directly(desk: DeskOf, wish: schemas.DirectWish, request: Request
     return calling.result() if not calling.cancelled() else answer({}, status=499)
 
 
-async def _call(desk: Desk, wish: schemas.DirectWish) -> Response:
+async def _call(desk: Desk, wish: wishes.DirectWish) -> Response:
     within = timedelta(seconds=wish.within_seconds) if wish.within_seconds else None
     view = await direct_call(desk.store, desk.state, desk.clock, job=wish.job, params=wish.params, within=within)
     return answer(direct_json(view))

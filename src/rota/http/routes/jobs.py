@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Body, Query
 from starlette.responses import Response
 
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
 from rota.http.routes.names import JobName
 from rota.http.routes.times import coming, instant
@@ -83,34 +83,34 @@ def delete_job(desk: DeskOf, job: JobName, dry_run: Dry = False) -> Response:  #
 
 
 @routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=schemas.WholeJob)
-def enable_job(desk: DeskOf, job: JobName, wish: schemas.DryRun | None = None) -> Response:
+def enable_job(desk: DeskOf, job: JobName, wish: wishes.DryRun | None = None) -> Response:
     """Let a job fire and be started that was made through the API."""
     return _enable(desk, job, wish, enabled=True)
 
 
 @routes.on("POST", "/jobs/{job}/disable", scope=Scope.ADMIN, answer=schemas.WholeJob)
-def disable_job(desk: DeskOf, job: JobName, wish: schemas.DryRun | None = None) -> Response:
+def disable_job(desk: DeskOf, job: JobName, wish: wishes.DryRun | None = None) -> Response:
     """Let a job neither fire nor be started that was made through the API."""
     return _enable(desk, job, wish, enabled=False)
 
 
 @routes.on("POST", "/jobs/{job}/pause", scope=Scope.RUN, answer=schemas.Told)
-def pause_job(desk: DeskOf, job: JobName, wish: schemas.PauseWish | None = None) -> Response:
+def pause_job(desk: DeskOf, job: JobName, wish: wishes.PauseWish | None = None) -> Response:
     """Hold a job back: it does not fire until it is resumed, or until a time."""
-    return answer(hold_back(desk, Chosen(names=(job,)), wish or schemas.PauseWish()))
+    return answer(hold_back(desk, Chosen(names=(job,)), wish or wishes.PauseWish()))
 
 
 @routes.on("POST", "/jobs/{job}/resume", scope=Scope.RUN, answer=schemas.Told)
-def resume_job(desk: DeskOf, job: JobName, wish: schemas.ResumeWish | None = None) -> Response:
+def resume_job(desk: DeskOf, job: JobName, wish: wishes.ResumeWish | None = None) -> Response:
     """Let a paused job go."""
-    wish = wish or schemas.ResumeWish()
+    wish = wish or wishes.ResumeWish()
     return answer(let_go(desk, Chosen(names=(job,)), catch_up=wish.catch_up == "once", dry_run=wish.dry_run))
 
 
 @routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202)
-def trigger_job(desk: DeskOf, job: JobName, wish: schemas.TriggerWish | None = None) -> Response:
+def trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = None) -> Response:
     """Start a job now: the answer is its run in the queue."""
-    wish = wish or schemas.TriggerWish()
+    wish = wish or wishes.TriggerWish()
     if wish.dry_run:
         born = enqueue_many(desk.store, job, [wish.params], now=desk.now, force=wish.force, dry_run=True)[0]
         return answer({"dry_run": True, "run": born.handle}, status=200)
@@ -135,7 +135,7 @@ def get_job_runs(
 
 
 @routes.on("POST", "/jobs/{job}/runs", scope=Scope.RUN, answer=schemas.Told, status=202)
-def trigger_job_many(desk: DeskOf, job: JobName, wish: schemas.BulkWish) -> Response:
+def trigger_job_many(desk: DeskOf, job: JobName, wish: wishes.BulkWish) -> Response:
     """Start a job once for each of the params, all of them or none."""
     born = enqueue_many(desk.store, job, wish.params, now=desk.now, force=wish.force, dry_run=wish.dry_run)
     if not wish.dry_run:
@@ -164,7 +164,7 @@ def explain_job(desk: DeskOf, job: JobName) -> Response:
 
 
 @routes.on("POST", "/jobs/{job}/backfill", scope=Scope.RUN, answer=schemas.Told, status=202)
-def backfill_job(desk: DeskOf, job: JobName, wish: schemas.BackfillWish) -> Response:
+def backfill_job(desk: DeskOf, job: JobName, wish: wishes.BackfillWish) -> Response:
     """Create the runs of a past range."""
     wanted = Range(
         instant(wish.since, now=desk.now),
@@ -178,7 +178,7 @@ def backfill_job(desk: DeskOf, job: JobName, wish: schemas.BackfillWish) -> Resp
     return answer(backfilled_json(done, parallel=wish.parallel, dry_run=wish.dry_run), status=202)
 
 
-def hold_back(desk: Desk, chosen: Chosen, wish: schemas.PauseWish) -> dict[str, Any]:
+def hold_back(desk: Desk, chosen: Chosen, wish: wishes.PauseWish) -> dict[str, Any]:
     """Pause jobs, or everything."""
     until = _end(wish, now=desk.now)
     told = pause(desk.store, chosen, until=until, reason=wish.reason, now=desk.now, dry_run=wish.dry_run)
@@ -196,7 +196,7 @@ def let_go(desk: Desk, chosen: Chosen, *, catch_up: bool, dry_run: bool) -> dict
     return resumed_json(ended, None if chosen.everything else before, was=before, dry_run=dry_run)
 
 
-def _end(wish: schemas.PauseWish, *, now: datetime) -> datetime | None:
+def _end(wish: wishes.PauseWish, *, now: datetime) -> datetime | None:
     if wish.until is not None and wish.seconds is not None:
         raise InvalidValue("`until` and `seconds` do not go together", hint="name one of them")
     if wish.seconds is not None:
@@ -209,7 +209,7 @@ def _read(desk: Desk, name: str, body: dict[str, Any]) -> Any:
     return api_jobs.read_job(name, body, folder=context.folder, state=context.state, environ=context.environ)
 
 
-def _enable(desk: Desk, job: str, wish: schemas.DryRun | None, *, enabled: bool) -> Response:
+def _enable(desk: Desk, job: str, wish: wishes.DryRun | None, *, enabled: bool) -> Response:
     dry_run = wish is not None and wish.dry_run
     view = api_jobs.enable(desk.store, job, enabled=enabled, now=desk.now, dry_run=dry_run)
     return _changed(desk, view, dry_run=dry_run)

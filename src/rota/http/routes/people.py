@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import DeskOf
 from rota.http.routes.names import JobName, TargetName
 from rota.http.routing import Routes, answer, page
@@ -45,7 +45,7 @@ def get_approvals(desk: DeskOf) -> Response:
 
 
 @routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=schemas.Job)
-def approve_job(desk: DeskOf, job: JobName, wish: schemas.ApproveWish) -> Response:
+def approve_job(desk: DeskOf, job: JobName, wish: wishes.ApproveWish) -> Response:
     """Allow a job that an agent proposed; `digest` is that of what was looked at, and any change voids it."""
     desk.store.write(partial(approve, name=job, digest=wish.digest, now=desk.now))
     desk.wake()
@@ -59,7 +59,7 @@ def get_targets(desk: DeskOf) -> Response:
 
 
 @routes.on("POST", "/notify/{target}/enable", scope=Scope.RUN, answer=schemas.Told)
-def enable_notify(desk: DeskOf, target: TargetName, wish: schemas.DryRun | None = None) -> Response:
+def enable_notify(desk: DeskOf, target: TargetName, wish: wishes.DryRun | None = None) -> Response:
     """Send to a target again that was switched off by a 410, or is left alone since it kept failing."""
     dry_run = wish is not None and wish.dry_run
     changed = enable_target(desk.store, target, dry_run=dry_run)
@@ -83,7 +83,7 @@ def get_deliveries(
 
 
 @routes.on("POST", "/deliveries/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
-def retry_sent(desk: DeskOf, wish: schemas.DeliveriesWish) -> Response:
+def retry_sent(desk: DeskOf, wish: wishes.DeliveriesWish) -> Response:
     """Send deliveries again, under their own ids: those that are named, or all that failed."""
     if not wish.ids and not wish.failed:
         raise InvalidValue("no delivery is named", hint="name `ids`, or set `failed`")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import DeskOf
 from rota.http.routes.names import GroupName, Word
 from rota.http.routes.times import instant
@@ -38,7 +38,7 @@ def get_groups(desk: DeskOf) -> Response:
 
 
 @routes.on("POST", "/groups", scope=Scope.RUN, answer=schemas.Group, status=202)
-def create_group(desk: DeskOf, wish: schemas.GroupWish) -> Response:
+def create_group(desk: DeskOf, wish: wishes.GroupWish) -> Response:
     """Make a group of jobs at run time, with all of its members or not at all."""
     view = groups.create(
         desk.store,
@@ -61,7 +61,7 @@ def get_group(desk: DeskOf, group: GroupName) -> Response:
 
 
 @routes.on("POST", "/groups/{group}/cancel", scope=Scope.RUN, answer=schemas.Group)
-def cancel_group(desk: DeskOf, group: GroupName, wish: schemas.DryRun | None = None) -> Response:
+def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.DryRun | None = None) -> Response:
     """Cancel a group: queued members at once, running ones by stopping them."""
     dry_run = wish is not None and wish.dry_run
     view = groups.cancel(desk.store, group, now=desk.now, dry_run=dry_run)
@@ -72,9 +72,9 @@ def cancel_group(desk: DeskOf, group: GroupName, wish: schemas.DryRun | None = N
 
 
 @routes.on("POST", "/groups/{group}/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
-def retry_group(desk: DeskOf, group: GroupName, wish: schemas.GroupRetryWish | None = None) -> Response:
+def retry_group(desk: DeskOf, group: GroupName, wish: wishes.GroupRetryWish | None = None) -> Response:
     """Make a new group of what failed."""
-    wish = wish or schemas.GroupRetryWish()
+    wish = wish or wishes.GroupRetryWish()
     made = groups.retry(desk.store, group, now=desk.now, force=wish.force, dry_run=wish.dry_run)
     if not wish.dry_run:
         desk.wake()

@@ -12,7 +12,7 @@ from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from rota.engine.move import Where
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
 from rota.http.refusals import HttpRefusal
 from rota.http.routes.names import RunName
@@ -83,7 +83,7 @@ def get_runs(
 
 
 @routes.on("POST", "/runs/cancel", scope=Scope.RUN, answer=schemas.Told)
-def cancel_runs(desk: DeskOf, wish: schemas.SweepWish) -> Response:
+def cancel_runs(desk: DeskOf, wish: wishes.SweepWish) -> Response:
     """Cancel every unfinished run that a filter names."""
     chosen = _filter(wish)
     found = match_runs(desk.store, chosen, now=desk.now)
@@ -106,7 +106,7 @@ def get_run(desk: DeskOf, run: RunName) -> Response:
 
 
 @routes.on("PATCH", "/runs/{run}", scope=Scope.RUN, answer=schemas.Told)
-def edit_queued_run(desk: DeskOf, run: RunName, wish: schemas.EditWish) -> Response:
+def edit_queued_run(desk: DeskOf, run: RunName, wish: wishes.EditWish) -> Response:
     """Change a queued run: its params until it is dispatched, its priority until it starts."""
     edited = edit_run(desk.store, run, params=wish.params, priority=wish.priority, now=desk.now, dry_run=wish.dry_run)
     if not wish.dry_run:
@@ -115,7 +115,7 @@ def edit_queued_run(desk: DeskOf, run: RunName, wish: schemas.EditWish) -> Respo
 
 
 @routes.on("POST", "/runs/{run}/cancel", scope=Scope.RUN, answer=schemas.CancelledRun)
-def cancel_one_run(desk: DeskOf, run: RunName, wish: schemas.DryRun | None = None) -> Response:
+def cancel_one_run(desk: DeskOf, run: RunName, wish: wishes.DryRun | None = None) -> Response:
     """Cancel a run: a queued one at once, a running one by stopping it."""
     dry_run = wish is not None and wish.dry_run
     done = cancel_run(desk.store, run, now=desk.now, dry_run=dry_run)
@@ -127,12 +127,12 @@ def cancel_one_run(desk: DeskOf, run: RunName, wish: schemas.DryRun | None = Non
 
 
 @routes.on("POST", "/runs/{run}/retry", scope=Scope.RUN, answer=schemas.RetriedRun, status=202)
-def retry_one_run(desk: DeskOf, run: RunName, wish: schemas.RetryWish | None = None) -> Response:
+def retry_one_run(desk: DeskOf, run: RunName, wish: wishes.RetryWish | None = None) -> Response:
     """Run a finished run again, as a new run that points at it."""
-    return retry(desk, run, wish or schemas.RetryWish())
+    return retry(desk, run, wish or wishes.RetryWish())
 
 
-def retry(desk: Desk, run: str, wish: schemas.RetryWish) -> Response:
+def retry(desk: Desk, run: str, wish: wishes.RetryWish) -> Response:
     """Retry a run, for this route and its older spelling."""
     done = retry_run(
         desk.store,
@@ -152,7 +152,7 @@ def retry(desk: Desk, run: str, wish: schemas.RetryWish) -> Response:
 
 
 @routes.on("POST", "/runs/{run}/move", scope=Scope.RUN, answer=schemas.Told)
-def move_queued_run(desk: DeskOf, run: RunName, wish: schemas.MoveWish) -> Response:
+def move_queued_run(desk: DeskOf, run: RunName, wish: wishes.MoveWish) -> Response:
     """Change the place of a queued run within its priority."""
     moved = move_runs(desk.store, [run], _destination(wish), now=desk.now, dry_run=wish.dry_run)
     if not wish.dry_run:
@@ -247,7 +247,7 @@ def _range(text: str, size: int) -> Part:
     return found
 
 
-def _filter(wish: schemas.SweepWish) -> Filter:
+def _filter(wish: wishes.SweepWish) -> Filter:
     chosen = (wish.jobs, wish.labels, wish.queued, wish.running, wish.waiting_for, wish.older_than_seconds, wish.all)
     if not any(chosen):
         raise InvalidValue("no filter chooses runs", hint="name jobs, labels, queued, running, or all")
@@ -265,7 +265,7 @@ def _filter(wish: schemas.SweepWish) -> Filter:
     )
 
 
-def _destination(wish: schemas.MoveWish) -> Destination:
+def _destination(wish: wishes.MoveWish) -> Destination:
     given = [
         *([Destination(Where.FIRST)] if wish.first else []),
         *([Destination(Where.LAST)] if wish.last else []),

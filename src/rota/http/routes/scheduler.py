@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response
 
-from rota.http import schemas
+from rota.http import schemas, wishes
 from rota.http.context import DeskOf
 from rota.http.routes.jobs import hold_back, let_go
 from rota.http.routes.names import Word
@@ -55,11 +55,11 @@ def poll_scheduler(
 
 
 @routes.on("POST", "/scheduler/stop", scope=Scope.ADMIN, answer=schemas.Told, status=202)
-def stop_scheduler(desk: DeskOf, wish: schemas.StopWish | None = None) -> Response:
+def stop_scheduler(desk: DeskOf, wish: wishes.StopWish | None = None) -> Response:
     """Hold everything back, so that nothing fires or starts; or end the process, and this API with it."""
-    wish = wish or schemas.StopWish()
+    wish = wish or wishes.StopWish()
     if wish.mode == "hold":
-        pause = schemas.PauseWish(reason=wish.reason or HOLD)
+        pause = wishes.PauseWish(reason=wish.reason or HOLD)
         return answer({"mode": "hold", **hold_back(desk, Chosen(everything=True), pause)}, status=202)
     within = timedelta(seconds=wish.within_seconds) if wish.within_seconds else None
     desk.note()
@@ -68,7 +68,7 @@ def stop_scheduler(desk: DeskOf, wish: schemas.StopWish | None = None) -> Respon
 
 
 @routes.on("POST", "/scheduler/start", scope=Scope.ADMIN, answer=schemas.Told)
-def start_scheduler(desk: DeskOf, wish: schemas.StartWish | None = None) -> Response:
+def start_scheduler(desk: DeskOf, wish: wishes.StartWish | None = None) -> Response:
     """Let everything go that was held back by a stop or a pause of everything."""
     catch_up = wish is not None and wish.catch_up == "once"
     return answer(let_go(desk, Chosen(everything=True), catch_up=catch_up, dry_run=False))
@@ -106,9 +106,9 @@ def forget_lost_worker(desk: DeskOf, worker: Word) -> Response:
 
 
 @routes.on("PUT", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Worker)
-def register_worker(desk: DeskOf, worker: Word, wish: schemas.WorkerWish | None = None) -> Response:
+def register_worker(desk: DeskOf, worker: Word, wish: wishes.WorkerWish | None = None) -> Response:
     """Register a scheduler elsewhere, or note that it is still there (document 001)."""
-    wish = wish or schemas.WorkerWish()
+    wish = wish or wishes.WorkerWish()
     made = register(desk.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=desk.now)
     return answer(remote_json(made, now=desk.now))
 
