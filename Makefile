@@ -35,7 +35,7 @@ test: setup ## run all tests
 
 # Beside each other: many tests wait for processes, so neither alone keeps two processors busy.
 test-on-sqlite: setup
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 test-on-postgres: setup
 	@ROTA_TEST_STORE=postgres $(BIN)/python -m pytest -n 1 --dist loadgroup $(SHORT_ON_POSTGRES) > $(VENV)/postgres.log 2>&1 \

@@ -30,6 +30,7 @@ from tests.store.making import (
     seen,
     spec_of,
 )
+from tests.waiting import until
 
 
 def test_a_run_reads_back_as_it_was_stored(store):
@@ -452,9 +453,17 @@ def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
 def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not(store):
     job, holder = add_job(store), add_holder(store)
     added = [add_run(store, job).id for _ in range(3)]
-    known = store.read(changes.bounds).last
+
+    def told(after: int) -> list[changes.Change]:
+        return store.read(lambda db: changes.changes_after(db, after, limit=9))
+
+    # A transaction under way, whosever it is, holds back what came after it.
+    until(lambda: added[2] in [change.subject for change in told(0)], what="the births to be told")
+    known = told(0)[-1].seq
     taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(added[:2])]
     store.write(lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW))
     store.write(lambda db: runs.note_decisions(db, added[2], {"conditions": []}))
-    told = store.read(lambda db: changes.changes_after(db, known, limit=9))
-    assert sorted((change.kind, change.subject) for change in told) == [("run", run_id) for run_id in sorted(added[:2])]
+    until(lambda: len(told(known)) >= 2, what="the claims to be told")
+    assert sorted((change.kind, change.subject) for change in told(known)) == [
+        ("run", one) for one in sorted(added[:2])
+    ]
