@@ -18,7 +18,7 @@ from bench.scheduling import CLOCK, Functions, Scheduling, add_job
 from rota.engine.leases import Leases
 from rota.store.postgres_opening import open_postgres
 
-DONE = "SELECT count(*) FROM run WHERE status = 'COMPLETED'"
+DONE = "SELECT count(*) FROM execution WHERE status = 'COMPLETED'"  # not the runs: a million of them may wait
 FILL = """
 INSERT INTO run (id, job_id, number, version, trigger, status, position, created_at)
 SELECT '01980000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'), job.id, number, job.version, 'manual', 'QUEUED',
