@@ -1,8 +1,11 @@
 """Who looks on at a scheduler costs it nothing, whatever happens to them."""
 
+from datetime import timedelta
+
 import pytest
 
 from rota.model.errors import DatabaseGone
+from rota.model.spec import Condition, Gates, WhenFalse
 from rota.testing import Scene
 from tests.engine.conftest import command
 
@@ -23,3 +26,16 @@ async def test_runs_that_end_together_all_leave_although_the_end_of_one_cannot_b
     await scene.advance("1h")
     assert [scene.told(name) for name in ("one", "two", "three")] == [[("COMPLETED", None)]] * 3
     assert not scene.engine.busy
+
+
+async def test_a_run_that_expired_in_the_queue_is_shown_like_one_that_ran(scene: Scene) -> None:
+    """R-09: nothing ends in silence."""
+    shown: list[str] = []
+    scene.engine._on_finished = shown.append
+    scene.processes.conditions["./look"] = "false"
+    gates = Gates((Condition(command=("./look",)),), when_false=WhenFalse.WAIT, expires_after=timedelta(minutes=5))
+    scene.declare(command("stale", gates=gates))
+    scene.trigger("stale")
+    await scene.advance("10m")
+    assert scene.told("stale") == [("SKIPPED", "expired")]
+    assert shown == [run.id for run in scene.history("stale")]

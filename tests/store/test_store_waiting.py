@@ -232,8 +232,8 @@ def test_a_queued_run_expires_and_lets_the_next_one_go_r_09(store):
     run = add_run(store, job, expires_at=NOW + MINUTE, waiting_for=WaitingFor.CONDITION)
     following = store.write(lambda db: enqueue(db, job, After(run.id), trigger=Trigger.MANUAL, now=NOW + SECOND))
     assert store.read(lambda db: db.row("run_next_expiry")) == (int((NOW + MINUTE).timestamp() * 1000),)
-    assert store.write(lambda db: expire(db, now=NOW + MINUTE - SECOND, limit=9)) == 0
-    assert store.write(lambda db: expire(db, now=NOW + MINUTE, limit=9)) == 1
+    assert store.write(lambda db: expire(db, now=NOW + MINUTE - SECOND, limit=9)) == []
+    assert len(store.write(lambda db: expire(db, now=NOW + MINUTE, limit=9))) == 1
     found = look(store, run)
     assert (found.status, found.reason, found.waiting_for) == (Status.SKIPPED, Reason.EXPIRED, None)
     assert ready(store) == [following.id]
@@ -243,11 +243,11 @@ def test_a_run_that_is_held_does_not_expire_r_09(store):
     job, holder = add_job(store), add_holder(store)
     run = add_run(store, job, expires_at=NOW)
     assert store.write(lambda db: dispatch(db, run, holder))
-    assert store.write(lambda db: expire(db, now=NOW + HOUR, limit=9)) == 0
+    assert store.write(lambda db: expire(db, now=NOW + HOUR, limit=9)) == []
 
 
 def test_expiry_takes_the_oldest_first_and_not_more_than_it_may(store):
     job = add_job(store)
     made = [add_run(store, job, expires_at=NOW - number * MINUTE) for number in range(3)]
-    assert store.write(lambda db: expire(db, now=NOW, limit=2)) == 2
+    assert len(store.write(lambda db: expire(db, now=NOW, limit=2))) == 2
     assert [look(store, run).status for run in made] == [Status.QUEUED, Status.SKIPPED, Status.SKIPPED]

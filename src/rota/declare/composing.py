@@ -122,10 +122,20 @@ def _syntax(error: MarkedYAMLError) -> Flaw:
     problem = str(error.problem or error.context or "cannot be read")
     if "'\\t'" in problem:
         return Flaw("a tab cannot indent YAML", "yaml_syntax", place, hint="use spaces")
+    if error.context in _BRACKETS and error.context_mark:
+        return _unclosed(_BRACKETS[error.context], error.context_mark, before=place)
     context = f" {error.context}" if error.context and error.problem else ""
     return Flaw(f"is no YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
 
 
+def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> Flaw:
+    opening, closing = brackets
+    hint = f"write `{closing}` where it ends, or a comma between its parts, before {before[0]}:{before[1]}"
+    place = (opened.line + 1, opened.column + 1)
+    return Flaw(f"this `{opening}` is not closed", "yaml_syntax", place, hint=hint)
+
+
+_BRACKETS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
 _SYNTAX_HINTS = {
     "mapping values are not allowed here": "put a value that holds `: ` in quotes, or check the indentation",
     "could not find expected ':'": "write `key: value`",

@@ -65,8 +65,9 @@ NOTHING_CLAIMED = Claims([], more=False)
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What was over: timed pauses, and the holds of these providers."""
+    """What was over: the waiting of runs that expired, timed pauses, and the holds of these providers."""
 
+    expired: list[str]
     pauses: list[PauseEnded]
     holds: list[str]
 
@@ -558,6 +559,8 @@ class Engine:
         due = self._store.read(next_release)
         if due is not None and due <= now:
             ended = await self._store.submit(partial(release_due, now=now))
+            for run_id in ended.expired:
+                self._tell_finished(run_id)
             for pause in ended.pauses:
                 log.info("pause is over", job=pause.job, skipped=pause.count)
             for provider in ended.holds:
@@ -616,6 +619,6 @@ def next_release(db: Database) -> datetime | None:
 
 def release_due(db: Database, *, now: datetime) -> Released:
     """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses and holds."""
-    expire(db, now=now, limit=EXPIRIES_A_ROUND)
+    expired = expire(db, now=now, limit=EXPIRIES_A_ROUND)
     chains.let_go_due(db, now)
-    return Released(end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), holds.end_due(db, now))
+    return Released(expired, end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), holds.end_due(db, now))

@@ -278,10 +278,10 @@ def _set_cursor(
     )
 
 
-def expire(db: Database, *, now: datetime, limit: int) -> int:
-    """End queued runs that waited longer than `expires_after`; return how many."""
+def expire(db: Database, *, now: datetime, limit: int) -> list[str]:
+    """End queued runs that waited longer than `expires_after`; return which."""
     outcome = Outcome(Status.SKIPPED, Reason.EXPIRED, error="it waited longer than `expires_after`")
-    expired = db.rows("runs_expired", now=to_ms(now), limit=limit)
-    for (run_id,) in expired:
+    expired = [run_id for (run_id,) in db.rows("runs_expired", now=to_ms(now), limit=limit)]
+    for run_id in expired:
         finish(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
-    return len(expired)
+    return expired

@@ -199,7 +199,11 @@ def _scheduler(place: Place, beat: Heartbeat) -> Iterator[Finding]:
             yield Finding("scheduler", Level.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
     left = [name for name in _locks(place.state) if not process_lock_held(place.state, name)]
     if left:
-        text = f"{len(left)} lock files of processes that are gone"
+        text = (
+            "1 lock file of a process that is gone"
+            if len(left) == 1
+            else f"{len(left)} lock files of processes that are gone"
+        )
         yield Finding("locks", Level.NOTE, text, "nothing to do: the next `rota serve` removes them")
 
 

@@ -39,6 +39,14 @@ REFUSED = {
             "or check the indentation"
         ),
     ),
+    "a brace that is not closed": (
+        "a: {b: [c]\nd: 1\n",
+        "rota.yaml:1:4: this `{` is not closed; write `}` where it ends, or a comma between its parts, before 2:1",
+    ),
+    "a bracket that is not closed": (
+        "a: [b c: 1\n",
+        "rota.yaml:1:4: this `[` is not closed; write `]` where it ends, or a comma between its parts, before 2:1",
+    ),
     "a NUL": ("a: \0", "rota.yaml:1:4: character U+0000 is not allowed in YAML; remove it"),
     "a bell in the second line": ("a: 1\nb: \a\n", "rota.yaml:2:4: character U+0007 is not allowed in YAML; remove it"),
     "a placeholder without quotes": (
