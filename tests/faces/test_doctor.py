@@ -89,7 +89,7 @@ def test_locks_of_processes_that_are_gone_are_noted(project: Project) -> None:
     project.applied(FILE)
     (project.state / "locks").mkdir()
     (project.state / "locks" / "left").touch()
-    assert findings(project, "locks")[0][:2] == ("note", "1 lock files of processes that are gone")
+    assert findings(project, "locks")[0][:2] == ("note", "1 lock file of a process that is gone")
 
 
 def test_a_crash_loop_is_a_problem_with_the_way_on(project: Project) -> None:
