@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import apsw
 from playwright.sync_api import BrowserContext, Page, sync_playwright
+from tests.browser.chromium import CHROMIUM, FLAGS
 
 from bench.api import Goal, bare, served
 from bench.measuring import Report, Row, figure, quantile, scratch
@@ -27,16 +27,6 @@ SPAN = timedelta(days=25)
 LOADS = 9
 EVENTS = 15
 APART = 1.2
-CHROMIUM = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 JOBS = 20
 YAML = """
 http: {listen: "127.0.0.1:0"}

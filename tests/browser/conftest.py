@@ -3,8 +3,6 @@
 Chromium is the system's (`make test-browser` installs it), axe-core comes with axe-playwright-python.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -18,19 +16,10 @@ from rota.engine.clock import SystemClock
 from rota.model.making import Maker
 from rota.operations.project import locate, open_state
 from rota.operations.tools import Toolbox, project_declares
+from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.service.serving import Project
 from tests.waiting import LONGEST_WAIT, until
 
-CHROMIUM = os.environ.get("ROTA_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 AXE = Path(str(files("axe_playwright_python"))) / "axe.min.js"
 WIDE = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
