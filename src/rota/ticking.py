@@ -13,7 +13,6 @@ from typing import Literal, Protocol
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
-from rota.engine.engine import next_release
 from rota.engine.execute import Carried, handle_of
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
@@ -21,6 +20,7 @@ from rota.engine.leases import Leases, kept_lease
 from rota.engine.lock import SERVE_LOCK, TICK_LOCK, file_identity, holder_pid, is_held, serving_pid
 from rota.engine.looking import look_once
 from rota.engine.loop import Loop
+from rota.engine.release import next_release
 from rota.engine.session import Entrance, Session, anchor_of, close_session, open_session, sweep_locks, take_turn
 from rota.engine.stopping import Stop, Stopping, fitting, refuse_unstored, wanted_stop
 from rota.engine.ticks import KIND, note_look

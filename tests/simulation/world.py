@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from rota.engine.claim import Claimed
-from rota.engine.engine import Engine, next_release
+from rota.engine.engine import Engine
 from rota.engine.loop import Loop
 from rota.engine.record import Finished
 from rota.engine.recover import recover
+from rota.engine.release import next_release
 from rota.engine.session import Session, open_session
 from rota.model.clock import Clock
 from rota.model.errors import SpawnFailed

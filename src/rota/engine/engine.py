@@ -22,29 +22,28 @@ from rota.engine.loop import AlarmFactory, Loop
 from rota.engine.neighbours import Neighbours
 from rota.engine.outbox import Outbox
 from rota.engine.outputs import Outputs
-from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
 from rota.engine.pinging import Pinger
 from rota.engine.pools import return_kept
 from rota.engine.ports import Functions, Post, Processes, Sources
 from rota.engine.post import ThreadedPost
 from rota.engine.prune import Pruner
-from rota.engine.record import Finished, expire, record
+from rota.engine.record import Finished, record
+from rota.engine.release import next_release, release_due
 from rota.engine.slots import Slots
 from rota.engine.sources import ThreadedSources
 from rota.engine.steps import StepWatch
 from rota.engine.workspaces import uses_worktree
 from rota.log import log
-from rota.model.clock import Clock, from_ms_or_none
+from rota.model.clock import Clock
 from rota.model.errors import StateError
 from rota.model.records import Outcome
 from rota.model.spec import Kind
 from rota.model.states import Status, Trigger
 from rota.settings import Settings
-from rota.store import chains, holds, jobs, runs
+from rota.store import jobs, runs
 from rota.store.driver import Database, Store
 
 FIRES_A_ROUND = 200
-EXPIRIES_A_ROUND = 200
 QUARANTINE = timedelta(seconds=60)
 RECORD_AGAIN = 1.0
 REFUSAL_FRESH = 60.0
@@ -61,15 +60,6 @@ class Claims:
 
 
 NOTHING_CLAIMED = Claims([], more=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """What was over: the waiting of runs that expired, timed pauses, and the holds of these providers."""
-
-    expired: list[str]
-    pauses: list[PauseEnded]
-    holds: list[str]
 
 
 class Engine:
@@ -607,18 +597,3 @@ def _moves_fires(claimed: Claimed) -> bool:
     """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
     alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
     return not alone or not claimed.spec.schedule.manual
-
-
-def next_release(db: Database) -> datetime | None:
-    """Return when the next waiting run is let go or expires, or a timed pause or the hold of a provider is over."""
-    found = [db.row("run_next_release"), db.row("run_next_expiry")]
-    due = [from_ms_or_none(row[0]) for row in found if row and row[0] is not None]
-    due += [next_pause_end(db), holds.next_end(db)]
-    return min((at for at in due if at is not None), default=None)
-
-
-def release_due(db: Database, *, now: datetime) -> Released:
-    """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses and holds."""
-    expired = expire(db, now=now, limit=EXPIRIES_A_ROUND)
-    chains.let_go_due(db, now)
-    return Released(expired, end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), holds.end_due(db, now))

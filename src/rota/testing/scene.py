@@ -14,10 +14,11 @@ from rota.engine.cadence import outlook
 from rota.engine.claim import Claimed, Holder
 from rota.engine.clock import tzdata_version
 from rota.engine.conditions import facts_of
-from rota.engine.engine import Engine, next_release
+from rota.engine.engine import Engine
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.record import Finished
 from rota.engine.recover import recover
+from rota.engine.release import next_release
 from rota.engine.session import Entrance, Session, open_session
 from rota.engine.shared_state import scheduler_state
 from rota.engine.sources import Classes, ThreadedSources
