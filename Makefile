@@ -8,8 +8,10 @@ export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 # What `make test` repeats on PostgreSQL, besides the conformance of the store; `make test-faults` repeats all that plays on scenes.
 SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py) tests/machine tests/simulation/test_simulation.py
+# What starts schedulers and waits for them.
+WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
 
-.PHONY: help bench run test test-on-sqlite test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
+.PHONY: help bench run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,16 +33,22 @@ run: setup ## start rota on the example project (Ctrl-C stops it)
 	@$(BIN)/rota --dir examples/first serve
 
 test: setup ## run all tests
-	@$(MAKE) --no-print-directory --jobs 2 test-on-sqlite test-on-postgres
+	@$(MAKE) --no-print-directory --jobs 3 test-computing test-waiting test-on-postgres
 
-# Beside each other: many tests wait for processes, so neither alone keeps two processors busy.
-test-on-sqlite: setup
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+# Three runs beside each other: those that wait for processes leave the processors to those that compute.
+test-computing: setup
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(addprefix --ignore=,$(WAITING))
 
+test-waiting: setup
+	@$(call beside,waiting,-n 3 --dist loadgroup $(WAITING))
+
+test-on-postgres: export ROTA_TEST_STORE = postgres
 test-on-postgres: setup
-	@ROTA_TEST_STORE=postgres $(BIN)/python -m pytest -n 1 --dist loadgroup $(SHORT_ON_POSTGRES) > $(VENV)/postgres.log 2>&1 \
-	  || { cat $(VENV)/postgres.log; exit 1; }
-	@echo && echo "on PostgreSQL: $$(tail -n 1 $(VENV)/postgres.log)"
+	@$(call beside,on PostgreSQL,-n 0 $(SHORT_ON_POSTGRES))
+
+# Of the tests beside, whose arguments these are, only the last line is shown, or everything where one fails.
+beside = log="$(VENV)/$@.log" && { $(BIN)/python -m pytest $(2) > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } \
+	&& echo && echo "$(1): $$(tail -n 1 "$$log")"
 
 test-faults: setup ## kills, power cuts, failing disks, clock steps, trees, storms on PostgreSQL, simulated days (FAULTS='--kills 100' for less)
 	$(BIN)/python -m tests.faults.run $(FAULTS)

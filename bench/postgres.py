@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count as numbers
 from pathlib import Path
@@ -20,7 +20,7 @@ import psycopg
 
 from bench import postgres_rota
 from bench.measuring import Report, Row, figure, quantile, rows_of, scratch
-from bench.postgres_peers import NAMES, PEERS
+from bench.postgres_peers import NAMES, PEERS, SLOTS, UNBOUNDED
 from bench.scheduling import CLOCK, put
 from rota.operations.jobs import find_job
 from rota.store.postgres_opening import open_postgres
@@ -58,13 +58,17 @@ def _peer_command(name: str, uri: str, _folder: Path) -> list[str]:
     return [sys.executable, "-m", "bench.postgres_peers", name, uri]
 
 
-def _rota_command(uri: str, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "bench.postgres_rota", uri, str(folder)]
+def _rota_command(uri: str, folder: Path, *, slots: int = SLOTS) -> list[str]:
+    return [sys.executable, "-m", "bench.postgres_rota", uri, str(folder), str(slots)]
 
 
-MOST = {"raw SKIP LOCKED": 20_000, "pgqueuer": 10_000, "pgqueuer without a bound": 10_000, "procrastinate": 1_500}
+WIDE, MANY_SLOTS = "rota with 256 slots", 256
+"""What is set beside those that take on without end."""
+MOST = {"raw SKIP LOCKED": 20_000, "pgqueuer": 12_000, UNBOUNDED: 12_000, "procrastinate": 1_500}
+_ROTA = Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 10_000, _rota_command)
 CONTENDERS = {
-    "rota": Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 6_000, _rota_command),
+    "rota": _ROTA,
+    WIDE: replace(_ROTA, command=partial(_rota_command, slots=MANY_SLOTS)),
     **{
         name: Contender(peer.prepare, peer.fill, peer.done, MOST[name], partial(_peer_command, name))
         for name, peer in PEERS.items()
@@ -94,7 +98,10 @@ def measure() -> Report:
             amount = BACKLOG + int(CONTENDERS["rota"].most * SECONDS)
             found.setdefault(LONG, []).append(_look_at(server, CONTENDERS["rota"], workers=1, count=amount))
         late = _latencies(server)
-    against = {f"rota, {workers}": [f"{name}, {workers}" for name in PEERS] for workers in WORKERS}
+    against = {}
+    for workers in WORKERS:
+        against[f"rota, {workers}"] = [f"{name}, {workers}" for name in PEERS if name != UNBOUNDED]
+        against[f"{WIDE}, {workers}"] = [f"{UNBOUNDED}, {workers}"]
     rates = {name: [one.rate for one in values] for name, values in found.items()}
     costs = {f"processor time, {name}": [one.cost for one in values] for name, values in found.items()}
     rows = rows_of(rates, "runs/s", against={**against, LONG: ["rota, 1"]})

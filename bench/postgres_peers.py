@@ -16,14 +16,14 @@ SLOTS = 64
 """How many are under way in a worker at most."""
 BATCH = SLOTS // 2
 """What is taken at once; pgqueuer asks for room for twice that."""
-UNBOUNDED_BATCH = 50
+UNBOUNDED, UNBOUNDED_BATCH = "pgqueuer without a bound", 50
 NAMES = "nothing"
 
 RAW_SCHEMA = """
 CREATE TABLE work (id bigserial PRIMARY KEY, status text NOT NULL DEFAULT 'queued', started_at timestamptz,
     finished_at timestamptz);
 CREATE INDEX work_ready ON work (id) WHERE status = 'queued';
-CREATE TABLE attempt (id bigserial PRIMARY KEY, work_id bigint NOT NULL REFERENCES work,
+CREATE TABLE attempt (id bigserial PRIMARY KEY, work_id bigint NOT NULL UNIQUE REFERENCES work,
     started_at timestamptz NOT NULL, finished_at timestamptz);
 """
 RAW_FILL = "INSERT INTO work (status) SELECT 'queued' FROM generate_series(1, %s)"
@@ -163,7 +163,7 @@ PEERS = {
     "raw SKIP LOCKED": Peer(_raw_prepare, _raw_fill, RAW_DONE, _raw_work),
     "pgqueuer": Peer(_pgqueuer_prepare, _pgqueuer_fill, PGQUEUER_DONE, _pgqueuer_work),
     # As it comes it takes on without end, and its batches grow with what waits to be written.
-    "pgqueuer without a bound": Peer(
+    UNBOUNDED: Peer(
         _pgqueuer_prepare,
         _pgqueuer_fill,
         PGQUEUER_DONE,

@@ -1,7 +1,7 @@
 """rota on PostgreSQL: how a database is filled, and what one worker process runs.
 
-`python -m bench.postgres_rota URI FOLDER [FIFO]` is a worker; it says `ready` and then works until it is ended. With
-a FIFO its function tells when it began.
+`python -m bench.postgres_rota URI FOLDER SLOTS [FIFO]` is a worker; it says `ready` and then works until it is ended.
+With a FIFO its function tells when it began.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import psycopg
 from bench.postgres_peers import NAMES, SLOTS, ready
 from bench.scheduling import CLOCK, Functions, Scheduling, add_job
 from rota.engine.leases import Leases
+from rota.engine.memory import collect_rarely
 from rota.store.postgres_opening import open_postgres
 
 DONE = "SELECT count(*) FROM execution WHERE status = 'COMPLETED'"  # not the runs: a million of them may wait
@@ -47,21 +48,22 @@ def fill(uri: str, count: int) -> None:
         connection.execute(KEEP)
 
 
-def work(uri: str, folder: Path, functions: Functions) -> None:
+def work(uri: str, folder: Path, functions: Functions, *, slots: int = SLOTS) -> None:
     """Be a worker until ended."""
-    asyncio.run(_work(uri, folder, functions))
+    asyncio.run(_work(uri, folder, functions, slots))
 
 
-async def _work(uri: str, folder: Path, functions: Functions) -> None:
+async def _work(uri: str, folder: Path, functions: Functions, slots: int) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     store = open_postgres(uri, now=CLOCK.now)
-    scheduling = Scheduling(store, folder, functions, slots=SLOTS)
+    scheduling = Scheduling(store, folder, functions, slots=slots)
     holder, wake = scheduling.session.holder, scheduling.engine.wake
     leases = Leases(store, CLOCK, holder=holder, lost=ended.set, changed=wake)
     leases.start()
     scheduling.start()
     async with store.listening(wake):
+        collect_rarely()
         ready()
         await ended.wait()
     leases.stop()
@@ -75,7 +77,7 @@ async def nothing() -> None:
 
 if __name__ == "__main__":
     functions: Functions = {NAMES: nothing}
-    if len(sys.argv) > 3:
-        fifo = os.open(sys.argv[3], os.O_WRONLY)
+    if len(sys.argv) > 4:
+        fifo = os.open(sys.argv[4], os.O_WRONLY)
         functions = {NAMES: lambda: os.write(fifo, b"%20d" % time.monotonic_ns()) and None}
-    work(sys.argv[1], Path(sys.argv[2]), functions)
+    work(sys.argv[1], Path(sys.argv[2]), functions, slots=int(sys.argv[3]))

@@ -20,15 +20,18 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rota.engine.clock import SystemClock
 
 ROOT = Path(__file__).parents[1]
-LOOK_AGAIN = 0.01
+LOOK_AGAIN = 0.005
+LOOK_AGAIN_AT_LAST = 0.05
 MODULES = ("rota.daemon", "rota.ticking", "rota.testing", "pytest", "hypothesis", "anyio", "psutil")
 PROGRAMS = ("rota.runners", "rota.__main__")
 """What is executed by itself; the rest imports of it what it needs."""
+UNWRITTEN = 120
+"""How Python ends when it cannot write what was printed."""
 AT_START = ("LD_PRELOAD", "PYTHON")
 """What only a program that is executed looks at."""
 
@@ -52,6 +55,7 @@ class Forked:
         """Wait until it has ended; return its exit code."""
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
+        pause = LOOK_AGAIN
         while True:
             late = deadline is not None and clock.monotonic() >= deadline
             code = self.poll()
@@ -59,7 +63,8 @@ class Forked:
                 return code
             if late:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            threading.Event().wait(LOOK_AGAIN)
+            threading.Event().wait(pause)
+            pause = min(1.5 * pause, LOOK_AGAIN_AT_LAST)
 
     def send_signal(self, number: int) -> None:
         """Send it a signal unless it has ended: nobody else can have its pid before it was looked at."""
@@ -116,13 +121,21 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     return all(os.environ.get(name) == value for name, value in environment.items() if name.startswith(AT_START))
 
 
-def start(module: str, *arguments: str, environment: Mapping[str, str], out: Path, err: Path | None = None) -> Forked:
-    """Start what `python -m module arguments` would do."""
+def start(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path | None = None,
+    into: Path = Path(os.devnull),
+) -> Forked:
+    """Start what `python -m module arguments` would do; it reads `into`, and each of the three may be a named pipe."""
     err = err or out
     for path in (out, err):
-        path.write_bytes(b"")
+        if not path.is_fifo():
+            path.write_bytes(b"")
     wanted = {"module": module, "arguments": arguments, "environment": dict(environment)}
-    asked = {**wanted, "out": str(out), "err": str(err)}
+    asked = {**wanted, "into": str(into), "out": str(out), "err": str(err)}
     return Forked(parent(), parent().ask({"start": asked}), [module, *arguments])
 
 
@@ -168,7 +181,7 @@ def _become(wanted: Mapping[str, Any]) -> None:
     os.environ.update(wanted["environment"])
     time.tzset()
     flags = os.O_WRONLY | os.O_APPEND
-    for number, path in ((0, os.devnull), (1, wanted["out"]), (2, wanted["err"])):
+    for number, path in ((0, wanted["into"]), (1, wanted["out"]), (2, wanted["err"])):
         opened = os.open(path, flags if number else os.O_RDONLY)
         os.dup2(opened, number)
         os.close(opened)
@@ -176,6 +189,20 @@ def _become(wanted: Mapping[str, Any]) -> None:
     importlib.reload(faults)
     sys.argv = [wanted["module"], *wanted["arguments"]]
     runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
+
+
+def _leave(code: object) -> NoReturn:
+    """End as an interpreter does, but for taking everything apart: that would copy all that is shared until then."""
+    if not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+    threading._shutdown()  # type: ignore[attr-defined] # the other threads come to their end
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        os._exit(UNWRITTEN)
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 
 def _import_everything() -> None:
@@ -193,4 +220,8 @@ def _import_everything() -> None:
 
 if __name__ == "__main__":
     _import_everything()
-    _become(_fork_what_is_asked())
+    try:
+        _become(_fork_what_is_asked())
+    except SystemExit as end:
+        _leave(end.code)
+    _leave(None)

@@ -23,9 +23,9 @@ class Proxy:
         self._refuses = False
         self._closed = False
         self.connections = 0
-        self.on_answer: Callable[[], bool] | None = None
-        """Called with each answer of the server; true: it does not arrive, the connection is cut instead."""
-        self.on_question: Callable[[], bool] | None = None
+        self.on_answer: Callable[[bytes], bool] | None = None
+        """Called with what the server answers, as it comes; true: it does not arrive, the connection is cut instead."""
+        self.on_question: Callable[[bytes], bool] | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._path))
         self._listener.listen(50)
@@ -81,7 +81,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
                 swallows = getattr(self, ask)
-                if swallows is not None and swallows():
+                if swallows is not None and swallows(data):
                     break
                 to.sendall(data)
         self._end(pair)

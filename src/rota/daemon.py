@@ -4,22 +4,23 @@ import asyncio
 import contextlib
 import os
 import signal
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.damage import DamageCheck
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
-from rota.engine.patience import AT_FIRST, PASSING, Patience
+from rota.engine.memory import collect_rarely
+from rota.engine.patience import AT_FIRST, PASSING, Brief, Patience
 from rota.engine.pause import pause_in_crash_loop
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import (
@@ -33,26 +34,25 @@ from rota.engine.session import (
     take_serving_lock,
     with_slots,
 )
-from rota.engine.stopping import Stop, Stopping, fitting, refuse_unstored, wanted_stop
+from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.http.flags import Flags
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StoreNotShared
-from rota.model.records import Run
 from rota.operations.loading import Loaded
-from rota.operations.pausing import Pauses, pauses
+from rota.operations.observing import Observer
+from rota.operations.pausing import pauses
 from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk
 from rota.operations.served_file import ServedFile
-from rota.operations.watching import ended_with
+from rota.operations.watching import QueueWatch, ended_with
 from rota.operations.workers import SHARED_HINT
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
 from rota.store import processes
-from rota.store.copying import quick_check
 from rota.store.driver import OpenStore, Store
 from rota.store.moving import MOVED_TO
 
@@ -64,48 +64,11 @@ Kind = Literal["serve", "worker"]
 
 LOOK_AT_FILES = timedelta(seconds=2)
 UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
-DAMAGE_HINT = "work goes on as far as it can; stop rota and put back a backup with `rota restore`"
 DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
 LOST = "this worker was declared lost: what it ran was ended here, it begins anew"
 LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
 MOVED_HINT = "let `store:` in rota.yaml name the new one; two schedulers would do the same work twice"
 RESUME_HINT = "find the cause, then `rota resume --all`"
-
-
-class Observer(Protocol):
-    """Who watches a serving scheduler, such as its console."""
-
-    def serving(self, settings: Settings, *, recovered: int) -> None:
-        """The scheduler is up."""
-        ...
-
-    def applied(self, plan: Plan) -> None:
-        """The file was applied."""
-        ...
-
-    def broken(self, error: RotaError) -> None:
-        """The file cannot be applied; the last good set goes on."""
-        ...
-
-    def paused(self, found: Pauses) -> None:
-        """Pauses began, changed or ended."""
-        ...
-
-    def fired(self, fired: Fired) -> None:
-        """Instants of a job were accounted for."""
-        ...
-
-    def finished(self, run: Run) -> None:
-        """A run ended, or went back to wait."""
-        ...
-
-    def listening(self, url: str) -> None:
-        """HTTP is served at this address."""
-        ...
-
-    def stopping(self, stop: Stop, *, running: int) -> None:
-        """The scheduler was asked to stop."""
-        ...
 
 
 class Daemon:
@@ -149,7 +112,7 @@ class Daemon:
         self._socket: WakeSocket | None = None
         self._lost_state = False
         self._database: tuple[int, int] | None = None
-        self._damage: str | None = None
+        self._damage = DamageCheck(place.state / "rota.db", who="rota")
         self._started_at = clock.now()
         self._watch = Loop("watch", self._watch_round, clock=clock)
 
@@ -213,7 +176,7 @@ class Daemon:
         try:
             with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
                 recovered = await self._prepare(store, patience)
-            with self._looking_for_damage():
+            with self._damage_looked_for():
                 async with store.listening(self._wake):
                     ending = await self._until_stopped(recovered)
         except PASSING:
@@ -246,6 +209,7 @@ class Daemon:
             on_finished=self._observe_finished,
         )
         self._engine = self._workshop.engine
+        self._queue = QueueWatch(store)
         if session.leased:
             self._leases = Leases(
                 store, self._clock, holder=session.holder, lost=self._take_loss, changed=self._engine.wake
@@ -255,7 +219,8 @@ class Daemon:
 
     async def _prepare(self, store: OpenStore, patience: Patience) -> int:
         """Do what comes before the first fire (R-23); return how many runs of dead processes there were."""
-        recovered = await patience.do(partial(self._workshop.recover, self._session.dead))
+        await patience.do(self._queue.begin)
+        recovered = await patience.do(partial(self._workshop.recover, self._session.dead, again=True))
         await patience.do(self._workshop.sweep_strays)
         await patience.do(self._guard)
         if self._unapplied is not None:
@@ -274,7 +239,7 @@ class Daemon:
         state = self._place.state
         entrance = replace(self._entrance, slots=settings.scheduler.concurrency if settings.scheduler.enabled else 0)
         me = identity(os.getpid())
-        session = open_session(store, state, self._clock, kind=self._kind, identity=me, entrance=entrance)
+        session = open_session(Brief(store), state, self._clock, kind=self._kind, identity=me, entrance=entrance)
         sweep_locks(state)
         self._anchor = anchor_of(state, session)
         self._database = file_identity(self._anchor)
@@ -293,14 +258,7 @@ class Daemon:
             log.warning("this database was moved, and is served all the same", to=moved[0], hint=MOVED_HINT)
 
     def _refuse_losses(self) -> None:
-        if self._stopping.unstored:
-            refuse_unstored(
-                self._stopping.unstored,
-                place=str(self._place.state),
-                problem=self._engine.storage_problem,
-                gone=self._store.problem,
-                who="the next `rota serve`",
-            )
+        self._stopping.refuse_unstored(self._place.state, who="the next `rota serve`")
         if self._lost_state:
             raise StateError(
                 f"the state folder {self._place.state} vanished or was replaced while rota served it",
@@ -313,19 +271,10 @@ class Daemon:
         except StateError as error:
             log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
 
-    @contextlib.contextmanager
-    def _looking_for_damage(self) -> Any:
-        """After an unclean stop, read the whole database for damage beside the work; it is told, nothing is changed."""
-        if not self._session.unclean or self._session.leased:
-            yield
-            return
-        stop = threading.Event()
-        looking = asyncio.create_task(self._look_for_damage(stop), name="rota-check")
-        try:
-            yield
-        finally:
-            stop.set()
-            looking.cancel()
+    def _damage_looked_for(self) -> contextlib.AbstractContextManager[None]:
+        """Return what looks for damage beside the work, after an unclean stop."""
+        needed = self._session.unclean and not self._session.leased
+        return self._damage.beside() if needed else contextlib.nullcontext()
 
     def _bind_http(self, store: Store, settings: Settings) -> None:
         """Take the port of HTTP; what forbids it is told before anything else is done."""
@@ -348,24 +297,13 @@ class Daemon:
             self._http.close()
             self._http = None
 
-    async def _look_for_damage(self, stop: threading.Event) -> None:
-        try:
-            found = await asyncio.to_thread(quick_check, self._place.state / "rota.db", stop=stop)
-        except RotaError as error:
-            found = (str(error),)
-        if found:
-            self._damage = f"{self._place.state / 'rota.db'} is damaged: {found[0]}; put back a backup"
-            log.error("the database is damaged", path=str(self._place.state / "rota.db"), found=found, hint=DAMAGE_HINT)
-        else:
-            log.debug("the database is whole")
-
     async def _guard(self) -> None:
         """Note what changed under us: new zone data is adopted; too many crashes in a row start us paused (R-23)."""
-        now = self._clock.now()
-        await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        now, store = self._clock.now(), Brief(self._store)
+        await store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
         if self._settings.scheduler.crash_guard:
             worker_id = self._session.holder.worker_id
-            lost = await self._store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
+            lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
             if lost and self._session.leased:
                 log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
             elif lost:
@@ -406,6 +344,7 @@ class Daemon:
             self._http.start()
             if self._observer:
                 self._observer.listening(self._http.url)
+        collect_rarely()
 
     def _take_loss(self) -> None:
         """Somebody said that we are lost: what we run is no longer ours, and may already run elsewhere (R-22)."""
@@ -449,6 +388,8 @@ class Daemon:
             return None
         await self._look_after_ticks()
         await self._file.look(self._store, self._settings)
+        with contextlib.suppress(StateError):  # it is looked for again
+            await self._observe_queue()
         return self._clock.now() + LOOK_AT_FILES
 
     async def _look_after_ticks(self) -> None:
@@ -475,6 +416,7 @@ class Daemon:
     # talking
 
     def _wake(self) -> None:
+        self._queue.stir()
         self._engine.wake()
 
     def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -511,7 +453,7 @@ class Daemon:
             started_at=self._started_at,
             further=(self._watch, *((self._leases.loop,) if self._leases is not None else ())),
             file_problem=self._file.problem,
-            damage=self._damage,
+            damage=self._damage.found,
         )
         gone = self._store.problem
         return {
@@ -527,10 +469,20 @@ class Daemon:
             self._observer.paused(pauses(self._store))
 
     def _observe_fired(self, fired: Fired) -> None:
+        self._queue.stir()  # it may have replaced others
         if self._observer:
             self._observer.fired(fired)
 
     def _observe_finished(self, run_id: str) -> None:
         if self._observer:
             for run in ended_with(self._store, run_id):
+                self._queue.told(run)
+                if run.group_id is not None:
+                    self._queue.stir()  # it may have taken others along
+                self._observer.finished(run)
+
+    async def _observe_queue(self) -> None:
+        """Tell of runs that ended in no slot: cancelled before they began, or of a group."""
+        if self._observer:
+            for run in await asyncio.to_thread(self._queue.look):
                 self._observer.finished(run)

@@ -22,7 +22,7 @@ from rota.engine.looking import look_once
 from rota.engine.loop import Loop
 from rota.engine.release import next_release
 from rota.engine.session import Entrance, Session, anchor_of, close_session, open_session, sweep_locks, take_turn
-from rota.engine.stopping import Stop, Stopping, fitting, refuse_unstored, wanted_stop
+from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.ticks import KIND, note_look
 from rota.engine.workshop import Workshop
 from rota.log import log
@@ -154,26 +154,7 @@ class Tick:
     async def _enter(self, store: OpenStore, turn_over: contextlib.ExitStack) -> None:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
-        me = identity(os.getpid())
-        entrance = Entrance(slots=settings.scheduler.concurrency)
-        session = open_session(store, self._place.state, self._clock, kind=KIND, identity=me, entrance=entrance)
-        sweep_locks(self._place.state)
-        self._anchor = anchor_of(self._place.state, session)
-        self._database = file_identity(self._anchor)
-        self._store, self._settings = store, settings
-        self._workshop = Workshop(
-            store,
-            self._clock,
-            settings=settings,
-            session=session,
-            table=self._table,
-            environ=self._environ,
-            stays=False,
-            sdk=Sdk(store, self._place.state, self._clock),
-            on_fired=self._take_fired,
-            on_finished=self._take_finished,
-        )
-        self._engine = self._workshop.engine
+        session = self._set_up(store, settings)
         if self._observer:
             self._observer.begun(settings)
         try:
@@ -189,6 +170,31 @@ class Tick:
             elif not self._lost_state:
                 self._leave(session)
         self._refuse_losses()
+
+    def _set_up(self, store: OpenStore, settings: Settings) -> Session:
+        """Enter under an epoch, and make what works under it."""
+        state = self._place.state
+        me = identity(os.getpid())
+        entrance = Entrance(slots=settings.scheduler.concurrency)
+        session = open_session(store, state, self._clock, kind=KIND, identity=me, entrance=entrance)
+        sweep_locks(state)
+        self._anchor = anchor_of(state, session)
+        self._database = file_identity(self._anchor)
+        self._store, self._settings = store, settings
+        self._workshop = Workshop(
+            store,
+            self._clock,
+            settings=settings,
+            session=session,
+            table=self._table,
+            environ=self._environ,
+            stays=False,
+            sdk=Sdk(store, state, self._clock),
+            on_fired=self._take_fired,
+            on_finished=self._take_finished,
+        )
+        self._engine = self._workshop.engine
+        return session
 
     def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
         wake = self._engine.claim_now
@@ -308,14 +314,7 @@ class Tick:
             note_look(db, slots=self._settings.scheduler.concurrency, now=self._looked_at, unused=unused)
 
     def _refuse_losses(self) -> None:
-        if self._stopping.unstored:
-            refuse_unstored(
-                self._stopping.unstored,
-                place=str(self._place.state),
-                problem=self._engine.storage_problem,
-                gone=self._store.problem,
-                who="the next tick",
-            )
+        self._stopping.refuse_unstored(self._place.state, who="the next tick")
         if self._lost_state:
             raise StateError(
                 f"the state folder {self._place.state} vanished or was replaced while a tick carried runs",

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from rota.http.app import around, make_routes
 from rota.http.context import Context
@@ -20,6 +19,7 @@ from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.operations.access import Scope, derive_token, make_token, read_token
 from rota.operations.project import open_state
+from tests.asgi import Client
 from tests.faces.conftest import Project
 
 FILE = """
@@ -61,7 +61,7 @@ class Api:
         self.doorman = Doorman(project.clock, token=lambda: self.token)
         self.routes = routes()
         self._behind = around(self.routes, self.context, self.doorman)
-        self.bare = TestClient(self.app, base_url=BASE, raise_server_exceptions=True)
+        self.bare = Client(self.app, base_url=BASE)
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request of this project: the routes serve all projects of the tests, one at a time."""
@@ -113,7 +113,7 @@ def opened(project: Project, *, raises: bool = True) -> Iterator[Api]:
     """Yield the API of a project; one event loop answers all its requests, where else each would begin one."""
     made = Api(project)
     if not raises:
-        made.bare = TestClient(made.app, base_url=BASE, raise_server_exceptions=False)
+        made.bare = Client(made.app, base_url=BASE, raises=False)
     with start_blocking_portal() as made.bare.portal:
         yield made
     made.bare.close()

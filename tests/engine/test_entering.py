@@ -1,6 +1,8 @@
 """How processes of several folders enter one database: names, identity, and whose dead they find (R-22, R-23)."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,12 +11,13 @@ import pytest
 
 from rota.engine.lock import WORKER, read_worker
 from rota.engine.session import Entrance, Session, close_session, dead_epochs, open_session
-from rota.model.errors import WorkerNameTaken
+from rota.model.errors import DatabaseNewer, WorkerNameTaken
 from rota.model.records import ProcessIdentity
+from rota.rules.lease import LEASE
 from rota.rules.takes import Takes, default_name
 from rota.store import processes, workers
 from rota.testing import Scene
-from tests.scene import sqlite_alone
+from tests.scene import sqlite_alone, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +29,14 @@ def enter(scene: Scene, folder: Path, entrance: Entrance = Entrance(), *, pid: i
     folder.mkdir(exist_ok=True)
     me = ProcessIdentity(f"boot of {folder.name}", pid, pid)
     return open_session(scene.store, folder, scene.clock, kind="worker", identity=me, entrance=entrance, shared=True)
+
+
+@contextmanager
+def upgraded(scene: Scene) -> Iterator[None]:
+    """Let a newer rota have been at the database; scenes to come have it as it was."""
+    tamper(scene, "INSERT INTO migration VALUES (9999, 'later', 'x', 1)")
+    yield
+    tamper(scene, "DELETE FROM migration WHERE number = 9999")
 
 
 def name_of(scene: Scene, session: Session) -> str:
@@ -51,6 +62,23 @@ async def test_a_folder_stays_the_worker_that_it_is_r_23(scene: Scene, tmp_path:
     found = scene.store.read(partial(workers.worker_by_name, name="gpu-box"))
     assert found is not None
     assert (found.labels, found.state) == ({"zone": "b"}, str(tmp_path / "a"))
+
+
+async def test_nobody_enters_a_database_that_was_upgraded_since_it_was_opened(scene: Scene, tmp_path: Path) -> None:
+    """Whoever upgrades sees all who have entered (R-22), so nobody may enter afterwards with what it knew before."""
+    with upgraded(scene), pytest.raises(DatabaseNewer, match="upgraded to schema 9999 meanwhile"):
+        enter(scene, tmp_path / "a")
+    assert scene.store.read(lambda db: workers.worker_by_name(db, f"{HOST}-2")) is None
+    assert not list((tmp_path / "a" / "locks").iterdir())
+
+
+async def test_who_came_back_to_an_upgraded_database_gets_no_lease_r_22(scene: Scene, tmp_path: Path) -> None:
+    """R-22: its lease was over, so the upgrade could not see that it lives."""
+    session = enter(scene, tmp_path / "a")
+    renew = partial(processes.renew_lease, epoch=session.holder.epoch, lease=LEASE)
+    assert scene.store.write(renew) is not None
+    with upgraded(scene):
+        assert scene.store.write(renew) is None
 
 
 async def test_a_name_of_another_folder_is_refused(scene: Scene, tmp_path: Path) -> None:

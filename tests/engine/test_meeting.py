@@ -27,13 +27,14 @@ from rota.model.spec import Draw, GroupMode, Member, OnFailure, Overlap, Overlap
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 from rota.operations.jobs import change_to
 from rota.rules.overlap import After, Go, Refuse, Replace, judge
-from rota.store import births, changes, counters, direct, groups, jobs, polls, queue, runs
+from rota.store import births, changes, counters, direct, finding, groups, jobs, polls, queue, runs
 from rota.store.driver import Database, Store
 from rota.store.postgres_opening import open_postgres
 from tests.postgres import lay_postgres
 from tests.store.making import (
     CANCELLED,
     DONE,
+    FAILED,
     HOUR,
     MINUTE,
     NOW,
@@ -111,6 +112,10 @@ class Two:
         return self.here.read(operation)
 
 
+alone = pytest.mark.parametrize("alone", [False, True], ids=["job held", "job not held"])
+"""An end that seems to concern nobody else does not hold its job."""
+
+
 @pytest.fixture
 def two():
     made = Two(lay_postgres())
@@ -138,9 +143,9 @@ def running(two: Two, job, holder, *, slot: int = 0) -> Run:
     return run
 
 
-def recording(run: Run, holder, outcome: Outcome = DONE) -> Operation:
+def recording(run: Run, holder, outcome: Outcome = DONE, *, alone: bool = False) -> Operation:
     finished = [Finished(run.id, run.job_id, outcome)]
-    return lambda db: record(db, finished, epoch=holder.epoch, now=NOW + MINUTE)
+    return lambda db: record(db, finished, epoch=holder.epoch, now=NOW + MINUTE, alone=alone)
 
 
 def taking(holder, slots: range) -> Operation:
@@ -159,25 +164,46 @@ def test_an_instant_that_two_fire_is_fired_once_and_nobody_waits(two):
     met = two.meet(lambda db: fire(db, job.id, now=FULL_HOUR), lambda db: fire(db, job.id, now=FULL_HOUR))
     assert not met.waited
     assert (len(met.first.runs), met.second.runs) == (1, ())
-    assert len(two.read(lambda db: runs.newest_runs(db, job.id, limit=9))) == 1
+    assert len(two.read(lambda db: finding.newest_runs(db, job.id, limit=9))) == 1
 
 
-def test_who_is_enqueued_behind_a_run_that_ends_meanwhile_is_let_go(two):
-    """R-12: the end waits for the job, and then sees who waits for it."""
+@alone
+def test_who_is_enqueued_behind_a_run_that_ends_meanwhile_is_let_go(two, alone):
+    """R-12: the end waits for the job, or for its run, and then sees who waits for it."""
     holder, job = add_holder(two.here), add_job(two.here, overlap=QUEUE)
     run = running(two, job, holder)
-    met = two.meet(trigger(job.id), recording(run, holder))
+    met = two.meet(trigger(job.id), recording(run, holder, alone=alone))
     assert met.waited
     assert at(two, met.first).waiting_for is None
 
 
-def test_who_is_enqueued_while_the_run_before_it_ends_waits_for_nobody(two):
+@alone
+def test_who_is_enqueued_while_the_run_before_it_ends_waits_for_nobody(two, alone):
     """R-12."""
     holder, job = add_holder(two.here), add_job(two.here, overlap=QUEUE)
     run = running(two, job, holder)
-    met = two.meet(recording(run, holder), trigger(job.id))
+    met = two.meet(recording(run, holder, alone=alone), trigger(job.id))
     assert met.waited
     assert at(two, met.second).waiting_for is None
+
+
+def test_two_ends_that_concern_nobody_else_do_not_wait_for_each_other(two):
+    """R-12: nobody waits in the job, so neither holds it."""
+    holder, job = add_holder(two.here), add_job(two.here)
+    first, second = running(two, job, holder), running(two, job, holder, slot=1)
+    met = two.meet(recording(first, holder, alone=True), recording(second, holder, alone=True))
+    assert not met.waited
+    assert [at(two, run.id).status for run in (first, second)] == [Status.COMPLETED] * 2
+
+
+def test_a_success_that_ends_beside_a_failure_forgets_those_counted_before(two):
+    """DEC-007: the one holds the job from the start, the other as soon as it sees that failures are counted."""
+    holder, job = add_holder(two.here), add_job(two.here)
+    two.here.write(lambda db: jobs.count_failures(db, job.id, 2, backing_off_until=None))
+    failed, done = running(two, job, holder), running(two, job, holder, slot=1)
+    met = two.meet(recording(failed, holder, FAILED), recording(done, holder, alone=True))
+    assert met.waited
+    assert two.read(lambda db: jobs.job_by_id(db, job.id)).failures == 0
 
 
 def test_two_starts_of_a_job_that_runs_alone_make_one_run(two):
@@ -185,10 +211,11 @@ def test_two_starts_of_a_job_that_runs_alone_make_one_run(two):
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.FORBID))
     met = two.meet(trigger(job.id), trigger(job.id))
     assert met.second is None
-    assert len(two.read(lambda db: runs.unfinished_runs(db, job.id))) == 1
+    assert len(two.read(lambda db: finding.unfinished_runs(db, job.id))) == 1
 
 
-def test_the_last_two_ends_of_those_that_are_replaced_let_the_new_run_go(two):
+@alone
+def test_the_last_two_ends_of_those_that_are_replaced_let_the_new_run_go(two, alone):
     """R-11: each sees the other one unfinished, unless one of them waits."""
     holder, job = add_holder(two.here), add_job(two.here)
     first, second = running(two, job, holder), running(two, job, holder, slot=1)
@@ -197,7 +224,7 @@ def test_the_last_two_ends_of_those_that_are_replaced_let_the_new_run_go(two):
         lambda db: enqueue(db, replacing, Replace((first.id, second.id)), trigger=Trigger.MANUAL, now=NOW + SECOND)
     )
     assert at(two, born.id).waiting_for is WaitingFor.REPLACED_RUN
-    met = two.meet(recording(first, holder), recording(second, holder))
+    met = two.meet(recording(first, holder, alone=alone), recording(second, holder, alone=alone))
     assert met.waited
     assert at(two, born.id).waiting_for is None
 
@@ -264,7 +291,7 @@ def test_two_processes_of_a_worker_do_not_use_a_slot_twice(two):
         add_run(two.here, job, at=NOW + number * SECOND)
     met = two.meet(taking(one, range(1)), taking(other, range(2)))
     assert met.waited
-    assert sorted(run.slot for run in two.read(runs.running_runs)) == [0, 1]
+    assert sorted(run.slot for run in two.read(finding.running_runs)) == [0, 1]
 
 
 def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(two):
@@ -286,11 +313,12 @@ def test_a_run_that_somebody_cancels_is_not_claimed_meanwhile(two):
     assert at(two, run.id).status is Status.CANCELLED
 
 
-def test_a_run_that_ends_while_somebody_cancels_it_stays_as_it_ended(two):
+@alone
+def test_a_run_that_ends_while_somebody_cancels_it_stays_as_it_ended(two, alone):
     """R-01."""
     holder, job = add_holder(two.here), add_job(two.here)
     run = running(two, job, holder)
-    met = two.meet(recording(run, holder), lambda db: cancel(db, run.id, reason=Reason.REQUESTED, now=NOW))
+    met = two.meet(recording(run, holder, alone=alone), lambda db: cancel(db, run.id, reason=Reason.REQUESTED, now=NOW))
     assert met.waited
     assert met.second is True
     assert at(two, run.id).status is Status.COMPLETED
@@ -333,7 +361,7 @@ def test_numbers_of_runs_have_neither_gap_nor_double(two):
     """INV-005."""
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
     two.meet(trigger(job.id), trigger(job.id, at=NOW + SECOND))
-    assert [run.number for run in two.read(lambda db: runs.newest_runs(db, job.id, limit=9))] == [2, 1]
+    assert [run.number for run in two.read(lambda db: finding.newest_runs(db, job.id, limit=9))] == [2, 1]
 
 
 def test_two_who_need_a_new_lane_share_it(two):
@@ -446,7 +474,7 @@ def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
 
     two.here.write(first)
     after = max([seen, *(one.seq for one in read_meanwhile)])
-    born = {one.id for job in jobs_of for one in two.read(lambda db, job=job: runs.newest_runs(db, job.id, limit=9))}
+    born = {one.id for job in jobs_of for one in two.read(lambda db, job=job: finding.newest_runs(db, job.id, limit=9))}
 
     def all_told() -> bool:
         rest = two.read(lambda db: changes.changes_after(db, after, limit=9))

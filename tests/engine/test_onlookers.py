@@ -5,9 +5,14 @@ from datetime import timedelta
 import pytest
 
 from rota.model.errors import DatabaseGone
+from rota.model.records import Outcome, Run
 from rota.model.spec import Condition, Gates, WhenFalse
-from rota.testing import Scene
+from rota.model.states import Reason, Status
+from rota.operations.runs import cancel_run
+from rota.operations.watching import QueueWatch, ended_with
+from rota.testing import Scene, Script
 from tests.engine.conftest import command
+from tests.engine.test_groups import declare, group
 
 pytestmark = pytest.mark.anyio
 
@@ -39,3 +44,89 @@ async def test_a_run_that_expired_in_the_queue_is_shown_like_one_that_ran(scene:
     await scene.advance("10m")
     assert scene.told("stale") == [("SKIPPED", "expired")]
     assert shown[-1] == "SKIPPED"
+
+
+class Onlooker:
+    """Somebody who is told what ends, as the console of `rota serve` is."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.watch = QueueWatch(scene.store)
+        self.shown: list[tuple[str, str]] = []
+        scene.engine._on_finished = self.take
+
+    def take(self, run_id: str) -> None:
+        for run in ended_with(self.scene.store, run_id):
+            self.watch.told(run)
+            self.show(run)
+
+    def show(self, run: Run) -> None:
+        self.shown.append((run.handle, run.reason.value if run.reason else ""))
+
+    def look(self) -> None:
+        self.watch.stir()
+        for run in self.watch.look():
+            self.show(run)
+
+
+@pytest.fixture
+async def onlooker(scene: Scene) -> Onlooker:
+    onlooker = Onlooker(scene)
+    await onlooker.watch.begin()
+    return onlooker
+
+
+async def test_a_queued_run_that_somebody_cancels_is_shown_once(scene: Scene, onlooker: Onlooker) -> None:
+    scene.engine.claims = False
+    scene.declare(command("waits"))
+    scene.trigger("waits")
+    cancel_run(scene.store, "waits", now=scene.clock.now())
+    onlooker.look()
+    onlooker.look()
+    assert onlooker.shown == [("waits:1", "requested")]
+
+
+async def test_a_running_run_that_somebody_cancels_is_shown_once(scene: Scene, onlooker: Onlooker) -> None:
+    scene.processes.scripts["runs"] = Script(takes=timedelta(hours=1))
+    scene.declare(command("runs"))
+    scene.trigger("runs")
+    await scene.settle()
+    cancel_run(scene.store, "runs", now=scene.clock.now())
+    scene.engine.wake()
+    await scene.settle()
+    onlooker.look()
+    assert onlooker.shown == [("runs:1", "requested")]
+
+
+async def test_members_that_a_failure_takes_along_are_shown_after_it(scene: Scene, onlooker: Onlooker) -> None:
+    declare(scene, group("nightly", "a", "b"))
+    scene.processes.scripts["a"] = Script(ending=Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1))
+    scene.trigger("nightly")
+    await scene.settle()
+    onlooker.look()
+    assert onlooker.shown == [("a:1", "exit_code"), ("nightly:1", "members_failed"), ("b:1", "predecessor_failed")]
+
+
+async def test_the_end_of_a_group_is_shown_once_although_its_last_member_ended_a_moment_before(
+    scene: Scene, onlooker: Onlooker
+) -> None:
+    """A keeper notes when its command ended, the group ends when that is recorded."""
+    declare(scene, group("nightly", "a"))
+    scene.trigger("nightly")
+    await scene.settle()
+    scene.engine._on_finished = lambda _run_id: None  # nobody hears of the member
+    await scene.advance("1h")
+    onlooker.look()
+    onlooker.look()
+    assert onlooker.shown == [("nightly:1", "")]
+
+
+async def test_what_was_cancelled_before_somebody_looked_on_is_not_shown(scene: Scene) -> None:
+    scene.engine.claims = False
+    scene.declare(command("waits"))
+    scene.trigger("waits")
+    cancel_run(scene.store, "waits", now=scene.clock.now())
+    onlooker = Onlooker(scene)
+    await onlooker.watch.begin()
+    onlooker.look()
+    assert onlooker.shown == []

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from rota.engine.patience import Patience
+from rota.engine.patience import Brief, Patience
 from rota.model.errors import DatabaseBusy, DatabaseGone, StorageFull
-from rota.testing import FakeClock
+from rota.store.driver import Database
+from rota.store.link import statement
+from rota.testing import FakeClock, Scene
+from tests.scene import many_machines
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +113,22 @@ async def test_a_step_that_waits_for_a_database_that_is_away_is_left_when_nobody
     with pytest.raises(DatabaseGone):
         await patience(over=lambda: True, away=Away("away since noon")).do(waits)
     await left.wait()
+
+
+def lock_timeout(db: Database) -> str:
+    return str(db._link.run(statement("SHOW lock_timeout"), {}).get_value(0, 0), "ascii")  # type: ignore[attr-defined]
+
+
+@many_machines
+async def test_the_steps_of_a_start_wait_a_second_at_most_for_rows_that_others_hold(scene: Scene) -> None:
+    """So whoever is told to stop hears it in time; all other transactions wait as long as ever."""
+    brief = Brief(scene.store)
+    assert (brief.write(lock_timeout), await brief.submit(lock_timeout)) == ("1s", "1s")
+    assert (scene.store.write(lock_timeout), await scene.store.submit(lock_timeout)) == ("10s", "10s")
+
+
+async def test_what_a_step_of_a_start_writes_is_stored(scene: Scene) -> None:
+    brief = Brief(scene.store)
+    brief.write(lambda db: db.execute("meta_set", key="first", value="1"))
+    await brief.submit(lambda db: db.execute("meta_set", key="second", value="2"))
+    assert brief.read(lambda db: [db.row("meta_get", key=key) for key in ("first", "second")]) == [("1",), ("2",)]

@@ -11,7 +11,8 @@ from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Carry, SessionMode
 from rota.model.states import Reason, Status
 from rota.testing import Scene, Script
-from rota.testing.scene import FakeClock, ScriptedProcesses
+from rota.testing.clock import FakeClock
+from rota.testing.scripted import ScriptedProcesses
 from tests.engine.agent_jobs import agent
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from rota.model.states import Reason, Status
 from rota.model.workspaces import Worktree
 from rota.store import worktrees
 from rota.testing import Scene, Script
-from rota.testing.scene import ScriptedProcesses
+from rota.testing.scripted import ScriptedProcesses
 from tests.engine.agent_jobs import agent
 from tests.scene import one_machine
 from tests.waiting import LONGEST_WAIT

@@ -16,13 +16,13 @@ from rota.cli.invocation import Invocation
 from rota.cli.root import cli
 from rota.engine.claim import Holder, claim, start
 from rota.engine.record import Finished, record
-from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.operations.project import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
-from rota.store import processes, runs, workers
+from rota.store import finding, processes
 from tests.template import lay_database
+from tests.workers import ensure_worker
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ class Project:
         store = open_state(self.state, self.clock, create=False)
         try:
             holder = store.write(self._holder)
-            taken = len(store.read(runs.running_runs))
+            taken = len(store.read(finding.running_runs))
             for one in store.write(partial(claim, holder=holder, free=range(taken, 50), now=self.clock.now())):
                 store.write(partial(start, claimed=one, holder=holder, process=holder.identity, now=self.clock.now()))
         finally:
@@ -119,7 +119,7 @@ class Project:
 
     def _holder(self, db: Any) -> Holder:
         now, me = self.clock.now(), identity()
-        worker = workers.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
+        worker = ensure_worker(db, name="here", now=now)
         epoch = processes.open_process(
             db, worker_id=worker, kind="serve", identity=me, lock="none", version="0", now=now
         )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from rota.model.states import Reason, Status
 from rota.operations.project import Place, open_state
 from rota.operations.runs import show_run
 from rota.settings import Settings
-from tests.faces.conftest import Project
+from tests.faces.conftest import NOON, Project
 
 JOBS = 'timezone: Europe/Madrid\njobs:\n  disk: {command: [echo, hi]}\n  nightly: {cron: "30 2 * * *", command: [x]}\n'
 
@@ -128,3 +129,46 @@ def test_a_stop_says_how_long_runs_and_agents_may_go_on(project: Project, capsys
     asyncio.run(serve())
     told = "stopping, waiting for 2 runs for 30 s at most, for agents 10 min (Ctrl-C again ends them)"
     assert told in capsys.readouterr().out
+
+
+def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.applied(JOBS)
+    for _ in range(2):
+        project.ok("trigger", "disk", "--force")
+    project.begin()
+    store = open_state(project.state, project.clock, create=False)
+    ended = show_run(store, "disk:1").run
+    store.close()
+
+    async def serve() -> None:
+        console = Console(Place(project.folder, project.state), project.clock)
+        console.finished(replace(ended, status=Status.FAILED, reason=Reason.PROCESS_RESTARTED, finished_at=NOON))
+        console.serving(Settings(project.folder, project.state, timezone="Europe/Madrid"), recovered=2)
+        console.close()
+
+    asyncio.run(serve())
+    lines = capsys.readouterr().out.splitlines()
+    assert " serves " in lines[0]
+    assert lines[1] == "2 runs of an earlier process recovered; disk:1, disk:2 go on"
+    assert lines[2].startswith("13:00:00  disk:1")
+    assert "FAILED process_restarted" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("stop", "told"),
+    [
+        (Stop("now", timedelta()), "stopping, ending 2 runs at once"),
+        (Stop("detach", None), "stopping with 2 runs: commands go on for the next scheduler, functions may finish"),
+        (Stop("idle", None), "stopping, waiting for 2 runs (Ctrl-C again ends them)"),
+        (
+            Stop("grace", timedelta(seconds=30)),
+            "stopping, waiting for 2 runs for 30 s at most (Ctrl-C again ends them)",
+        ),
+    ],
+)
+def test_a_stop_says_what_becomes_of_what_runs(
+    project: Project, capsys: pytest.CaptureFixture[str], stop: Stop, told: str
+) -> None:
+    project.applied(JOBS)
+    Console(Place(project.folder, project.state), project.clock).stopping(stop, running=2)
+    assert capsys.readouterr().out == f"{told}\n"

@@ -115,3 +115,57 @@ def test_a_secret_is_stored_as_it_was_given(applied: Project, value: str) -> Non
 def test_a_name_that_no_secret_can_have_is_refused(applied: Project, name: str) -> None:
     assert applied.rota("secrets", "set", name).exit_code == 2
     assert not (applied.state / "secrets.env").exists()
+
+
+def deeds(project: Project) -> list[tuple[str, str]]:
+    return [(one["action"], one["target"]) for one in project.json("audit")]
+
+
+def given(project: Project, name: str, value: str, *flags: str) -> str:
+    from click.testing import CliRunner
+
+    from rota.cli.invocation import Invocation
+    from rota.cli.root import cli
+
+    invocation = Invocation({"HOME": str(project.folder)}, project.folder, project.clock)
+    return CliRunner().invoke(cli, ["secrets", "set", name, *flags], obj=invocation, input=value).output
+
+
+def test_who_set_or_removed_a_secret_is_in_the_audit_and_its_value_is_not(applied: Project) -> None:
+    """R-27."""
+    given(applied, "GITHUB_TOKEN", "hunter2")
+    given(applied, "OTHER", "hunter3", "--dry-run")
+    applied.ok("secrets", "remove", "GITHUB_TOKEN")
+    assert deeds(applied)[:2] == [("secrets remove", "GITHUB_TOKEN"), ("secrets set", "GITHUB_TOKEN")]
+    assert len(deeds(applied)) == 3
+    assert "hunter" not in applied.ok("audit", "--json")
+
+
+def test_a_secret_is_removed_alone(applied: Project) -> None:
+    path = applied.state / "secrets.env"
+    path.write_text("# mine\nOTHER=1\nexport GITHUB_TOKEN=old\n")
+    applied.ok("secrets", "remove", "GITHUB_TOKEN", "--dry-run")
+    assert "GITHUB_TOKEN" in path.read_text()
+    assert applied.ok("secrets", "remove", "GITHUB_TOKEN") == "GITHUB_TOKEN removed\n"
+    assert path.read_text() == "# mine\nOTHER=1\n"
+    assert applied.rota("secrets", "remove", "GITHUB_TOKEN").exit_code == 2
+
+
+def test_a_new_token_is_in_the_audit(applied: Project) -> None:
+    applied.ok("token", "--renew", "--dry-run")
+    applied.ok("token", "--renew")
+    assert deeds(applied) == [("token", ""), ("apply", "")]
+
+
+def test_a_secret_of_a_project_without_a_database_is_stored_without_a_line(project: Project) -> None:
+    project.write("jobs: {}\n")
+    assert given(project, "A", "x") == "A stored\n"
+    assert not (project.state / "rota.db").exists()
+
+
+def test_a_secret_is_stored_and_it_is_told_that_no_line_could_be_written(applied: Project) -> None:
+    (applied.state / "rota.db").write_text("no database at all, but long enough to be looked at " * 9)
+    told = given(applied, "A", "x")
+    assert "this is not in the audit" in told
+    assert "A stored" in told
+    assert read_env_file(applied.state / "secrets.env") == {"A": "x"}

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from rota.mcp import ARGUMENTS_LIMIT, server_of
 from rota.operations.tools.toolbox import TOOLS
+from tests import forking
 from tests.faces.conftest import Project
 
 FILE = """
@@ -35,8 +37,21 @@ def parameters(project: Project, **environ: str) -> StdioServerParameters:
 
 @asynccontextmanager
 async def client(project: Project, **environ: str) -> AsyncIterator[Client]:
-    async with Client(parameters(project, **environ), read_timeout_seconds=LONGEST) as found:
-        yield found
+    """Connect to a `rota mcp` that is forked, since to import the SDK takes longer than all that is asked."""
+    into, out = project.folder / "mcp.in", project.folder / "mcp.out"
+    for pipe in (into, out):
+        os.mkfifo(pipe)
+    _, *arguments = parameters(project).args
+    process = forking.start(
+        *arguments, environment=parameters(project, **environ).env or {}, into=into, out=out, err=project.folder / "err"
+    )
+    relay = StdioServerParameters(command="/bin/sh", args=["-c", 'cat "$1" & exec cat > "$0"', str(into), str(out)])
+    try:
+        async with Client(relay, read_timeout_seconds=LONGEST) as found:
+            yield found
+        assert await to_thread.run_sync(process.wait, LONGEST) == 0
+    finally:
+        process.kill()
 
 
 def text(result: CallToolResult) -> str:

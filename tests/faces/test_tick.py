@@ -10,13 +10,13 @@ import pytest
 from rota.cli.tick import code_of
 from rota.engine.lock import SERVE_LOCK, TICK_LOCK, take, take_process_lock
 from rota.engine.ticks import KIND, note_look
-from rota.model.ids import new_id
 from rota.operations.project import Place, open_state
 from rota.runners.processes import identity
-from rota.store import processes, workers
+from rota.store import processes
 from rota.store.driver import Database
 from rota.ticking import Tick, TickReport
 from tests.faces.conftest import Project
+from tests.workers import ensure_worker
 
 JOBS = """
 scheduler: {concurrency: 3}
@@ -40,7 +40,7 @@ def ticked(project: Project, *ago: int) -> None:
     now = project.clock.now()
 
     def enter(db: Database) -> None:
-        worker = workers.ensure_worker(db, worker_id=new_id(now), name="here", now=now)
+        worker = ensure_worker(db, name="here", now=now)
         epoch = processes.open_process(
             db, worker_id=worker, kind=KIND, identity=identity(), lock="none", version="0", now=now
         )
@@ -177,7 +177,7 @@ def test_where_ticks_come_a_queued_run_is_not_alone(project: Project) -> None:
     project.applied(JOBS)
     ticked(project, 20, 10)
     assert "no scheduler" not in project.ok("trigger", "hourly")
-    assert "a slot is free" in project.ok("explain", "hourly:1")
+    assert "for the next tick; they usually come every 10 s" in project.ok("explain", "hourly:1")
     assert "starts next" in project.ok("queue")
     project.clock.advance(timedelta(minutes=1))
     assert "none is running here" in project.ok("explain", "hourly:1")

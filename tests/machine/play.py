@@ -56,7 +56,6 @@ DRAWS: list[dict[str, int]] = [{}, {}, {"gpu": 1}, {"disk": 1}, {"disk": 2}, {"d
 ENDINGS = [("FAILED", "exit_code"), ("COMPLETED", None), ("FAILED", "timed_out")]
 MOST_JOBS, MOST_QUEUED, MOST_CALLS = 6, 12, 2
 PICK = st.integers(0, 99)
-PICKS = st.lists(PICK, min_size=1, max_size=3)
 SELDOM = st.integers(0, 3).map(lambda number: number == 0)
 
 JOBS = st.builds(

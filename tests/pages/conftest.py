@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from rota.model.ids import begin_again
 from rota.operations.access import Caller, Scope, make_session
-from tests.api.conftest import BASE, FILE, Api
+from tests.api.conftest import BASE, FILE, Api, opened
+from tests.asgi import Client
 from tests.faces.conftest import Project
 
 SILENT = frozenset({"script", "style", "title"})
@@ -92,9 +92,10 @@ class Site:
         self.clock = api.project.clock
         self.store = api.store
 
-    def browser(self, scope: Scope = Scope.ADMIN, *, name: str = "owner") -> TestClient:
+    def browser(self, scope: Scope = Scope.ADMIN, *, name: str = "owner") -> Client:
         """Return a browser that is logged in."""
-        made = TestClient(self.api.app, base_url=BASE, follow_redirects=False)
+        made = Client(self.api.app, base_url=BASE, follow_redirects=False)
+        made.portal = self.api.bare.portal
         session = make_session(self.api.token, Caller(name, scope), now=self.clock.now())
         made.cookies.set(self.api.doorman.cookie, session)
         made.headers["Accept"] = "text/html,application/xhtml+xml"
@@ -123,10 +124,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
     begin_again(os.urandom)  # identifiers of other tests may lie in this one's future
     folder = tmp_path / "home"
     folder.mkdir()
-    made = Api(Project(folder).applied(FILE))
-    yield made
-    made.bare.close()
-    made.store.close()
+    with opened(Project(folder).applied(FILE)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from starlette.testclient import TestClient
 
 from rota.http.app import make_app
 from rota.http.doorman import Doorman
@@ -13,6 +12,7 @@ from rota.model.errors import DatabaseBusy
 from rota.operations.access import Scope
 from rota.operations.following import newest
 from tests.api.conftest import BASE
+from tests.asgi import Client
 from tests.pages.conftest import Page, Site
 
 HTML = {"Accept": "text/html"}
@@ -148,7 +148,7 @@ def test_styles_and_scripts_load_nothing_from_elsewhere() -> None:
 def test_pages_work_below_the_path_of_a_proxy(site: Site) -> None:
     context = replace(site.api.context, base_path="/rota")
     doorman = Doorman(site.clock, token=lambda: site.api.token, public_url="https://ops.example.net/rota")
-    with closing(TestClient(make_app(context, doorman), base_url="http://ops.example.net")) as behind:
+    with closing(Client(make_app(context, doorman), base_url="http://ops.example.net")) as behind:
         headers = {**HTML, "Authorization": f"Bearer {site.api.token}"}
         page = Page(behind.get("/rota/", headers=headers))
         assert page.status == 200

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.routing import Match
 
-from tests.api.conftest import FILE, Api
+from tests.api.conftest import FILE, opened
 from tests.faces.conftest import Project
 from tests.pages.conftest import Page, Site
 from tests.pages.test_overview import FAILED, ran
@@ -47,15 +47,13 @@ def lively(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A project in which something failed, something runs and something waits; nobody changes it here."""
     folder = tmp_path_factory.mktemp("lively") / "home"
     folder.mkdir()
-    api = Api(Project(folder).applied(FILE))
-    site = Site(api)
-    ran(site, "hello", FAILED)
-    site.project.ok("trigger", "other")
-    site.project.begin()
-    site.project.ok("trigger", "hello")
-    yield site
-    api.bare.close()
-    api.store.close()
+    with opened(Project(folder).applied(FILE)) as api:
+        site = Site(api)
+        ran(site, "hello", FAILED)
+        site.project.ok("trigger", "other")
+        site.project.begin()
+        site.project.ok("trigger", "hello")
+        yield site
 
 
 @pytest.fixture(scope="module", params=PAGES)

@@ -8,7 +8,7 @@ from rota.http.pages.fitting import LARGEST
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.runs import trigger
-from tests.api.conftest import Api
+from tests.api.conftest import opened
 from tests.faces.conftest import Project
 from tests.pages.conftest import Site
 from tests.pages.test_runs import DONE, play
@@ -28,17 +28,15 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A project with long names and texts, in which much failed and much waits; nobody changes it here."""
     folder = tmp_path_factory.mktemp("crowded") / "home"
     folder.mkdir()
-    api = Api(Project(folder).applied(FILE))
-    site = Site(api)
-    for turn in range(2):
-        for job in JOBS[: 40 - 10 * turn]:
+    with opened(Project(folder).applied(FILE)) as api:
+        site = Site(api)
+        for turn in range(2):
+            for job in JOBS[: 40 - 10 * turn]:
+                trigger(api.store, job, now=site.clock.now())
+            site.project.carry_out([BROKEN, DONE] * 20)
+        for job in JOBS * 2:
             trigger(api.store, job, now=site.clock.now())
-        site.project.carry_out([BROKEN, DONE] * 20)
-    for job in JOBS * 2:
-        trigger(api.store, job, now=site.clock.now())
-    yield site
-    api.bare.close()
-    api.store.close()
+        yield site
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.engine.wake import ask
+from tests.scene import tamper_file
 from tests.service.serving import Project, ended, gone, kill
 from tests.waiting import LONGEST_WAIT, until
 
@@ -253,3 +254,20 @@ def test_a_scheduled_run_replaces_the_one_before_it(project: Project) -> None:
     project.serve()
     until(lambda: project.told("again")[:1] == [("CANCELLED", "replaced")], what="the first run to be replaced")
     until(lambda: any(run["started_at"] for run in project.history("again")[1:]), what="a second to start")
+
+
+def test_commands_of_a_newer_rota_leave_the_database_of_an_older_scheduler_alone(project: Project) -> None:
+    """A schema that lacks its newest part stands for an older one: whoever opens it would have to upgrade it."""
+    project.write("jobs:\n  hello: {command: [echo, hi]}\n")
+    server = project.serve()
+    tamper_file(project.state / "rota.db", "DELETE FROM migration WHERE number = (SELECT max(number) FROM migration)")
+    refused = project.rota("list", check=False)
+    assert refused.returncode == 75
+    assert f"in use by serve (pid {server.pid}, rota " in refused.stderr
+    assert "rota service restart" in refused.stderr
+    status = project.rota("status", check=False)
+    assert status.returncode == 1
+    assert "scheduler running" in status.stdout
+    assert "has to be upgraded" in status.stdout
+    project.rota("stop")
+    assert ended(server) == 0

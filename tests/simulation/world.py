@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.engine.claim import Claimed
 from rota.engine.engine import Engine
+from rota.engine.heir import Heir
 from rota.engine.loop import Loop
 from rota.engine.record import Finished
 from rota.engine.recover import recover
@@ -450,15 +451,15 @@ class World:
         self.fires += len(fired.runs) + len(fired.skips)
 
     async def _recover(self, session: Session) -> None:
-        await recover(
+        heir = Heir(
             self.store,
             self.clock,
             holder=session.holder,
-            dead=session.dead,
             children=Commands(self.machine, self.life),
             executor=self.engine.executor,
             slots=self.engine.slots,
         )
+        await recover(heir, session.dead)
 
     async def _unless_it_dies(self, work: Awaitable[None]) -> bool:
         """Do something in the scheduler's process; tell whether it survived."""
@@ -518,7 +519,7 @@ class World:
                 self.touched = False
             if not self._due(_next):
                 break
-        for job_id in engine._quarantine.keys() - self.refused:
+        for job_id in engine.firer.quarantine.keys() - self.refused:
             self.refused.add(job_id)
             self.machine.wrongs.append(f"lost: job {job_id} could not be fired at {self.clock.now()}")
 

@@ -10,8 +10,9 @@ from rota.model.ids import new_id
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.store import births, jobs, processes, runs, workers
+from rota.store import births, jobs, processes, runs
 from rota.store.driver import Database, Store
+from tests.workers import ensure_worker
 
 NOW = datetime(2026, 11, 15, 20, 41, 7, 250_000, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -62,7 +63,7 @@ def look(store: Store, run: Run) -> Run:
 
 
 def enter(db: Database, *, pid: int = 4321) -> Holder:
-    worker_id = workers.ensure_worker(db, worker_id=new_id(NOW), name="host", now=NOW)
+    worker_id = ensure_worker(db, name="host", now=NOW)
     identity = replace(PROCESS, pid=pid)
     epoch = processes.open_process(
         db,

@@ -74,6 +74,24 @@ def test_a_hot_statement_reads_no_whole_table(connection, name):
         assert OTHERWISE[name] in plan, plan
 
 
+@pytest.fixture(scope="module")
+def short():
+    """A queue that is short, and was all there was when statistics were taken: to read it whole looks cheap."""
+    with psycopg.connect(lay_postgres("short"), autocommit=True) as connection:
+        connection.execute(FILL)
+        connection.execute("ANALYZE")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        yield connection
+
+
+@pytest.mark.parametrize("name", ["run_chosen", "run_claim", "run_finish", "runs_ending"])
+def test_a_run_is_found_by_its_identifier_in_a_short_table_too(short, name):
+    """R-02: read for every run of a batch, even a short one costs more than all the rest."""
+    plan = plan_of(short, name)
+    assert "run_pkey" in plan, plan
+    assert not FORBIDDEN.search(plan), plan
+
+
 def test_a_connection_that_forgets_its_plans_goes_on():
     moments = itertools.count()
     store = open_postgres(lay_postgres(), now=lambda: NOW + next(moments) * 2 * REPLAN_AFTER)

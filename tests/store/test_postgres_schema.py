@@ -8,18 +8,39 @@ import psycopg
 import pytest
 
 from rota.store.link import statement
+from rota.store.migrate import HISTORY
 from rota.store.queries import load_migrations, load_queries
 from tests.postgres import lay_postgres
 
 TEXT, INTEGER = "TEXT", "INTEGER"
 OF_USE_TO = {"run_order": " AND number > 0", "run_ready": " AND lane_id > 0"}
 """What holds anyway, and keeps other statements from an index."""
+LOOKED_AT = {
+    ("run", "worker_id", "worker", "id"),
+    ("run", "epoch", "process", "epoch"),
+    ("execution", "worker_id", "worker", "id"),
+    ("execution", "epoch", "process", "epoch"),
+    ("execution", "job_id", "job", "id"),
+    ("execution", "run_id", "run", "id"),
+}
+"""Foreign keys of SQLite that PostgreSQL looks after by a statement, not by a row."""
+KEEPING_KEYS = {
+    ("execution_made_keys", "execution"),
+    ("run_made_keys", "run"),
+    ("run_stays", "run"),
+    ("worker_stays", "worker"),
+    ("process_stays", "process"),
+    ("job_stays", "job"),
+}
+SPLIT = {("inv_002_final", "execution")}
+"""Half of a trigger of SQLite."""
 TYPES = {"text": TEXT, "bigint": INTEGER, "bytea": "BLOB"}
 
 
 @pytest.fixture(scope="module")
 def ours():
     connection = apsw.Connection(":memory:")
+    connection.execute(HISTORY).fetchall()
     for _, _, script in load_migrations("sqlite"):
         connection.execute(script).fetchall()
     return connection
@@ -51,7 +72,7 @@ def test_postgresql_begins_at_the_schema_that_sqlite_has_reached():
 
 def test_both_have_the_same_tables(ours, theirs):
     found = rows(theirs, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
-    assert [name for (name,) in found if name != "migration"] == tables(ours)
+    assert [name for (name,) in found] == tables(ours)
 
 
 def test_every_table_has_the_same_columns_in_the_same_order(ours, theirs):
@@ -106,7 +127,8 @@ def test_every_table_points_at_the_same_rows(ours, theirs):
         for number, _, parent, column, to, _, deleting, _ in rows(
             ours, f"SELECT * FROM pragma_foreign_key_list('{table}') ORDER BY id, seq"
         ):
-            wanted.setdefault(number, []).append((parent, column, to, deleting))
+            if (table, column, parent, to) not in LOOKED_AT:
+                wanted.setdefault(number, []).append((parent, column, to, deleting))
         found = rows(
             theirs,
             f"""SELECT confrelid::regclass::text,
@@ -146,7 +168,7 @@ def test_the_same_triggers_watch_the_same_tables(ours, theirs):
         theirs,
         "SELECT tgname::text, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'O'",
     )
-    assert sorted(found) == sorted(wanted)
+    assert set(found) == set(wanted) | KEEPING_KEYS | SPLIT
 
 
 def conditions(texts):

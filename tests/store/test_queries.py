@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 import rota
+from rota.store.migrate import HISTORY
 from rota.store.queries import load_migrations, load_queries
 
 pytestmark = pytest.mark.xdist_group("queries")  # all of them look at the whole source: one process reads it once
@@ -130,6 +131,7 @@ def has_nameless_subselect(statement: str) -> bool:
 
 def test_every_query_fits_the_schema():
     connection = apsw.Connection(":memory:")
+    connection.execute(HISTORY).fetchall()
     for _, _, script in load_migrations("sqlite"):
         connection.execute(script).fetchall()
     refused = {}

@@ -5,6 +5,7 @@ import re
 import apsw
 import pytest
 
+from rota.store.migrate import HISTORY
 from rota.store.queries import load_migrations, load_queries
 
 HOT = {
@@ -76,6 +77,7 @@ one row a thread that outlived its run, one row a worker."""
 @pytest.fixture(scope="module")
 def connection():
     connection = apsw.Connection(":memory:")
+    connection.execute(HISTORY).fetchall()
     for _, _, script in load_migrations("sqlite"):
         connection.execute(script).fetchall()
     return connection

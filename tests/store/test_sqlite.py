@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, StateError, StorageFull
-from rota.store import jobs, runs
+from rota.store import finding, jobs
 from rota.store.migrate import open_store
 from rota.store.sqlite import connect
 from tests.store.making import NOW, add_job, insert_run
@@ -132,7 +132,7 @@ def test_one_refused_operation_harms_no_other_of_its_batch(store, beside):
 
     results = asyncio.run(play())
     assert [isinstance(result, LookupError) for result in results] == [number % 3 == 0 for number in range(9)]
-    stored = {run.id for run in store.read(lambda db: runs.newest_runs(db, job.id, limit=99))}
+    stored = {run.id for run in store.read(lambda db: finding.newest_runs(db, job.id, limit=99))}
     assert stored == {result.id for result in results if not isinstance(result, LookupError)}
     assert store.read(lambda db: jobs.job_by_id(db, job.id)).run_number == 6
 
@@ -239,7 +239,7 @@ def test_on_a_full_disk_what_was_acknowledged_is_stored_and_the_rest_is_refused(
     assert 0 < len(refused) < len(results)
     assert {type(error) for error in refused} == {StorageFull}
     assert all(str(path) in str(error) and error.hint for error in refused)
-    stored = {run.id for run in store.read(lambda db: runs.newest_runs(db, job.id, limit=99))}
+    stored = {run.id for run in store.read(lambda db: finding.newest_runs(db, job.id, limit=99))}
     assert stored == {result.id for result in results if not isinstance(result, Exception)}
 
 
@@ -276,7 +276,7 @@ def test_an_inline_write_on_a_full_disk_is_refused_by_name(store, path):
     store.write(partial(bound, pages=1))
     with pytest.raises(StorageFull, match=str(path)):
         store.write(partial(insert_run, job=job, params=LARGE))
-    assert store.read(lambda db: runs.newest_runs(db, job.id, limit=9)) == []
+    assert store.read(lambda db: finding.newest_runs(db, job.id, limit=9)) == []
 
 
 FILE_SIZE_LIMIT = """

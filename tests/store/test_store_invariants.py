@@ -202,3 +202,29 @@ def test_a_job_with_runs_and_a_run_with_an_execution_cannot_vanish(store, backen
     for table in ("job", "job_version", "run", "worker", "process"):
         with pytest.raises(backend.refusal):
             backend.sql(f"DELETE FROM {table}")
+
+
+@pytest.mark.parametrize("change", ["worker_id = 'nobody'", "epoch = 99"])
+def test_a_run_names_a_worker_and_a_process_that_exist(store, backend, change):
+    run_in(store, Status.RUNNING, add_job(store), holder=add_holder(store))
+    with pytest.raises(backend.refusal):
+        backend.sql(f"UPDATE run SET {change}")
+
+
+@pytest.mark.parametrize("missing", ["run_id", "job_id", "worker_id", "epoch"])
+def test_an_execution_names_rows_that_exist(store, backend, missing):
+    job, holder = add_job(store), add_holder(store)
+    run = run_in(store, Status.DISPATCHED, job, holder=holder)
+    named = {"run_id": run.id, "job_id": job.id, "worker_id": holder.worker_id, "epoch": holder.epoch}
+    insert = """INSERT INTO execution (id, run_id, job_id, worker_id, epoch, slot, boot_id, pid, pid_start, started_at)
+        VALUES ('e', :run_id, :job_id, :worker_id, :epoch, 5, 'boot', 1, 1, 1)"""
+    with pytest.raises(backend.refusal):
+        backend.sql(insert, **{**named, missing: 99 if missing == "epoch" else "nobody"})
+    backend.sql(insert, **named)
+
+
+@pytest.mark.parametrize(("table", "key"), [("worker", "id"), ("process", "epoch"), ("job", "id")])
+def test_what_is_named_keeps_its_identifier(store, backend, table, key):
+    run_in(store, Status.COMPLETED, add_job(store), holder=add_holder(store))
+    with pytest.raises(backend.refusal):
+        backend.sql(f"UPDATE {table} SET {key} = {'99' if key == 'epoch' else repr('other')}")

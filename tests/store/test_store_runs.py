@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.model.clock import to_ms
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.store import changes, jobs, runs
+from rota.store import changes, finding, jobs, runs
 from tests.store.making import (
     DONE,
     FAILED,
@@ -354,21 +354,21 @@ def test_unfinished_runs_are_listed_by_job_and_for_all_in_queue_order(store):
     first, second, holder = add_job(store, "a"), add_job(store, "b", priority=5), add_holder(store)
     made = [add_run(store, first), run_in(store, Status.RUNNING, first, holder=holder), add_run(store, second)]
     run_in(store, Status.FAILED, first, holder=holder, slot=1)
-    assert [run.id for run in store.read(lambda db: runs.unfinished_runs(db, first.id))] == [made[0].id, made[1].id]
-    queue = store.read(lambda db: runs.all_unfinished_runs(db, limit=10))
+    assert [run.id for run in store.read(lambda db: finding.unfinished_runs(db, first.id))] == [made[0].id, made[1].id]
+    queue = store.read(lambda db: finding.all_unfinished_runs(db, limit=10))
     assert [run.id for run in queue] == [made[2].id, made[0].id, made[1].id]
-    assert len(store.read(lambda db: runs.all_unfinished_runs(db, limit=2))) == 2
+    assert len(store.read(lambda db: finding.all_unfinished_runs(db, limit=2))) == 2
 
 
 def test_the_newest_runs_come_first_and_in_pages(store):
     job = add_job(store)
     store.write(lambda db: [insert_run(db, job) for _ in range(5)])
-    page = store.read(lambda db: runs.newest_runs(db, job.id, limit=2, offset=1))
+    page = store.read(lambda db: finding.newest_runs(db, job.id, limit=2, offset=1))
     assert [run.number for run in page] == [4, 3]
 
 
 def spans(store, job, since, until):
-    return store.read(lambda db: runs.executed_spans(db, job.id, since=since, until=until))
+    return store.read(lambda db: finding.executed_spans(db, job.id, since=since, until=until))
 
 
 def test_executed_spans_are_those_within_a_time_and_those_that_reach_into_it_r_10(store):
@@ -406,14 +406,14 @@ def test_a_failed_operation_leaves_nothing(store):
 
     with pytest.raises(LookupError):
         store.write(insert_and_fail)
-    assert store.read(lambda db: runs.newest_runs(db, job.id, limit=9)) == []
+    assert store.read(lambda db: finding.newest_runs(db, job.id, limit=9)) == []
 
 
 def test_a_read_sees_one_snapshot_while_others_write(store, backend):
     job = add_job(store)
 
     def count_twice(db):
-        before = len(runs.newest_runs(db, job.id, limit=9))
+        before = len(finding.newest_runs(db, job.id, limit=9))
         backend.sql("UPDATE job SET fire_number = 77")
         return before, jobs.job_by_id(db, job.id).fire_number
 

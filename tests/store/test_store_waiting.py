@@ -8,7 +8,7 @@ from rota.model.records import Outcome
 from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import After, Replace
-from rota.store import chains, runs
+from rota.store import chains, finding, runs
 from tests.store.making import (
     CANCELLED,
     FAILED,
@@ -37,7 +37,7 @@ def queue_after(store, job, *predecessors):
 
 
 def waiting(store, job):
-    found = store.read(lambda db: runs.unfinished_runs(db, job.id))
+    found = store.read(lambda db: finding.unfinished_runs(db, job.id))
     others = (WaitingFor.PREDECESSOR, WaitingFor.REPLACED_RUN)
     return {run.id: run.predecessor_id for run in found if run.waiting_for in others}
 

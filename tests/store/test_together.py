@@ -22,7 +22,7 @@ from rota.model.states import Reason, Status
 from rota.operations.jobs import create
 from rota.operations.runs import cancel_run, trigger
 from rota.operations.verify import verify
-from rota.store import jobs, processes, queue, runs, workers
+from rota.store import finding, jobs, processes, queue, workers
 from rota.store.driver import Database
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_opening import open_postgres
@@ -94,7 +94,7 @@ async def work(store: PostgresStore, holder: Holder, *, last: threading.Event) -
 
 
 def anything_left(store: PostgresStore) -> bool:
-    return any(store.read(lambda db: [runs.unfinished_runs(db, job.id) for job in jobs.all_jobs(db)]))
+    return any(store.read(lambda db: [finding.unfinished_runs(db, job.id) for job in jobs.all_jobs(db)]))
 
 
 def enqueue_all(stores: list[PostgresStore], names: list[str]) -> None:
@@ -125,7 +125,7 @@ def play(stores: list[PostgresStore], enqueue: Callable[[], None]) -> list[str]:
 def judge(stores: list[PostgresStore], done: list[str]) -> None:
     """Every run ended once, as it was told to; nothing is drawn on, and the audit is content."""
     ended = stores[0].read(
-        lambda db: [run for job in jobs.all_jobs(db) for run in runs.newest_runs(db, job.id, limit=999)]
+        lambda db: [run for job in jobs.all_jobs(db) for run in finding.newest_runs(db, job.id, limit=999)]
     )
     completed = [run.id for run in ended if run.status == "COMPLETED"]
     assert sorted(done) == sorted(completed)

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -31,10 +32,13 @@ from rota.operations.views import run_json
 from rota.rules.coming import coming_fires
 from rota.rules.retry_words import say_attempt
 from rota.rules.times import clock_time, day_time, from_now
+from rota.rules.why import say_why
 from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
+from rota.store import finding
 from rota.store.chains import retry_of
 from rota.store.driver import Store
+from rota.store.jobs import job_names
 
 LINES_AT_ONCE = 10
 LINES_A_SECOND = 3
@@ -65,9 +69,11 @@ class Console:
         self._first_plan: Plan | None = None
         self._first_error: RotaError | None = None
         self._paused = Pauses(None, ())
+        self._early: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Print what was held back and that the scheduler has stopped; let the database go."""
+        self._tell_early()
         self.leave()
         if self._store is not None:
             _echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
@@ -82,6 +88,8 @@ class Console:
         """Read what is told from the project's database, in its zone."""
         self._store = open_place(self._place, self._clock, create=False)
         self._zone = settings.timezone
+        names = self._store.read(job_names) if not self._as_json else []
+        self._width = max((len(name) + 4 for name in names), default=self._width)
 
     # what the scheduler tells
 
@@ -101,7 +109,10 @@ class Console:
             self.broken(self._first_error)
         self.paused(pauses(self._store))
         if recovered:
-            self._say(f"{counted(recovered, 'run')} of an earlier process recovered", recovered=recovered)
+            self._say(
+                f"{counted(recovered, 'run')} of an earlier process recovered{self._going_on()}", recovered=recovered
+            )
+        self._tell_early()
         self._tell_next()
 
     def listening(self, url: str) -> None:
@@ -154,6 +165,9 @@ class Console:
 
     def fired(self, fired: Fired) -> None:
         """Instants of a job were accounted for."""
+        if self._store is None:
+            self._early.append(partial(self.fired, fired))  # told after the heading
+            return
         for born in fired.runs:
             if self._as_json:
                 self._event("fired", run=born.handle, id=born.id)
@@ -167,7 +181,9 @@ class Console:
 
     def finished(self, run: Run) -> None:
         """A run ended, or went back to wait."""
-        if self._as_json:
+        if self._store is None:
+            self._early.append(partial(self.finished, run))
+        elif self._as_json:
             self._event("finished" if run.status.final else "waits", **run_json(run))
         elif self._admit(run.job, f"{run.status.shown}{f' {run.reason}' if run.reason else ''}"):
             self._line(run.handle, self._ending(run))
@@ -178,11 +194,21 @@ class Console:
         if self._as_json:
             self._event("stopping", mode=stop.mode, running=running)
             return
-        waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
-        if stop.agents is not None and stop.agents != stop.within:
-            waits += f", for agents {say_duration(stop.agents)}"
-        told = f", waiting for {counted(running, 'run')}{waits} (Ctrl-C again ends them)" if running else ""
-        _echo(f"stopping{told}")
+        _echo(f"stopping{_stop_words(stop, counted(running, 'run')) if running else ''}")
+
+    def _tell_early(self) -> None:
+        """Tell what recovery brought before the heading."""
+        early, self._early = self._early, []
+        for tell in early if self._store is not None else ():
+            tell()
+
+    def _going_on(self) -> str:
+        """Return which runs were taken over."""
+        assert self._store is not None
+        handles = [run.handle for run in self._store.read(finding.running_runs)]
+        more = f" and {len(handles) - NAMES_SHOWN} more" if len(handles) > NAMES_SHOWN else ""
+        told = f"{', '.join(handles[:NAMES_SHOWN])}{more}"
+        return f"; {told} {'goes' if len(handles) == 1 else 'go'} on" if handles else ""
 
     # how it is printed
 
@@ -197,7 +223,7 @@ class Console:
     def _text(self, run: Run) -> str:
         if not run.status.final:
             return ""
-        text = run.error or run.result_summary
+        text = say_why(run, self._zone, now=self._clock.now()) or run.result_summary
         if not text and run.started_at is not None:
             text = last_line(folder_of(self._place.state, run.id))
         room = shutil.get_terminal_size((TEXT_SHOWN + LINE_HEAD, 24)).columns - LINE_HEAD - self._width
@@ -221,7 +247,6 @@ class Console:
             return
         now = self._clock.now()
         views = list_jobs(self._store)
-        self._width = max((len(view.job.name) + 4 for view in views), default=self._width)
         found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
         if not found:
             _echo("nothing is due; `rota run JOB` starts one by hand")
@@ -276,6 +301,18 @@ class Console:
             names = [f"{job} ×{count}" if count > 1 else job for job, count in jobs.most_common(NAMES_SHOWN)]
             more = f" and {counted(len(jobs) - NAMES_SHOWN, 'more job')}" if len(jobs) > NAMES_SHOWN else ""
             self._line(f"+{sum(jobs.values()):,}", f"{what}: {', '.join(names)}{more}")
+
+
+def _stop_words(stop: Stop, runs: str) -> str:
+    """Return what becomes of what still runs."""
+    if stop.mode == "now":
+        return f", ending {runs} at once"
+    if stop.mode == "detach":
+        return f" with {runs}: commands go on for the next scheduler, functions may finish"
+    waits = "" if stop.within is None else f" for {say_duration(stop.within)} at most"
+    if stop.agents is not None and stop.agents != stop.within:
+        waits += f", for agents {say_duration(stop.agents)}"
+    return f", waiting for {runs}{waits} (Ctrl-C again ends them)"
 
 
 def _skip_words(reason: Reason, count: int | None) -> str:

@@ -85,6 +85,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.DatabaseReadOnly: 77,
     model.DatabaseForeign: 78,
     model.DatabaseNewer: 78,
+    model.UpgradeBlocked: 75,
     model.DatabaseCorrupt: 78,
     model.SecretMissing: 78,
     model.ListenRefused: NO_SCHEDULER,

@@ -5,24 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.subcommands import RotaGroup
 
 if TYPE_CHECKING:
     from rota.model.spec import Member
     from rota.operations.groups import GroupView
 
 NOTHING = "nothing was changed (--dry-run)"
-WHOLE = 1000
-"""More characters than a sentence of help has."""
-
-
-class RotaGroup(RotaCommand, click.Group):
-    """A command that has commands below it."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Print the commands with the first sentence of each, whole."""
-        rows = [(name, self.commands[name].get_short_help_str(WHOLE)) for name in sorted(self.commands)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
 
 @click.group("groups", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")

@@ -112,5 +112,5 @@ def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
         newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
         started_words(runs, zone, now=now),
         took(newest, now=now),
-        plain(why_words(newest)),
+        plain(why_words(newest, zone, now=now)),
     ]

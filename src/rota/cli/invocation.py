@@ -171,6 +171,20 @@ class Invocation:
         finally:
             store.close()
 
+    def note(self) -> None:
+        """Leave a line in the audit of a change outside the database; without one there is no audit yet.
+
+        The change is made by then: that it could not be noted is told.
+        """
+        from rota.model.errors import RotaError
+
+        try:
+            if self.applied():
+                with self.store() as (_, store):
+                    store.write(lambda _db: None)
+        except RotaError as error:
+            click.echo(f"rota: this is not in the audit: {error.message}", err=True)
+
     def _noting(self, store: "Store") -> "Store":
         """Return the store; what a person or a run changes is noted. The tools note each call themselves."""
         if self.typed[0] == "mcp":
@@ -223,7 +237,7 @@ def _typed(ctx: click.Context) -> tuple[str, str]:
     """Return the command as the audit tells it, and the names of jobs or runs that it was given."""
     from rota.cli.acting import command_path
 
-    given = [ctx.params.get(name) for name in (*sorted(NAMES), "name", "what")]
+    given = [ctx.params.get(name) for name in (*sorted(NAMES), "name", "what", "secret")]
     names = [name for one in given for name in (one if isinstance(one, tuple) else (one,)) if isinstance(name, str)]
     return command_path(ctx), " ".join(names)
 

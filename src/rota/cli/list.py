@@ -1,5 +1,6 @@
 """`rota list`: jobs with schedule, last outcomes and next fire."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -7,7 +8,9 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
+    from rota.cli.tables import Row
     from rota.model.records import Run
+    from rota.operations.jobs import JobView
 
 
 @click.command("list", cls=RotaCommand)
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
     """List the jobs: what they do when, how they went, when they fire next."""
-    from rota.cli.tables import Cell, Column, print_table
-    from rota.cli.words import LEGEND, colour_of, counted, next_words, outcome_words, schedule_words, ticks
+    from rota.cli.tables import Column, print_table
+    from rota.cli.words import LEGEND, counted
     from rota.operations.jobs import list_jobs, project_timezone
     from rota.operations.making import made_by
     from rota.operations.views import is_failing, job_json
@@ -30,13 +33,7 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
         print_json([job_json(view) for view in views])
         return
     invocation.tell_scope()
-    now = invocation.now()
-    rows = []
-    for view in views:
-        last = (view.unfinished or view.last)[:1]
-        words = Cell(outcome_words(last[0], now=now) + _used(last[0]), colour_of(last[0])) if last else ""
-        schedule = schedule_words(view, zone)
-        rows.append([view.job.name, schedule, words, ticks(view.last), next_words(view, zone, now=now)])
+    rows = [_row(view, zone, now=invocation.now()) for view in views]
     titles = (Column("JOB"), Column("SCHEDULE", flexible=True), Column("LAST"), Column("LAST 10"))
     if rows:
         print_table([*titles, Column(f"NEXT ({zone})")], rows)
@@ -44,6 +41,15 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
     told = " · ".join([counted(len(views), "job"), *([f"{failing} failing"] if failing else [])])
     none = "no jobs; write some into rota.yaml and apply it" if maker is None else f"no jobs were made by {maker}"
     click.echo(_last_lines(f"{told} · {LEGEND}", "rota explain JOB") if rows else none)
+
+
+def _row(view: "JobView", zone: str, *, now: datetime) -> "Row":
+    from rota.cli.tables import Cell
+    from rota.cli.words import colour_of, next_words, outcome_words, schedule_words, ticks
+
+    last = (view.unfinished or view.last)[:1]
+    words = Cell(outcome_words(last[0], now=now) + _used(last[0]), colour_of(last[0])) if last else ""
+    return [view.job.name, schedule_words(view, zone), words, ticks(view.last), next_words(view, zone, now=now)]
 
 
 def _last_lines(legend: str, advice: str) -> str:

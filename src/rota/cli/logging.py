@@ -11,6 +11,7 @@ from rota.log import Told
 
 TOLD_BY_CONSOLE = frozenset(
     {
+        "run of a lost process",
         "run skipped",
         "run failed",
         "run waits",

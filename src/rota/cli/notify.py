@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.groups import RotaGroup
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.subcommands import RotaGroup
 
 if TYPE_CHECKING:
     from datetime import datetime

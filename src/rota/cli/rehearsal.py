@@ -1,6 +1,7 @@
 """What `rota run --dry-run` prints."""
 
 import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,13 @@ def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, 
 
 
 def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
+    for label, text in _pairs(found, force=force, now=now):
+        click.echo(f"{label:12} {text}")
+    asked = any(condition.command for condition in found.spec.gates.conditions) and not force
+    click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+
+
+def _pairs(found: "Rehearsal", *, force: bool, now: datetime) -> Iterator[tuple[str, str]]:
     import json
 
     from rota.cli.words import plain
@@ -45,27 +53,23 @@ def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
 
     spec = found.spec
     note = "" if found.applied else " (as the file says; it is not applied yet)"
-    pairs = [("would run", f"{spec.name}, {_where(found)}{note}")]
-    pairs.append(("members" if spec.work.members else "command", plain(_work(found))))
-    pairs += [(label, plain(text)) for label, text in _asked(found)]
+    yield "would run", f"{spec.name}, {_where(found)}{note}"
+    yield "members" if spec.work.members else "command", plain(_work(found))
+    yield from ((label, plain(text)) for label, text in _asked(found))
     if found.params:
-        pairs.append(("params", plain(json.dumps(dict(found.params), ensure_ascii=False))))
-    pairs += [("conditions", text) for text in _conditions(found, force=force)]
-    pairs += [("budget", text) for text in _budgets(found)]
+        yield "params", plain(json.dumps(dict(found.params), ensure_ascii=False))
+    yield from (("conditions", text) for text in _conditions(found, force=force))
+    yield from (("budget", text) for text in _budgets(found))
     if found.work is not None:
-        pairs.append(("work", plain(found.work.text)))
+        yield "work", plain(found.work.text)
     if found.pools:
-        pairs.append(("pools", say_room(spec.pools, found.pools, zone=spec.schedule.timezone, now=now)))
+        yield "pools", say_room(spec.pools, found.pools, zone=spec.schedule.timezone, now=now)
     if (quiet := _quiet(found, now)) is not None:
-        pairs.append(("quiet hours", quiet))
-    pairs.append(("overlap", "passed over, --force" if force else overlap_words(found)))
+        yield "quiet hours", quiet
+    yield "overlap", "passed over, --force" if force else overlap_words(found)
     if found.environment:
-        pairs.append(("environment", f"{_names(found.environment)} (names only)"))
-    pairs += [("but", text) for text in _obstacles(found)]
-    for label, text in pairs:
-        click.echo(f"{label:12} {text}")
-    asked = any(condition.command for condition in spec.gates.conditions) and not force
-    click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
+        yield "environment", f"{_names(found.environment)} (names only)"
+    yield from (("but", text) for text in _obstacles(found))
 
 
 def _where(found: "Rehearsal") -> str:

@@ -102,7 +102,7 @@ COMMANDS: dict[str, Entry] = {
     "migrate": Entry("Keep", "move everything between SQLite and PostgreSQL", "[--from STORE] --to STORE [--dry-run]"),
     "token": Entry("Keep", "print the token of the HTTP API, or a lesser one", "[--scope S --name N] [--renew]"),
     "audit": Entry("Keep", "who changed what, newest first", "[--actor A] [--since T]"),
-    "secrets": Entry("Keep", "the secrets that jobs name, and where they come from", "[set NAME]"),
+    "secrets": Entry("Keep", "the secrets that jobs name, and where they come from", "[set NAME | remove NAME]"),
 }
 
 

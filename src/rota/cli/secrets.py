@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli.groups import RotaGroup
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.subcommands import RotaGroup
 
 if TYPE_CHECKING:
     from rota.operations.secrets import SecretView
@@ -69,12 +69,33 @@ def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
     value = _value(secret)
     place = invocation.place()
     replaced = False if dry_run else store_secret(place.state, secret, value)
+    if not dry_run:
+        invocation.note()
     if invocation.as_json:
         print_json({"dry_run": dry_run, "name": secret, "replaced": replaced})
     elif dry_run:
         click.echo(f"would store {secret}\nnothing was changed (--dry-run)")
     else:
         click.echo(f"{secret} {'replaced' if replaced else 'stored'}")
+
+
+@command.command("remove", cls=RotaCommand)
+@click.argument("secret", metavar="NAME")
+@dry_run_option
+@click.pass_obj
+def remove_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
+    """Remove the secret NAME from secrets.env of the state folder; runs that have it already keep it."""
+    from rota.operations.secrets import drop_secret
+
+    drop_secret(invocation.place().state, secret, dry_run=dry_run)
+    if not dry_run:
+        invocation.note()
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "name": secret})
+    elif dry_run:
+        click.echo(f"would remove {secret}\nnothing was changed (--dry-run)")
+    else:
+        click.echo(f"{secret} removed")
 
 
 def _value(secret: str) -> str:

@@ -42,8 +42,6 @@ def command(
     The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` says, or at the next free port; `rota
     open` logs a browser in, `rota token` prints the token that everything else needs.
     """
-    import asyncio
-
     http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
     entrance = entrance_of(**entering)
     if no_http and (listen or behind_proxy or tls_cert or tls_key):
@@ -53,24 +51,20 @@ def command(
 
     leave_first_place()
     from rota.cli.console import Console
-    from rota.cli.logging import configure_logging, same_stream
+    from rota.cli.foreground import run_in_foreground
     from rota.daemon import Daemon
     from rota.operations.hosting import refuse_included
+    from rota.operations.observing import Observer
 
     place = invocation.own_place("serve")
     refuse_included(place, invocation.environ, verb="serve")
-    in_one_place = not quiet and not invocation.as_json and same_stream()
     console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
-    configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
-    observer = None if quiet else console
-    try:
-        daemon = Daemon(
-            place, invocation.clock, environ=invocation.environ, observer=observer, http=http, entrance=entrance
-        )
-        asyncio.run(daemon.run())
-    finally:
-        console.close()
-    return 0
+
+    def make(observer: Observer | None) -> Daemon:
+        environ = invocation.environ
+        return Daemon(place, invocation.clock, environ=environ, observer=observer, http=http, entrance=entrance)
+
+    return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)
 
 
 def _flags(

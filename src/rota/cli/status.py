@@ -11,16 +11,18 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
-    from rota.model.errors import DatabaseGone
+    from rota.model.errors import StateError
     from rota.model.records import Run
     from rota.operations.cadence import CadenceView, PollView
     from rota.operations.direct import DirectCalls
     from rota.operations.holds import HoldView
+    from rota.operations.project import Place
     from rota.operations.system import Heartbeat, SystemView
 
 SHOWN = 5
 WIDTH = 1000
 WHY = 100
+WAITING = "results are kept and stored when it is back; what is due then is started by the jobs' own rules"
 LEAST = 16
 
 
@@ -60,8 +62,7 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
-    from rota.model.address import shown
-    from rota.model.errors import DatabaseGone
+    from rota.model.errors import DatabaseGone, UpgradeBlocked
     from rota.operations.jobs import project_timezone
     from rota.operations.system import SystemView, heartbeat, look, system_json
 
@@ -72,67 +73,58 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
         if applied := invocation.applied():
             with invocation.store() as (_, store):
                 view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
-    except DatabaseGone as error:
+    except (DatabaseGone, UpgradeBlocked) as error:
         if not beat.alive:
             raise
-        return _tell_gone(invocation, view, error)
+        after = WAITING if isinstance(error, DatabaseGone) else error.hint
+        return _tell_closed(invocation, view, error, after=after)
     if invocation.as_json:
-        print_json(
-            {
-                "project": str(place.folder),
-                "scope": place.scope,
-                "store": shown(place.store),
-                "applied": applied,
-                **system_json(view, now=invocation.now()),
-            }
-        )
+        print_json({**_place_json(place), "applied": applied, **system_json(view, now=invocation.now())})
     else:
-        invocation.tell_scope()
-        click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
-        for line in _lines(view, zone, now=invocation.now()):
-            click.echo(line)
-        if place.shared:
-            click.echo(f"store     {shown(place.store)}")
-        if not applied:
-            click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
+        _show(invocation, view, zone=zone, applied=applied)
         if loops:
             _show_loops(view, zone, now=invocation.now())
     return 0 if view.heartbeat.alive and not (strict and view.attention) else 1
 
 
-def _tell_gone(invocation: Invocation, view: "SystemView", error: "DatabaseGone") -> int:
-    """Tell of a scheduler that lives while its database is gone: it waits, and goes on by itself."""
+def _place_json(place: "Place") -> dict[str, str]:
     from rota.model.address import shown
+
+    return {"project": str(place.folder), "scope": place.scope, "store": shown(place.store)}
+
+
+def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: bool) -> None:
+    from rota.model.address import shown
+
+    place = invocation.place()
+    invocation.tell_scope()
+    click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
+    for line in _lines(view, zone, now=invocation.now()):
+        click.echo(line)
+    if place.shared:
+        click.echo(f"store     {shown(place.store)}")
+    if not applied:
+        click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
+
+
+def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError", *, after: str) -> int:
+    """Tell of a scheduler that lives while its database is gone, or cannot be read by this rota; then what follows."""
     from rota.operations.system import system_json
 
     place, answer = invocation.place(), view.heartbeat.answer
     problem = str(answer.get("storage_problem") or error.message)
     if invocation.as_json:
         told = {**system_json(view, now=invocation.now()), "storage_problem": problem}
-        print_json({"project": str(place.folder), "scope": place.scope, "store": shown(place.store), **told})
+        print_json({**_place_json(place), **told})
         return 1
     click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
     click.echo(f"{click.style('store', fg='red')}     {problem}")
-    click.echo("results are kept and stored when it is back; what is due then is started by the jobs' own rules")
+    click.echo(after)
     return 1
 
 
 def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
-    from rota.cli.words import plain
-    from rota.model.records import cut
-
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    if view.attention:
-        yield click.style("attention", bold=True)
-        width = max(len(one.name) for one in view.attention[:SHOWN])
-        for one in view.attention[:SHOWN]:
-            room = columns - width - len(one.command) - 7
-            yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
-        if len(view.attention) > SHOWN:
-            yield f"  and {len(view.attention) - SHOWN} more   rota ack"
-    if view.seen:
-        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:SHOWN]))
-        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > SHOWN else ''}   rota ack"
+    yield from _attention(view)
     yield from _pauses(view, zone, now=now)
     if view.cadence is not None and view.cadence.adaptive:
         yield f"mode      {_mode(view.cadence, zone, now=now)}"
@@ -151,6 +143,25 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     if view.budgets:
         yield f"spent     {_spent(view)}"
     yield f"next      {_next(view, zone, now=now)}"
+
+
+def _attention(view: "SystemView") -> Iterator[str]:
+    """Tell what needs somebody, each on a line that fits, then what somebody has seen."""
+    from rota.cli.words import plain
+    from rota.model.records import cut
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    if view.attention:
+        yield click.style("attention", bold=True)
+        width = max(len(one.name) for one in view.attention[:SHOWN])
+        for one in view.attention[:SHOWN]:
+            room = columns - width - len(one.command) - 7
+            yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
+        if len(view.attention) > SHOWN:
+            yield f"  and {len(view.attention) - SHOWN} more   rota ack"
+    if view.seen:
+        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:SHOWN]))
+        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > SHOWN else ''}   rota ack"
 
 
 def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:

@@ -31,6 +31,7 @@ def command(invocation: Invocation, *, scope: str | None, name: str | None, rene
     token = project_token(state)
     if renew and not dry_run:
         token = renew_project_token(state)
+        invocation.note()
     told = token if scope is None or name is None else derive_token(token, Scope(scope), name)
     if renew and dry_run:
         click.echo("would replace the token: every token and login of now would end", err=True)

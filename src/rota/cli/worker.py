@@ -19,31 +19,21 @@ def command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **entering
     A worker fires nothing and applies no file: `rota serve` does, on at least one machine. Its rota.yaml tells where
     the database is (`store: postgresql://…`), how it works, and which functions there are.
     """
-    import asyncio
-
     entrance = entrance_of(**entering)
 
     from rota.runners.first import leave_first_place
 
     leave_first_place()
     from rota.cli.console import Console
-    from rota.cli.logging import configure_logging, same_stream
+    from rota.cli.foreground import run_in_foreground
     from rota.daemon import Daemon
+    from rota.operations.observing import Observer
 
     place = invocation.own_place("worker")
-    in_one_place = not quiet and not invocation.as_json and same_stream()
     console = Console(place, invocation.clock, as_json=invocation.as_json, verb="works for")
-    configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
-    try:
-        daemon = Daemon(
-            place,
-            invocation.clock,
-            environ=invocation.environ,
-            observer=None if quiet else console,
-            kind="worker",
-            entrance=entrance,
-        )
-        asyncio.run(daemon.run())
-    finally:
-        console.close()
-    return 0
+
+    def make(observer: Observer | None) -> Daemon:
+        environ = invocation.environ
+        return Daemon(place, invocation.clock, environ=environ, observer=observer, kind="worker", entrance=entrance)
+
+    return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)

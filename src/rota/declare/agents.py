@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from rota.agents.custom import NAME as CUSTOM
@@ -15,6 +14,7 @@ from rota.declare.parts import Parts
 from rota.model.agents import Access
 from rota.model.holds import PLENTY, provider_pool
 from rota.model.spec import AgentWork, Draw, SessionMode, Workspace
+from rota.rules.nearest import did_you_mean
 
 Keys = Mapping[str, Any]
 
@@ -72,8 +72,7 @@ def read_agent(name: str, keys: Keys) -> Agent:
     if isinstance(kind, FunctionAdapter):
         return _read_function(name, kind, keys)
     if kind not in names():
-        near = get_close_matches(kind, names(), n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(names())}"
+        hint = did_you_mean(kind, names(), f"one of {', '.join(names())}")
         raise Refused(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
     options = keys.get("options", {})
     with Parts() as parts:
@@ -292,8 +291,7 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
     if named in names() and not complaints(named, {}):
         return Agent(named, named)
     known = [*agents, *(name for name in names() if not complaints(name, {}))]
-    near = get_close_matches(named, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(known)}"
+    hint = did_you_mean(named, known, f"known are {', '.join(known)}")
     at = ("agent",) if "agent" in keys else ("provider",)
     raise Refused(f"there is no agent {shown(named)}", code="unknown_agent", hint=hint, at=at)
 

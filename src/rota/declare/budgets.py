@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
@@ -13,6 +12,7 @@ from rota.declare.parts import Parts
 from rota.model.budget import MILLION, Account, Exceeded, Per, Price, Unit
 from rota.model.spec import JobSpec, Kind, Spend
 from rota.rules.budget_words import say_amount
+from rota.rules.nearest import did_you_mean
 
 KeyPath = tuple[str | int, ...]
 WrittenNames = Mapping[KeyPath, str]
@@ -199,11 +199,8 @@ def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[Refused]
 
 
 def _missing(name: str, path: KeyPath, accounts: Collection[str]) -> Refused:
-    near = get_close_matches(name, accounts, n=1)
-    guess = (
-        f'did you mean "{near[0]}"?' if near else f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`"
-    )
-    return Refused(f"no account is named {shown(name)}", code="budget_missing", hint=guess, at=path)
+    hint = did_you_mean(name, accounts, f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`")
+    return Refused(f"no account is named {shown(name)}", code="budget_missing", hint=hint, at=path)
 
 
 def wrong_estimates(
@@ -215,9 +212,8 @@ def wrong_estimates(
         return [Refused(message, code="conflict", hint=ESTIMATE_HINT)]
     found = []
     for name in (name for name in estimates if name and name not in names):
-        near = get_close_matches(name, names, n=1)
-        guess = f'did you mean "{near[0]}"?' if near else "name it under `budget:` too, or remove this line"
-        found.append(Refused("is no account of this job", code="budget_missing", hint=guess, at=(name,)))
+        hint = did_you_mean(name, names, "name it under `budget:` too, or remove this line")
+        found.append(Refused("is no account of this job", code="budget_missing", hint=hint, at=(name,)))
     for name in (name for name in names if name in accounts):
         key = (name,) if name in estimates else ()
         try:

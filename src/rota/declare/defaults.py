@@ -7,11 +7,11 @@ from rota.declare.contradictions import draw_troubles, name_troubles, target_tro
 from rota.declare.excluding import Calendars
 from rota.declare.findings import Findings
 from rota.declare.fitting import Keys
+from rota.declare.job_keys import DefaultsSection
 from rota.declare.quiet_hours import WrittenQuiet
 from rota.declare.reading import read_map
 from rota.declare.schedules import except_troubles
 from rota.declare.sections import Origin, Sections, named_zone
-from rota.declare.spec import DefaultsSection
 from rota.declare.spelling import one_spelling
 from rota.declare.surroundings import Surroundings
 from rota.model.spec import QuietHours, QuietPolicy

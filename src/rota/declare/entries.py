@@ -11,6 +11,7 @@ from rota.declare.files import KeyPath
 from rota.declare.findings import Findings
 from rota.declare.function_agents import Bodies
 from rota.declare.groups import NO_MEMBERS, build_group
+from rota.declare.job_keys import GroupEntry, JobEntry
 from rota.declare.jobs import build_job
 from rota.declare.joining import out_of_process
 from rota.declare.mentions import Mention, mentions_of
@@ -19,7 +20,7 @@ from rota.declare.parts import Parts
 from rota.declare.polling import poll_job
 from rota.declare.reading import read_map
 from rota.declare.registry import RegisteredAgent
-from rota.declare.spec import AgentEntry, GroupEntry, JobEntry, PollSection
+from rota.declare.spec import AgentEntry, PollSection
 from rota.declare.surroundings import Surroundings, place_of
 from rota.declare.troubles import Trouble, independent, troubles_of
 from rota.model.spec import AgentWork, JobSpec

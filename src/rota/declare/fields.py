@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from rota.declare.composing import WrittenFloat, WrittenInt
 from rota.model.durations import parse_duration
 from rota.model.errors import RotaError
 from rota.model.spec import Jitter
+from rota.rules.nearest import did_you_mean
 from rota.rules.timezone import zone
 
 E = TypeVar("E", bound=StrEnum)
@@ -168,8 +168,7 @@ def not_among(value: Any, words: Collection[str], *, otherwise: str = "") -> Ref
     """Return the refusal of a word that is none of `words`."""
     if value is None:
         return wrong_type(value, "one of " + ", ".join(words))
-    near = get_close_matches(str(value)[:100].lower(), words, n=1, cutoff=0.6)
-    hint = f'did you mean "{near[0]}"?' if near else otherwise
+    hint = did_you_mean(str(value)[:100].lower(), words, otherwise)
     return Refused(f"{shown(value)} is not one of {', '.join(words)}", code="choice", hint=hint)
 
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from rota.declare.contradictions import misfits, target_troubles, two_schedules, unheard
 from rota.declare.fields import shown
 from rota.declare.files import KeyPath
 from rota.declare.fitting import Keys, shape_of
+from rota.declare.job_keys import GroupEntry, keys_of
 from rota.declare.jobs import merged, spec_of
 from rota.declare.schedules import except_troubles, resolve_times
-from rota.declare.spec import GroupEntry, keys_of
 from rota.declare.spelling import one_spelling
 from rota.declare.surroundings import Surroundings
 from rota.declare.troubles import Trouble
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, OnFailure, Retry, Work
+from rota.rules.nearest import did_you_mean
 
 MEMBERS = 1000
 NO_RETRY = Retry(max_attempts=1)
@@ -77,8 +77,7 @@ def _wrong_member(
     if member.job in groups and member.job not in jobs:
         return [Trouble(path, f"{shown(member.job)} is a group, and groups hold no groups", "member", "name its jobs")]
     if member.job not in jobs:
-        near = get_close_matches(member.job, jobs, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else "declare it under `jobs:`"
+        hint = did_you_mean(member.job, jobs, "declare it under `jobs:`")
         return [Trouble(path, f"no job is named {shown(member.job)}", "member", hint)]
     spec = jobs[member.job]
     if spec is None:

@@ -1,9 +1,9 @@
 """What to answer to a key that rota does not know: fixed words first, then the nearest name."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
-_LATER = "not in this version"
+from rota.rules.nearest import did_you_mean
+
 GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {members: [extract, load]}}`"
 
 JOB_WORDS = {
@@ -99,5 +99,4 @@ def unknown_key(key: str, known: Collection[str], words: dict[str, str] | None =
     """
     if words and (fixed := words.get(key.lower())):
         return fixed
-    near = get_close_matches(key[:100].lower().replace("-", "_"), known, n=1, cutoff=0.75)
-    return f'did you mean "{near[0]}"?' if near else ""
+    return did_you_mean(key[:100].lower().replace("-", "_"), known, cutoff=0.75)

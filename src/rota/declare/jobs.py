@@ -9,13 +9,13 @@ from rota.declare.budgets import spends_of
 from rota.declare.contradictions import draw_troubles, kind_troubles, misfits, spend_troubles, target_troubles, unheard
 from rota.declare.fields import Refused
 from rota.declare.fitting import Keys, Shape, misfit, shape_of
+from rota.declare.job_keys import RetentionEntry
 from rota.declare.notify import WrittenNotify
 from rota.declare.parts import Parts
 from rota.declare.placeholders import placeholder_troubles
 from rota.declare.pools import drawn
 from rota.declare.schedules import except_troubles, resolve_times, schedule_of
 from rota.declare.sources import refuse_elsewhere
-from rota.declare.spec import RetentionEntry
 from rota.declare.spelling import one_spelling
 from rota.declare.surroundings import Surroundings, interpreter_of, place_of
 from rota.declare.troubles import Trouble, troubles_of

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, between, choice, or_word, read_duration, read_text, shown, wrong_type
@@ -16,6 +15,7 @@ from rota.model.durations import write_duration
 from rota.model.errors import AddressRefused
 from rota.model.notify import REMIND, TIMEOUT, USUAL, Channel, Event, Target
 from rota.rules.addresses import read_address
+from rota.rules.nearest import did_you_mean
 
 HINT = "write `notify: ops`, a list of names, `none`, or {on: [failed], webhook: https://host/path}"
 TARGET_HINT = "write `ops: {on: [failed, recovered], webhook: https://host/path}`"
@@ -71,8 +71,8 @@ def _no_effect(key: str, needed: Channel) -> Refused:
 
 
 def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
-    common = {name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private") if name in keys}
-    found = Target(OWN, channel, **common)
+    shared = {name: keys[name] for name in ("on", "remind", "timeout", "signing", "allow_private") if name in keys}
+    found = Target(OWN, channel, **shared)
     if channel is Channel.COMMAND:
         return replace(found, command=keys[channel])
     if channel is Channel.TELEGRAM:
@@ -115,8 +115,7 @@ def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list
     found = []
     for name, index in written.names if written is not None else ():
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"declare it at the top: `notify: {{{name}: …}}`"
+            hint = did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`")
             at = () if index is None else (index,)
             found.append(Refused(f"no target is named {shown(name)}", code="target_missing", hint=hint, at=at))
     return found
@@ -125,9 +124,9 @@ def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list
 def write_target(target: Target) -> dict[str, Any]:
     """Return the keys of a target as a file writes them."""
     if target.channel is Channel.TELEGRAM:
-        return _common(target) | _telegram(target)
+        return _of_any_channel(target) | _telegram(target)
     place = {"secret": target.address_secret} if target.address_secret else target.address
-    keys = _common(target)
+    keys = _of_any_channel(target)
     keys[target.channel.value] = list(target.command) if target.channel is Channel.COMMAND else place
     if target.signing:
         keys["signing"] = [{"secret": name} for name in target.signing]
@@ -136,7 +135,7 @@ def write_target(target: Target) -> dict[str, Any]:
     return keys
 
 
-def _common(target: Target) -> dict[str, Any]:
+def _of_any_channel(target: Target) -> dict[str, Any]:
     """Return the keys that all kinds of targets have."""
     keys: dict[str, Any] = {"on": [event.value for event in target.on]} if target.on != USUAL else {}
     if target.remind != REMIND:
@@ -171,11 +170,6 @@ def read_ping(value: Any) -> Target:
     if address:
         _judge(address, allowed)
     return Target("ping", Channel.WEBHOOK, address=address, address_secret=secret, allow_private=allowed)
-
-
-def write_ping(target: Target) -> Any:
-    """Return the address that is pinged as a file writes it."""
-    return {"secret": target.address_secret} if target.address_secret else target.address
 
 
 def read_finish_by(value: Any) -> str:

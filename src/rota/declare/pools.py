@@ -1,12 +1,12 @@
 """Pools in the file: how much there is of each, and what a job draws."""
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from rota.declare.fields import JOB_NAME, Refused, shown, whole, wrong_type
 from rota.declare.parts import Parts
 from rota.model.spec import Draw
+from rota.rules.nearest import did_you_mean
 
 KeyPath = tuple[str | int, ...]
 WrittenDraws = Mapping[KeyPath, Draw]
@@ -89,8 +89,7 @@ def wrong_draws(written: WrittenDraws, capacities: Mapping[str, int]) -> list[Re
 def _wrong_draw(draw: Draw, path: KeyPath, capacities: Mapping[str, int]) -> Refused | None:
     capacity = capacities.get(draw.pool)
     if capacity is None:
-        near = get_close_matches(draw.pool, capacities, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"declare it at the top: `pools: {{{draw.pool}: 1}}`"
+        hint = did_you_mean(draw.pool, capacities, f"declare it at the top: `pools: {{{draw.pool}: 1}}`")
         return Refused(f"no pool is named {shown(draw.pool)}", code="pool_missing", hint=hint, at=path)
     if 0 < capacity < draw.cost:
         message = f"costs {draw.cost:,} of the pool {shown(draw.pool)}, which has {capacity:,}"

@@ -9,7 +9,8 @@ from rota import faults
 from rota.declare.fields import Refused, shown, wrong_type
 from rota.declare.files import KeyPath
 from rota.declare.hints import GROUP_WORDS, JOB_WORDS, TOP_WORDS, unknown_key
-from rota.declare.spec import DefaultsSection, GroupEntry, JobEntry, ProjectFile, keys_of
+from rota.declare.job_keys import DefaultsSection, GroupEntry, JobEntry, keys_of
+from rota.declare.spec import ProjectFile
 from rota.declare.troubles import Trouble
 
 _WORDS: Mapping[type[BaseModel], dict[str, str]] = {

@@ -4,13 +4,13 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from rota.model.errors import FunctionMissing, InvalidValue
 from rota.model.names import Names
 from rota.model.spec import Condition
+from rota.rules.nearest import did_you_mean
 
 BUILTIN_CONDITIONS: Mapping[str, bool] = {
     "network_up": False,
@@ -152,11 +152,8 @@ class Registry:
         raise FunctionMissing(f'no condition is named "{name}"', hint=self._guess(name, known, "condition"))
 
     def _guess(self, name: str, known: Sequence[str] | Mapping[str, Function], decorator: str) -> str:
-        near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-        if near:
-            return f'did you mean "{near[0]}"?'
         where = " in a module that `imports:` names" if self.owner == "rota" else ""
-        return f'register it with @{self.owner}.{decorator}("{name}"){where}'
+        return did_you_mean(name, known, f'register it with @{self.owner}.{decorator}("{name}"){where}')
 
 
 default = Registry()
@@ -200,8 +197,7 @@ def _imported(name: str) -> Function:
         inside = found
         found = getattr(inside, part, None)
         if found is None:
-            near = get_close_matches(part, dir(inside), n=1, cutoff=0.6)
-            hint = f'did you mean "{near[0]}"?' if near else "check the spelling"
+            hint = did_you_mean(part, dir(inside), "check the spelling")
             raise FunctionMissing(f'module "{module}" has no "{attribute}"', hint=hint)
     if not callable(found):
         raise FunctionMissing(f'"{name}" is not a function')
@@ -215,9 +211,8 @@ def import_message(module: str, error: BaseException) -> str:
         return f'cannot import "{module}": {type(error).__name__}: {error}'
     if not f"{module}.".startswith(f"{error.name}."):
         return f'cannot import "{module}", which needs "{error.name}", from {sys.prefix}; {ENVIRONMENT_HINT}'
-    near = get_close_matches(error.name, _modules_here(), n=1, cutoff=0.6)
     absent = f"write {error.name.partition('.')[0]}.py beside rota.yaml, {ENVIRONMENT_HINT}"
-    hint = f'did you mean "{near[0]}"?' if near else absent
+    hint = did_you_mean(error.name, _modules_here(), absent)
     return f'cannot import "{module}" from {sys.prefix}; {hint}'
 
 

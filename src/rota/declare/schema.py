@@ -7,7 +7,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from rota.declare.fields import JOB_NAME
 from rota.declare.fitting import WORKS
 from rota.declare.groups import MEMBERS
-from rota.declare.spec import AgentEntry, GroupEntry, JobEntry, ProjectFile
+from rota.declare.job_keys import GroupEntry, JobEntry
+from rota.declare.spec import AgentEntry, ProjectFile
 
 _NAMED = {"jobs": "JobEntry", "groups": "GroupEntry", "agents": "AgentEntry"}
 """The entries of the sections that hold them by name."""

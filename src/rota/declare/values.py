@@ -193,7 +193,11 @@ Pattern = Annotated[str, Reads(fields.read_pattern), Schema({"type": "string", "
 FunctionName = Annotated[
     str,
     Reads(
-        fields.matching(fields.FUNCTION, "the name of a function", hint="write a registered name or module:function")
+        fields.matching(
+            fields.FUNCTION,
+            "the name of a function",
+            hint="write a registered name or module:function; a line of shell is written shell: …",
+        )
     ),
     Schema({"type": "string"}),
 ]

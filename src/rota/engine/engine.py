@@ -1,12 +1,11 @@
 """One scheduling process at work: the loops, the slots, and the hints that pass between the stages."""
 
 import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from rota import faults
@@ -15,19 +14,21 @@ from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
 from rota.engine.deliveries import Deliveries
 from rota.engine.direct import record_calls
-from rota.engine.execute import Executor, handle_of
-from rota.engine.fire import Fired, fire
+from rota.engine.execute import Carried, Executor, handle_of
+from rota.engine.fire import Fired
+from rota.engine.firing import Firer
 from rota.engine.items import Items
+from rota.engine.kept import KeptPools
 from rota.engine.loop import AlarmFactory, Loop
 from rota.engine.neighbours import Neighbours
 from rota.engine.outbox import Outbox
 from rota.engine.outputs import Outputs
 from rota.engine.pinging import Pinger
-from rota.engine.pools import return_kept
 from rota.engine.ports import Functions, Post, Processes, Sources
 from rota.engine.post import ThreadedPost
 from rota.engine.prune import Pruner
 from rota.engine.record import Finished, record
+from rota.engine.refusals import AGAIN, Refusals
 from rota.engine.release import next_release, release_due
 from rota.engine.slots import Slots
 from rota.engine.sources import ThreadedSources
@@ -39,14 +40,11 @@ from rota.model.errors import StateError
 from rota.model.records import Outcome
 from rota.model.spec import Kind
 from rota.model.states import Status, Trigger
+from rota.rules.outcome import ends_alone
 from rota.settings import Settings
-from rota.store import jobs, runs
+from rota.store import runs
 from rota.store.driver import Database, Store
 
-FIRES_A_ROUND = 200
-QUARANTINE = timedelta(seconds=60)
-RECORD_AGAIN = 1.0
-REFUSAL_FRESH = 60.0
 RESERVED = ""
 CLAIM_AT_ONCE = 16
 
@@ -91,23 +89,22 @@ class Engine:
         self._on_finished = on_finished
         self._outcomes: list[Finished] = []
         self._flush_planned = False
-        self._kept: set[str] = set()
         self._sharing: set[asyncio.Task[None]] = set()
         self._fires = fires
         """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
         self._claiming: asyncio.Future[Claims] | None = None
         self._claim_again = False
-        # With many slots one half is stored while the other half runs.
-        self._portion = max(CLAIM_AT_ONCE, settings.scheduler.concurrency // 2)
+        # With many slots one half is stored while the other half runs; on a shared database others fill that time.
+        self._portion = max(CLAIM_AT_ONCE, settings.scheduler.concurrency // (1 if holder.leased else 2))
         self._known = Known()
-        self._quarantine: dict[str, datetime] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
-        self._problems: dict[str, tuple[str, float]] = {}
         self.claims = True
         self.claims_until: datetime | None = None
         """Only what was there by then is claimed; None: everything (R-24)."""
         self.slots = Slots(settings.scheduler.concurrency)
+        self.refusals = Refusals(clock)
+        self._kept = KeptPools(store, refusals=self.refusals, returned=self.claim_now)
         self._neighbours = Neighbours(store, clock, holder=holder, slots=self.slots)
         sources = sources or ThreadedSources(settings, os.environ)
         self.outbox = Outbox(store, clock, sources)
@@ -125,10 +122,9 @@ class Engine:
             settings=settings,
             items=self.items,
             outputs=self.outputs,
+            refusals=self.refusals,
             ended=self.ended,
             left=self._left,
-            refused=partial(self._refused, "start"),
-            accepted=partial(self._works, "start"),
         )
         self.callers = Callers(
             store,
@@ -141,6 +137,7 @@ class Engine:
             dismisses=stays,
         )
         self._steps = StepWatch(store, clock, holder=holder)
+        self.firer = Firer(store, refusals=self.refusals, claim=self.claim_now, tell=self.tell_fired)
         self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
@@ -198,6 +195,16 @@ class Engine:
         """Whether a run is carried, an outcome is not yet stored, or a claim is under way that may bring one."""
         return bool(self.executor.carried) or bool(self._outcomes) or self._claiming is not None
 
+    @property
+    def only_unstored(self) -> bool:
+        """Whether all that is left of the runs is results that the storage refuses."""
+        return all(carried.unstored for carried in self.executor.carried.values())
+
+    @property
+    def nothing_runs(self) -> bool:
+        """Whether all that is left of the runs is to store where they go."""
+        return all(carried.over for carried in self.executor.carried.values())
+
     async def until_empty(self) -> None:
         """Wait until nothing is carried and every outcome is stored."""
         while self.busy:
@@ -231,40 +238,12 @@ class Engine:
         if await self._steps.look():
             self.release_loop.wake()
         now = self._clock.now()
-        due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self._quarantine)))
-        due = [job_id for job_id in due if self._quarantine.get(job_id, now) <= now]
-        with self._telling("fire"):
-            fired = await self._fire_all(due, now)
-        if due:
-            self._works("fire")
-        if any(one is not None and one.runs for one in fired):
+        if await self.firer.fire_due(now):
             self.cancel_loop.wake()  # a new run may replace an old one
             self._neighbours.tell()
             self.claim_now()
         self._pinger.beat(now)
-        return self._next_fire(now)
-
-    async def _fire_all(self, due: Sequence[str], now: datetime) -> list[Fired | None]:
-        """Fire jobs and claim what they enqueue, as a rule in one commit: a run starts one flush after its instant."""
-        firing = [(job_id, self._store.submit(partial(fire, job_id=job_id, now=now))) for job_id in due]
-        if firing:
-            self.claim_now()
-        return await asyncio.gather(*(self._fire_one(job_id, future, now=now) for job_id, future in firing))
-
-    async def _fire_one(self, job_id: str, firing: "asyncio.Future[Fired]", *, now: datetime) -> Fired | None:
-        """See one job fired. One that cannot be is told and left alone for a while, so that it costs no other."""
-        try:
-            fired = await firing
-        except StateError:
-            raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
-        except Exception as error:
-            self._quarantine[job_id] = now + QUARANTINE
-            log.exception("job could not be fired", job=job_id, error=str(error))
-            return None
-        faults.point("fire.committed")
-        self._quarantine.pop(job_id, None)
-        self.tell_fired(fired)
-        return fired
+        return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)
 
     def tell_fired(self, fired: Fired) -> None:
         """Tell what became of the instants of a job."""
@@ -273,15 +252,6 @@ class Engine:
         if fired.notifies:
             self.deliveries.loop.wake()
         self._on_fired(fired)
-
-    def _next_fire(self, now: datetime) -> datetime:
-        tick = now + self._settings.scheduler.tick
-        due = self._store.read(jobs.next_due)
-        if due is None:
-            return tick
-        if due <= now and self._quarantine:
-            return min(tick, *self._quarantine.values())
-        return min(due, tick)
 
     # claim
 
@@ -326,13 +296,15 @@ class Engine:
             return
         error = future.exception()
         if error is not None:
-            self._refused("claim", error)
-            asyncio.get_running_loop().call_later(RECORD_AGAIN, self.claim_now)
+            self.refusals.meet("claim", error)
+            asyncio.get_running_loop().call_later(AGAIN, self.claim_now)
             self.flush()
             return
         claims = future.result()
+        for claimed in claims.claimed:
+            self.slots.take(claimed.slot, claimed.run.id)
+        self.flush()  # the writer has work while these begin
         self._begin(claims.claimed)
-        self.flush()
         if claims.more:
             self._neighbours.tell()
         if (claims.more or self._claim_again) and self._claiming is None:
@@ -341,11 +313,10 @@ class Engine:
     def _begin(self, taken: Sequence[Claimed]) -> None:
         if not taken:
             return
-        self._works("claim")
+        self.refusals.clear("claim")
         faults.point("claim.committed")
         telling = log.is_enabled_for(logging.DEBUG)  # once for all: even a line that is dropped costs a tenth of a run
         for claimed in taken:
-            self.slots.take(claimed.slot, claimed.run.id)
             if telling:
                 log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
             self.executor.begin(claimed)
@@ -369,23 +340,8 @@ class Engine:
         slot = self.slots.slot_of(run_id)
         if slot is not None and not self._functions.holds(run_id):
             self.slots.give_back(slot)
-            self._return_kept(run_id)
+            self._kept.give_back(run_id)
             self.claim_now()
-
-    def _return_kept(self, run_id: str) -> None:
-        """Give the pools back that a thread kept beyond the end of its run."""
-        if run_id in self._kept:
-            future = self._store.submit(partial(return_kept, run_id=run_id))
-            future.add_done_callback(partial(self._returned, run_id))
-
-    def _returned(self, run_id: str, future: "asyncio.Future[None]") -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None:
-            self._refused("record", error)
-            asyncio.get_running_loop().call_later(RECORD_AGAIN, self._return_kept, run_id)
-            return
-        self._kept.discard(run_id)
-        self.claim_now()
 
     # record
 
@@ -425,14 +381,17 @@ class Engine:
             return
         batch, self._outcomes = self._outcomes, []
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
+        alone = True
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
             if carried is not None:
                 carried.storing = True
             if carried is not None and finished.run_id not in kept:
                 self.slots.give_back(carried.slot)
-        self._kept |= kept
-        record_all = partial(self._record, batch=batch, calls=self._calls(batch), kept=kept, now=self._clock.now())
+            alone = alone and carried is not None and _ends_alone(carried, finished.outcome)
+        self._kept.keep(kept)
+        calls, now = self._calls(batch), self._clock.now()
+        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
         future = self._store.submit(record_all)
         future.add_done_callback(partial(self._recorded, batch))
         self.claim_now()
@@ -442,11 +401,18 @@ class Engine:
         return {one.run_id for one in carried if one is not None and one.direct}
 
     def _record(
-        self, db: Database, *, batch: Sequence[Finished], calls: Collection[str], kept: Collection[str], now: datetime
+        self,
+        db: Database,
+        *,
+        batch: Sequence[Finished],
+        calls: Collection[str],
+        kept: Collection[str],
+        alone: bool,
+        now: datetime,
     ) -> dict[str, Outcome]:
         epoch = self._holder.epoch
         if not calls:
-            return record(db, batch, epoch=epoch, now=now, kept=kept)
+            return record(db, batch, epoch=epoch, now=now, kept=kept, alone=alone)
         ended = [finished for finished in batch if finished.run_id in calls]
         stored = record_calls(db, ended, epoch=epoch, now=now, kept=kept)
         rest = [finished for finished in batch if finished.run_id not in calls]
@@ -458,25 +424,16 @@ class Engine:
             self._record_later(batch, error)
             return
         faults.point("record.committed")
-        self._works("record")
+        self.refusals.clear("record")
         stored = future.result()
         fires = False
         for finished in batch:
             carried = self.executor.carried.pop(finished.run_id, None)
             fires = fires or carried is None or carried.claimed is None or _moves_fires(carried.claimed)
-            outcome = stored.get(finished.run_id)
-            if carried is not None and outcome is not None and outcome.status is Status.FAILED:
-                log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
+            if carried is not None:
+                self._follow(carried, stored.get(finished.run_id))
             self._tell_finished(finished.run_id)
             self.items.left(finished.run_id)
-            if carried is not None and carried.claimed is None:
-                self.outbox.loop.wake()  # another process may have claimed what it works on
-            if carried is not None and (carried.claimed is None or uses_worktree(carried.claimed)):
-                self.workspace_loop.wake()
-            if carried is not None and carried.direct:
-                self.direct_loop.wake()  # nobody need watch its caller any more
-            if carried is not None and (carried.claimed is None or _notifies(carried.claimed)):
-                self.deliveries.loop.wake()
         if any(outcome.status is Status.FAILED for outcome in stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
@@ -484,6 +441,20 @@ class Engine:
             self.fire_loop.wake()
         if self._claiming is None:
             self.claim_now()
+
+    def _follow(self, carried: Carried, outcome: Outcome | None) -> None:
+        """Tell a failure, and wake who has to do with what ended."""
+        if outcome is not None and outcome.status is Status.FAILED:
+            log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
+        claimed = carried.claimed
+        if claimed is None:
+            self.outbox.loop.wake()  # another process may have claimed what it works on
+        if claimed is None or uses_worktree(claimed):
+            self.workspace_loop.wake()
+        if carried.direct:
+            self.direct_loop.wake()  # nobody need watch its caller any more
+        if claimed is None or _notifies(claimed):
+            self.deliveries.loop.wake()
 
     def _tell_finished(self, run_id: str) -> None:
         """Tell who looks on. One who can read nothing just then misses it; those that ended with it must not."""
@@ -494,7 +465,7 @@ class Engine:
 
     def _record_later(self, batch: list[Finished], error: BaseException) -> None:
         """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
-        self._refused("record", error)
+        self.refusals.meet("record", error)
         for finished in batch:
             carried = self.executor.carried.get(finished.run_id)
             if carried is not None:
@@ -502,44 +473,7 @@ class Engine:
                 self.slots.take(carried.slot, finished.run_id)
         parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
         for part in parts:
-            asyncio.get_running_loop().call_later(RECORD_AGAIN, self.all_ended, part)
-
-    # a storage that refuses
-
-    @property
-    def storage_problem(self) -> str | None:
-        """What the storage refused of late; everything refused is tried again well within that time."""
-        since = self._clock.monotonic() - REFUSAL_FRESH
-        return next((text for text, at in self._problems.values() if at >= since), None)
-
-    @property
-    def only_unstored(self) -> bool:
-        """Whether all that is left of the runs is results that the storage refuses."""
-        return all(carried.unstored for carried in self.executor.carried.values())
-
-    @property
-    def nothing_runs(self) -> bool:
-        """Whether all that is left of the runs is to store where they go."""
-        return all(carried.over for carried in self.executor.carried.values())
-
-    def _refused(self, stage: str, error: BaseException) -> None:
-        """Tell a refusal once, however often it is met again."""
-        told, _ = self._problems.get(stage, ("", 0.0))
-        if told != str(error):
-            log.error("the storage refuses, trying again", stage=stage, error=str(error))
-        self._problems[stage] = (str(error), self._clock.monotonic())
-
-    def _works(self, stage: str) -> None:
-        if self._problems.pop(stage, None) is not None:
-            log.info("the storage works again", stage=stage)
-
-    @contextlib.contextmanager
-    def _telling(self, stage: str) -> Iterator[None]:
-        try:
-            yield
-        except StateError as error:
-            self._refused(stage, error)
-            raise
+            asyncio.get_running_loop().call_later(AGAIN, self.all_ended, part)
 
     # release and cancel
 
@@ -586,6 +520,11 @@ class Engine:
     def _call_changed(self) -> None:
         self.direct_loop.wake()
         self.claim_now()
+
+
+def _ends_alone(carried: Carried, outcome: Outcome) -> bool:
+    claimed = carried.claimed
+    return claimed is not None and ends_alone(outcome, claimed.spec, claimed.run.trigger)
 
 
 def _notifies(claimed: Claimed) -> bool:

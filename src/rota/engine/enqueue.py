@@ -13,7 +13,8 @@ from rota.model.records import Group, Job, Outcome
 from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.overlap import ActiveRun, After, Go, Replace
-from rota.store import births, groups, runs
+from rota.rules.planned import PlannedSkip
+from rota.store import births, finding, groups, runs
 from rota.store.driver import Database
 from rota.store.locking import hold_jobs_of
 
@@ -95,6 +96,30 @@ def skip(
     )
 
 
+def skip_planned(
+    db: Database,
+    job: Job,
+    planned: PlannedSkip,
+    *,
+    now: datetime,
+    error: str | None,
+    decisions: Mapping[str, Any] | None = None,
+) -> Born:
+    """Store the row of the instants that a plan leaves out."""
+    return skip(
+        db,
+        job,
+        planned.reason,
+        now=now,
+        slot_key=planned.slot_key,
+        scheduled_for=planned.scheduled_for,
+        covers_to=planned.covers_to,
+        count=planned.count,
+        error=error,
+        decisions=decisions,
+    )
+
+
 def _stop_replaced(db: Database, run_ids: tuple[str, ...], *, now: datetime) -> bool:
     """Cancel the runs that a new one replaces; tell whether some of them must first be stopped."""
     final = [cancel(db, run_id, reason=Reason.REPLACED, now=now) for run_id in run_ids]
@@ -134,7 +159,7 @@ def active_runs(db: Database, job_id: str) -> tuple[ActiveRun, ...]:
 
     Who comes last in line waits for the last one, so a retry must not stand behind those that wait for it.
     """
-    found = sorted(runs.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
+    found = sorted(finding.unfinished_runs(db, job_id), key=lambda run: (run.chain_id or run.id, run.id))
     if found:
         stay_above(max(run.id for run in found))  # another machine's clock may be ahead, and older means a lower one
     return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in found)

@@ -20,6 +20,7 @@ from rota.engine.outputs import Outputs
 from rota.engine.poll import Needed, look
 from rota.engine.ports import Functions, Launched, Processes
 from rota.engine.record import Finished, finish
+from rota.engine.refusals import Refusals
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed, StateError
@@ -31,6 +32,8 @@ from rota.store import runs
 from rota.store.direct import Direct
 from rota.store.driver import Database, Store
 
+STAGE = "start"
+"""Under which name refusals of the storage are told."""
 STORAGE_PAUSE = timedelta(seconds=1)
 TAKEN_BACK = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the scheduler stopped while the slot was reserved")
 
@@ -87,10 +90,9 @@ class Executor:
         settings: Settings,
         items: Items,
         outputs: Outputs,
+        refusals: Refusals,
         ended: Callable[[Finished], None],
         left: Callable[[str], None],
-        refused: Callable[[BaseException], None] = lambda _error: None,
-        accepted: Callable[[], None] = lambda: None,
     ) -> None:
         self.carried: dict[str, Carried] = {}
         self.idle = True
@@ -103,8 +105,7 @@ class Executor:
         self.outputs = outputs
         self._ended = ended
         self._left = left
-        self._refused = refused
-        self._accepted = accepted
+        self._refusals = refusals
         self.briefing = Briefing(store, clock, settings=settings, items=items, holder=holder)
 
     def begin(self, claimed: Claimed) -> None:
@@ -243,7 +244,7 @@ class Executor:
         It keeps its slot for a moment first, so that a full disk is not asked without pause.
         """
         carried.entered = False  # from here on wishes are only noted
-        self._refused(error)
+        self._refusals.meet(STAGE, error)
         if not carried.stopping and not carried.returning:
             await pause_for(STORAGE_PAUSE)
         await self._put_back(claimed)
@@ -401,7 +402,7 @@ class Executor:
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
         faults.point("execute.start_committed")
-        self._accepted()
+        self._refusals.clear(STAGE)
         carried.process = launched.identity
         launched.open()
         faults.point("execute.gate_opened")
@@ -413,7 +414,7 @@ class Executor:
         if not await self._start(claimed, self._holder.identity):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
-        self._accepted()
+        self._refusals.clear(STAGE)
         carried.task = None
         self._functions.begin(claimed)
         if carried.stopping:
@@ -451,7 +452,7 @@ class Executor:
                 await asyncio.shield(self._store.submit(operation))
                 return
             except RotaError as error:
-                self._refused(error)
+                self._refusals.meet(STAGE, error)
                 if run_id in self.carried:
                     self.carried[run_id].unstored = True
                 await pause_for(timedelta(seconds=pause))

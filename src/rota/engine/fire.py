@@ -7,7 +7,7 @@ from typing import Any
 
 from rota import faults
 from rota.engine.birth import Born
-from rota.engine.enqueue import active_for, enqueue, skip
+from rota.engine.enqueue import active_for, enqueue, skip_planned
 from rota.engine.ticks import unseen
 from rota.model.clock import MILLISECOND, iso
 from rota.model.records import Job
@@ -15,9 +15,17 @@ from rota.model.spec import Kind
 from rota.model.states import Reason, Trigger
 from rota.rules.due import plan_close, plan_fire
 from rota.rules.lull import waiting_run
-from rota.rules.overlap import After, Go, Replace
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, planned_handle, planned_id
-from rota.store import jobs, runs
+from rota.rules.planned import (
+    FireFacts,
+    FirePlan,
+    PlannedRun,
+    PlannedSkip,
+    Span,
+    planned_handle,
+    planned_id,
+    verdict_among,
+)
+from rota.store import finding, jobs
 from rota.store.driver import Database
 
 
@@ -83,18 +91,18 @@ def _fire(db: Database, job: Job, *, as_of: datetime, now: datetime) -> Fired:
 
 
 def _carry_out(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> Fired:
-    _move(db, job, plan, now)
+    _move(db, job, plan, now=now)
     faults.point("fire.cursor_moved")
     born: dict[str, Born] = {}
     names: dict[str, str] = {}
     skips: list[tuple[Born, Reason, int | None]] = []
     for step in plan.steps:
         if isinstance(step, PlannedRun):
-            run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born, now)
+            run = born[planned_id(step.slot_key)] = _enqueue(db, job, step, born=born, now=now)
             names[planned_handle(step.scheduled_for)] = run.handle
         else:
             told = replace(step, blocking=names.get(step.blocking or "", step.blocking))
-            skips.append((_skip(db, job, told, now), step.reason, step.count))
+            skips.append((_skip(db, job, told, now=now), step.reason, step.count))
     faults.point("fire.rows_written")
     return Fired(job.name, tuple(born.values()), tuple(skips), notifies=job.spec.notifies)
 
@@ -106,12 +114,12 @@ def _facts(db: Database, job: Job, now: datetime) -> FireFacts:
     unwatched = unseen(db, now=now) if waited > grace else timedelta()
     if waited > max(grace, unwatched):
         grouped = job.spec.work.kind is Kind.GROUP
-        found = runs.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
+        found = finding.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
         spans = tuple(Span(start, end, handle) for start, end, handle in found)
     return FireFacts(active=active_for(db, job), executed=spans, unseen=unwatched)
 
 
-def _move(db: Database, job: Job, plan: FirePlan, now: datetime) -> None:
+def _move(db: Database, job: Job, plan: FirePlan, *, now: datetime) -> None:
     """Move the cursor. Only skips can use a job up here: a run does so when its chain is final (R-07)."""
     ran = any(isinstance(step, PlannedRun) for step in plan.steps)
     used_up = plan.next_for is None and not ran and (job.spec.schedule.at is not None or job.spec.schedule.run_once)
@@ -128,8 +136,8 @@ def _move(db: Database, job: Job, plan: FirePlan, now: datetime) -> None:
     assert moved, "the job was read in this transaction"
 
 
-def _enqueue(db: Database, job: Job, step: PlannedRun, born: Mapping[str, Born], now: datetime) -> Born:
-    verdict = _with_ids(step, born)
+def _enqueue(db: Database, job: Job, step: PlannedRun, *, born: Mapping[str, Born], now: datetime) -> Born:
+    verdict = verdict_among(step, {planned: run.id for planned, run in born.items()})
     return enqueue(
         db,
         job,
@@ -142,31 +150,10 @@ def _enqueue(db: Database, job: Job, step: PlannedRun, born: Mapping[str, Born],
     )
 
 
-def _with_ids(step: PlannedRun, born: Mapping[str, Born]) -> Go | After | Replace:
-    """Return the verdict with the identifiers of runs that this very plan made."""
-    ids = {planned: run.id for planned, run in born.items()}
-    if step.after_previous and born:
-        return After(list(ids.values())[-1])
-    if isinstance(step.verdict, After):
-        return After(ids.get(step.verdict.predecessor_id, step.verdict.predecessor_id))
-    if isinstance(step.verdict, Replace):
-        return Replace(tuple(ids.get(run_id, run_id) for run_id in step.verdict.run_ids))
-    return step.verdict
-
-
-def _skip(db: Database, job: Job, step: PlannedSkip, now: datetime) -> Born:
-    return skip(
-        db,
-        job,
-        step.reason,
-        now=now,
-        slot_key=step.slot_key,
-        scheduled_for=step.scheduled_for,
-        covers_to=step.covers_to,
-        count=step.count,
-        error=_why_not(job, step, now),
-        decisions=_decisions(job, step, {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None),
-    )
+def _skip(db: Database, job: Job, step: PlannedSkip, *, now: datetime) -> Born:
+    overlap = {"verdict": "refuse", "blocking": step.blocking} if step.blocking else None
+    decisions = _decisions(job, step, overlap)
+    return skip_planned(db, job, step, now=now, error=_why_not(job, step, now), decisions=decisions)
 
 
 def _why_not(job: Job, step: PlannedSkip, now: datetime) -> str | None:

@@ -6,11 +6,13 @@ import uuid
 from pathlib import Path
 
 from rota.model.errors import AlreadyServing, StateError
+from rota.store.living import LOCKS as LOCKS
+from rota.store.living import is_held as is_held
+from rota.store.living import process_lock_held as process_lock_held
 from rota.store.sqlite import reachable
 
 SERVE_LOCK = "serve.lock"
 TICK_LOCK = "tick.lock"
-LOCKS = "locks"
 WORKER = "worker"
 """The file that says which worker of a shared database a state folder is."""
 
@@ -87,11 +89,6 @@ def living_processes(state: Path) -> list[str]:
     return [name for name in os.listdir(folder) if process_lock_held(state, name)] if folder.is_dir() else []
 
 
-def process_lock_held(state: Path, name: str) -> bool:
-    """Tell whether the process that took this lock is alive."""
-    return is_held(state / LOCKS / name)
-
-
 def read_worker(state: Path) -> str | None:
     """Return which worker of a shared database this folder is, None where it is none yet."""
     try:
@@ -116,18 +113,3 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return (found.st_dev, found.st_ino)
-
-
-def is_held(path: Path) -> bool:
-    """Tell whether some process holds the lock of this file."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -78,7 +78,7 @@ def _tell(db: Database, job: Job, event: Event, *, run_id: str, handle: str, now
             continue
         found = telling(target, event, failing=failing.get(target.name), now=now)
         if found.failing != failing.get(target.name):
-            deliveries.set_failing(db, job.id, target.name, found.failing)
+            deliveries.set_failing(db, job.id, target=target.name, told_at=found.failing)
         for one in found.events:
             deliveries.insert(db, target, one, run_id=run_id, handle=handle, own=told.own, now=now)
 

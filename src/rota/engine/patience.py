@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from rota.engine.execute import pause_for
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseBusy, DatabaseGone
-from rota.store.driver import OpenStore
+from rota.store.driver import Database, OpenStore, Operation, Store
+from rota.store.locking import wait_briefly
 
 T = TypeVar("T")
 
@@ -19,6 +21,37 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=2)
 AT_FIRST = timedelta(minutes=2)
 """How long a process tries that has not served yet: its service manager, or a person, waits for it."""
 LOOK_EVERY = timedelta(seconds=1)
+
+
+class Brief:
+    """A store for the steps of a start: they wait a second at most for rows that others hold, and are done again.
+
+    So whoever is told to stop meanwhile hears it in time.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on one consistent snapshot; nobody waits for that."""
+        return self._store.read(operation)
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction."""
+        return self._store.write(partial(_briefly, operation))
+
+    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread."""
+        return self._store.submit(partial(_briefly, operation))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store.close()
+
+
+def _briefly(operation: Operation[T], db: Database) -> T:
+    wait_briefly(db)
+    return operation(db)
 
 
 class Patience:

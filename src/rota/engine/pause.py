@@ -7,7 +7,7 @@ from datetime import datetime
 from rota import faults
 from rota.engine.birth import Born
 from rota.engine.clock import tzdata_version
-from rota.engine.enqueue import active_for, enqueue, skip
+from rota.engine.enqueue import active_for, enqueue, skip, skip_planned
 from rota.engine.fire import ends_at, settle
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
 from rota.model.records import Job
@@ -115,20 +115,10 @@ def settle_pause(db: Database, job: Job, *, now: datetime, closing: bool) -> Job
 
 
 def _write_skip(db: Database, job: Job, plan: PausePlan, *, now: datetime) -> Born | None:
-    row = plan.skip
-    if row is None:
+    if plan.skip is None:
         return None
-    return skip(
-        db,
-        job,
-        row.reason,
-        now=now,
-        slot_key=row.slot_key,
-        scheduled_for=row.scheduled_for,
-        covers_to=row.covers_to,
-        count=row.count,
-        error=f"paused: {job.pause_reason}" if job.pause_reason else None,
-    )
+    why = f"paused: {job.pause_reason}" if job.pause_reason else None
+    return skip_planned(db, job, plan.skip, now=now, error=why)
 
 
 def _catch_up(db: Database, job: Job, plan: PausePlan, verdict: Verdict, *, now: datetime) -> Born:

@@ -11,7 +11,7 @@ from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger
 from rota.rules.polling import bounded, is_fresh
-from rota.store import births, jobs, polls, runs
+from rota.store import births, finding, jobs, polls, runs
 from rota.store.driver import Database
 
 
@@ -37,7 +37,7 @@ def look(db: Database, *, born: datetime, now: datetime) -> Needed:
 def on_demand(db: Database, *, now: datetime) -> births.Newborn | None:
     """Return the poll that must be made because nobody else makes one: it never comes by itself in this mode."""
     job = jobs.job_by_name(db, polls.POLL)
-    if job is None or not job.schedules or job.interval is not None or runs.unfinished_runs(db, job.id):
+    if job is None or not job.schedules or job.interval is not None or finding.unfinished_runs(db, job.id):
         return None
     return births.Newborn(id=new_id(now), job=job, trigger=Trigger.NEED, created_at=now)
 

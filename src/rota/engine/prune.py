@@ -21,7 +21,7 @@ from rota.runners.output import RUNS, folder_of
 from rota.settings import Settings
 from rota.store import budgets, counters, deliveries, jobs, making, outputs, work
 from rota.store.driver import Database, Store
-from rota.store.runs import id_at
+from rota.store.finding import id_at
 
 EVERY = timedelta(hours=1)
 ROWS_A_BATCH = 500

@@ -31,7 +31,7 @@ def tell_status(
         "slots_taken": engine.slots.taken,
         "carries": tell_carried(engine),
         "file_problem": file_problem,
-        "storage_problem": engine.storage_problem,
+        "storage_problem": engine.refusals.problem,
         "damage": damage,
         "loops": [_loop(loop) for loop in (*engine.loops, *further)],
     }

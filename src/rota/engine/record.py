@@ -1,8 +1,9 @@
 """Record: the end of a run and everything that follows from it, in one transaction."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from rota import faults
 from rota.engine import budget, group, holds, notices, poll, shared_state, work
@@ -19,7 +20,7 @@ from rota.rules.retry import backing_off
 from rota.store import budgets, chains, jobs, polls, runs, sessions
 from rota.store import work as work_items
 from rota.store.driver import Database
-from rota.store.locking import hold_jobs_of
+from rota.store.locking import hold_jobs_of, hold_jobs_waited_for
 
 RUNNING = runs.Standing(Status.RUNNING, None)
 
@@ -34,22 +35,36 @@ class Finished:
 
 
 def record(
-    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str] = ()
+    db: Database,
+    finished: Sequence[Finished],
+    *,
+    epoch: int,
+    now: datetime,
+    kept: Collection[str] = (),
+    alone: bool = False,
 ) -> dict[str, Outcome]:
     """Store the ends of runs of `epoch`; return the outcomes as stored, of those that were still ours.
 
-    The code of those in `kept` still runs: they keep slot and pools until it returns.
+    The code of those in `kept` still runs: they keep slot and pools until it returns. `alone`: none of these ends
+    concerns anybody else, unless the jobs say so by now.
     """
-    hold_jobs_of(db, [one.run_id for one in finished])
-    _ask_ahead(db, {one.job_id for one in finished})
+    job_ids = {one.job_id for one in finished}
+    if alone:
+        hold_jobs_waited_for(db, job_ids)
+    else:
+        hold_jobs_of(db, [one.run_id for one in finished])
+    _ask_ahead(db)
     ended: list[runs.Ended] = []
     if all(is_plain(one.outcome) for one in finished):
         ends = [_settled(one, RUNNING, now) for one in finished]
-        ended = finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=True)
+        if alone:
+            ends.sort(key=lambda end: end.run_id)  # as all lock runs who lock several
+        ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=True, sent=partial(_ask_standing, db, job_ids))
+        _follow_all(db, ended, now=now, standing=_standing(db, ended, held=not alone))
     if len(ended) < len(finished):
         final = {run.id for run in ended}
         left = [one for one in finished if one.run_id not in final]
-        ended += _record_standing(db, left, epoch=epoch, now=now, kept=kept)
+        ended += _record_standing(db, left, epoch=epoch, now=now, kept=kept, held=not alone)
     for run in ended:
         if run.outcome.state is not None:
             jobs.save_job_state(db, run.job_id, run.outcome.state)
@@ -58,17 +73,34 @@ def record(
     return {run.id: run.outcome for run in ended}
 
 
-def _ask_ahead(db: Database, job_ids: Collection[str]) -> None:
+def _ask_ahead(db: Database) -> None:
     """Send along what the end of every run looks at, so that none of it is a round trip of its own."""
     budgets.ask_held(db)
     work_items.ask_open(db)
     polls.ask_poll_job(db)
+
+
+def _ask_standing(db: Database, job_ids: Collection[str]) -> None:
     for job_id in job_ids:
         jobs.ask_standing(db, job_id)
 
 
+def _standing(db: Database, ended: Sequence[runs.Ended], *, held: bool) -> dict[str, jobs.Standing]:
+    """Return how the jobs of runs that ended stand.
+
+    One that is not `held` is after all where there is something to look after: somebody began to wait for such a run
+    just before it was ours to end. Who begins later waits for our commit, and finds it ended.
+    """
+    standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
+    concerned = [] if held else [job_id for job_id in standing if any(standing[job_id])]
+    if concerned:
+        hold_jobs_of(db, [run.id for run in ended if run.job_id in concerned])
+        standing |= {job_id: jobs.standing(db, job_id) for job_id in concerned}
+    return standing
+
+
 def _record_standing(
-    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str]
+    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str], held: bool
 ) -> list[runs.Ended]:
     """Store ends for which it counts where their runs stand: they were asked to stop, or had not started."""
     standing = runs.ending_runs(db, [one.run_id for one in finished])
@@ -76,7 +108,7 @@ def _record_standing(
     if any(end.outcome.scheduler_state for end in ends):
         judged = shared_state.judge(db, [end.outcome for end in ends])
         ends = [replace(end, outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
-    return finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=True)
+    return finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=held)
 
 
 def keep_session(db: Database, run_id: str, outcome: Outcome, *, job_id: str, now: datetime) -> None:
@@ -111,12 +143,19 @@ def finish_all(
     `held`: the caller holds their jobs already.
     """
     ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=held)
-    further = follow_up(db, ended, now=now)
+    _follow_all(db, ended, now=now, standing=_standing(db, ended, held=True))
+    return ended
+
+
+def _follow_all(
+    db: Database, ended: Sequence[runs.Ended], *, now: datetime, standing: Mapping[str, jobs.Standing]
+) -> None:
+    further = follow_up(db, ended, now=now, standing=standing)
     while further:  # what ends because these did: the rest of a group, and the group itself
-        further = follow_up(db, _end(db, further, epoch=None, now=now), now=now)
+        more = _end(db, further, epoch=None, now=now)
+        further = follow_up(db, more, now=now, standing=_standing(db, more, held=True))
     if ended:
         faults.point("record.followed_up")
-    return ended
 
 
 def _end(
@@ -127,11 +166,12 @@ def _end(
     now: datetime,
     kept: Collection[str] = (),
     held: bool = False,
+    sent: Callable[[], None] = lambda: None,
 ) -> list[runs.Ended]:
     if ends and not held:
         hold_jobs_of(db, [end.run_id for end in ends])
     ends = [replace(end, outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
-    ended = runs.finish_runs(db, ends, epoch=epoch) if ends else []
+    ended = runs.finish_runs(db, ends, epoch=epoch, sent=sent) if ends else []
     if not ended:
         return []
     faults.point("record.run_updated")
@@ -151,7 +191,9 @@ def _end(
     return ended
 
 
-def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> list[runs.End]:
+def follow_up(
+    db: Database, ended: Sequence[runs.Ended], *, now: datetime, standing: Mapping[str, jobs.Standing]
+) -> list[runs.End]:
     """Do what follows from ends, and return what must end because of them.
 
     A failure that is retried leaves its chain unfinished (DEC-001): who waited for the run waits for the retry. The end
@@ -159,7 +201,6 @@ def follow_up(db: Database, ended: Sequence[runs.Ended], *, now: datetime) -> li
     retries come first: who stands in line waits for them too.
     """
     further = poll.follow(db, ended, now=now)
-    standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
     failed = [run for run in ended if run.status is Status.FAILED]
     retried = {run.id: born.id for run in failed if (born := retry(db, run, now=now)) is not None}
     for run in ended:

@@ -1,25 +1,23 @@
 """Recover: before the first fire, record what really happened to the runs of processes that are gone (R-23)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from rota import faults
 from rota.engine import work
-from rota.engine.claim import Holder
-from rota.engine.execute import Executor
+from rota.engine.heir import RESTARTED, Heir
 from rota.engine.pools import forget_kept
 from rota.engine.ports import Processes
 from rota.engine.record import Finished, finish, record
 from rota.engine.recover_calls import recover_calls
-from rota.engine.slots import Slots
 from rota.log import log
-from rota.model.clock import Clock
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 from rota.store import jobs, processes, runs
-from rota.store.driver import Database, Store
+from rota.store.driver import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +32,26 @@ class Left:
     shares: bool = False
 
 
-async def recover(
-    store: Store,
-    clock: Clock,
-    *,
-    holder: Holder,
-    dead: list[int],
-    children: Processes,
-    executor: Executor,
-    slots: Slots,
-) -> int:
+async def recover(heir: Heir, dead: Sequence[int]) -> int:
     """Resolve what the dead epochs carried; return how much there was. Doing it twice changes nothing more.
 
     Nothing is claimed meanwhile, though runs that are stopped here may end: a slot may still hold what comes later.
     """
-    with slots.shut():
-        found = store.read(partial(_left_behind, dead=dead, children=children))
+    with heir.slots.shut():
+        found = heir.store.read(partial(_left_behind, dead=dead, children=heir.children))
         for left in found:
             faults.point("recover.found")
             action = decide_recovery(left.facts)
             log.info("run of a lost process", run=left.handle, action=action.value)
-            await _resolve(left, action, store, clock, holder=holder, children=children, executor=executor, slots=slots)
+            await _resolve(heir, left, action)
             faults.point("recover.resolved")
-        calls = await recover_calls(
-            store, clock, holder=holder, dead=dead, children=children, executor=executor, slots=slots
-        )
-        await store.submit(partial(_end_processes, dead=dead, now=clock.now()))
+        calls = await recover_calls(heir, dead)
+        await heir.store.submit(partial(_end_processes, dead=dead, now=heir.clock.now()))
     faults.point("recover.epochs_ended")
     return len(found) + calls
 
 
-def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[Left]:
+def _left_behind(db: Database, *, dead: Sequence[int], children: Processes) -> list[Left]:
     found = []
     for owned in runs.owned_runs(db, dead):
         wanted = jobs.version_spec(db, owned.job_id, owned.version).work
@@ -84,49 +71,41 @@ def _left_behind(db: Database, *, dead: list[int], children: Processes) -> list[
     return found
 
 
-async def _resolve(
-    left: Left,
-    action: Recovery,
-    store: Store,
-    clock: Clock,
-    *,
-    holder: Holder,
-    children: Processes,
-    executor: Executor,
-    slots: Slots,
-) -> None:
-    owned = left.owned
+async def _resolve(heir: Heir, left: Left, action: Recovery) -> None:
+    owned, store = left.owned, heir.store
     if action in (Recovery.REQUEUE, Recovery.FAIL_LOST):
-        await children.sweep(owned.id)
-        await store.submit(partial(resolve_dispatched, owned=owned, action=action, now=clock.now()))
+        await heir.children.sweep(owned.id)
+        await store.submit(partial(resolve_dispatched, owned=owned, action=action, now=heir.clock.now()))
         return
     if action in (Recovery.ADOPT, Recovery.STOP):
-        assert owned.process is not None
-        if not await store.submit(partial(_adopt, owned=owned, epoch=holder.epoch)):
-            await children.sweep(owned.id)  # another machine said meanwhile that we were lost, and may run it again
-            return
-        faults.point("recover.adopted")
-        slots.take(left.slot, owned.id)
-        executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent, shares=left.shares)
-        if action is Recovery.STOP or owned.cancel_reason is not None:
-            executor.stop(owned.id)
+        await _take_over(heir, left, stop=action is Recovery.STOP)
         return
-    outcome = await _outcome_of(left, action, children)
+    outcome = await _outcome_of(heir, left, action)
     if left.shares:
-        await executor.outputs.finish(owned.id)
+        await heir.executor.outputs.finish(owned.id)
     finished = Finished(owned.id, owned.job_id, outcome)
-    await store.submit(partial(_record_as_found, finished=finished, epoch=owned.epoch, now=clock.now()))
+    await store.submit(partial(_record_as_found, finished=finished, epoch=owned.epoch, now=heir.clock.now()))
 
 
-async def _outcome_of(left: Left, action: Recovery, children: Processes) -> Outcome:
+async def _take_over(heir: Heir, left: Left, *, stop: bool) -> None:
+    owned = left.owned
+    assert owned.process is not None
+    if not await heir.store.submit(partial(_adopt, owned=owned, epoch=heir.holder.epoch)):
+        await heir.children.sweep(owned.id)  # another machine said meanwhile that we were lost, and may run it again
+        return
+    faults.point("recover.adopted")
+    heir.slots.take(left.slot, owned.id)
+    heir.executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent, shares=left.shares)
+    if stop or owned.cancel_reason is not None:
+        heir.executor.stop(owned.id)
+
+
+async def _outcome_of(heir: Heir, left: Left, action: Recovery) -> Outcome:
     if action is Recovery.READ_OUTCOME and left.owned.process is not None:
-        return await children.outcome(left.owned.id, left.owned.process)
-    unkillable = [] if faults.planted("recovery_without_kill") else await children.sweep(left.owned.id)
+        return await heir.children.outcome(left.owned.id, left.owned.process)
+    outcome = RESTARTED if faults.planted("recovery_without_kill") else await heir.end_tree(left.owned.id)
     faults.point("recover.swept")
-    if unkillable:
-        text = f"processes {', '.join(map(str, unkillable))} could not be killed"
-        return Outcome(Status.FAILED, Reason.UNKILLABLE, error=text)
-    return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
+    return outcome
 
 
 def resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now: datetime) -> None:
@@ -150,7 +129,7 @@ def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datet
     return finished.run_id in record(db, [finished], epoch=epoch, now=now)
 
 
-def _end_processes(db: Database, *, dead: list[int], now: datetime) -> None:
+def _end_processes(db: Database, *, dead: Sequence[int], now: datetime) -> None:
     forget_kept(db, dead)
     for epoch in dead:
         processes.end_process(db, epoch, ending="lost", now=now)

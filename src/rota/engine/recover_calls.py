@@ -1,60 +1,44 @@
 """Recover direct calls: what processes that are gone left of them, recorded as it really was (R-13, R-23)."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
 from rota.engine import direct as calling
-from rota.engine.claim import Holder
-from rota.engine.execute import Executor
+from rota.engine.heir import Heir
 from rota.engine.ports import Processes
-from rota.engine.slots import Slots
 from rota.log import log
-from rota.model.clock import Clock
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.outcome import settle
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 from rota.store import direct, jobs
 from rota.store.direct import Call, Direct
-from rota.store.driver import Database, Store
-
-RESTARTED = Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="the scheduler's process ended while it ran")
+from rota.store.driver import Database
 
 
-async def recover_calls(
-    store: Store,
-    clock: Clock,
-    *,
-    holder: Holder,
-    dead: list[int],
-    children: Processes,
-    executor: Executor,
-    slots: Slots,
-) -> int:
+async def recover_calls(heir: Heir, dead: Sequence[int]) -> int:
     """Resolve every direct call of the dead epochs; return how many had started. Callers who are gone lose their place.
 
     A call whose keeper lives is adopted; those who watch the callers see at once that one of them is gone.
     """
+    store, children = heir.store, heir.children
     for call in store.read(direct.calls):
         if call.epoch in dead:
             await children.sweep(call.id)  # its keeper may still stand at the gate
-        gone = not holder.elsewhere(call.caller) and not children.alive(call.caller)
+        gone = not heir.holder.elsewhere(call.caller) and not children.alive(call.caller)
         if call.epoch in dead or (call.epoch is None and gone):
             wanted = children.alive(call.caller)
-            await store.submit(partial(_resolve_unstarted, call=call, wanted=wanted, now=clock.now()))
+            await store.submit(partial(_resolve_unstarted, call=call, wanted=wanted, now=heir.clock.now()))
     found = [one for one in store.read(direct.unfinished) if one.holder in dead]
     for one in found:
         action = store.read(partial(_decide, found=one, children=children))
         log.info("direct call of a lost process", call=one.id, action=action.value)
         if action in (Recovery.ADOPT, Recovery.STOP):
-            if not await store.submit(partial(_adopt, found=one, epoch=holder.epoch)):
-                await children.sweep(one.id)  # another machine said meanwhile that we were lost
-                continue
-            agent = store.read(partial(_is_agent, found=one))
-            _take_on(one, action, executor=executor, slots=slots, agent=agent)
+            await _take_over(heir, one, stop=action is Recovery.STOP)
         else:
-            outcome = await _outcome_of(one, action, children)
-            await store.submit(partial(_record, found=one, outcome=outcome, now=clock.now()))
+            outcome = await _outcome_of(heir, one, action)
+            await store.submit(partial(_record, found=one, outcome=outcome, now=heir.clock.now()))
     return len(found)
 
 
@@ -92,23 +76,21 @@ def _adopt(db: Database, *, found: Direct, epoch: int) -> bool:
     return direct.adopt(db, found.id, epoch=epoch, expected=found.holder)
 
 
-def _take_on(found: Direct, action: Recovery, *, executor: Executor, slots: Slots, agent: bool) -> None:
-    slots.take(found.execution.slot, found.id)
-    executor.adopt_call(found, agent=agent)
-    if action is Recovery.STOP:
-        executor.stop(found.id)
+async def _take_over(heir: Heir, found: Direct, *, stop: bool) -> None:
+    if not await heir.store.submit(partial(_adopt, found=found, epoch=heir.holder.epoch)):
+        await heir.children.sweep(found.id)  # another machine said meanwhile that we were lost
+        return
+    agent = heir.store.read(partial(_is_agent, found=found))
+    heir.slots.take(found.execution.slot, found.id)
+    heir.executor.adopt_call(found, agent=agent)
+    if stop:
+        heir.executor.stop(found.id)
 
 
-async def _outcome_of(found: Direct, action: Recovery, children: Processes) -> Outcome:
+async def _outcome_of(heir: Heir, found: Direct, action: Recovery) -> Outcome:
     if action is Recovery.READ_OUTCOME:
-        return await children.outcome(found.id, found.process)
-    if found.reserves:
-        return calling.CALLER_ENDED
-    unkillable = await children.sweep(found.id)
-    if unkillable:
-        text = f"processes {', '.join(map(str, unkillable))} could not be killed"
-        return Outcome(Status.FAILED, Reason.UNKILLABLE, error=text)
-    return RESTARTED
+        return await heir.children.outcome(found.id, found.process)
+    return calling.CALLER_ENDED if found.reserves else await heir.end_tree(found.id)
 
 
 def _record(db: Database, *, found: Direct, outcome: Outcome, now: datetime) -> bool:

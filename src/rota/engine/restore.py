@@ -12,7 +12,7 @@ from rota.model.clock import MILLISECOND, to_ms
 from rota.model.records import Job, Outcome
 from rota.model.states import Reason, Status
 from rota.rules.lanes import GROUP_LANE
-from rota.store import deliveries, direct, events, jobs, processes, queue, runs, work
+from rota.store import deliveries, direct, events, finding, jobs, processes, queue, runs, work
 from rota.store.driver import Database
 
 
@@ -47,7 +47,7 @@ def _hold(db: Database, job: Job, *, made_at: datetime, reason: str) -> None:
 
 
 def _close_runs(db: Database, *, host: str, now: datetime) -> None:
-    for run in runs.running_runs(db):
+    for run in finding.running_runs(db):
         if run.status is Status.DISPATCHED and run.epoch is not None:
             runs.release_run(db, run.id, epoch=run.epoch)
         elif run.status is Status.RUNNING and run.lane_id != GROUP_LANE:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 
 from rota import faults
@@ -24,6 +23,7 @@ from rota.engine.lock import (
     take_serve_lock,
     write_worker,
 )
+from rota.engine.package import own_version
 from rota.engine.pools import forget_kept
 from rota.engine.steps import catch_up_with_step, may_catch_up, offset
 from rota.log import log
@@ -36,6 +36,7 @@ from rota.rules.takes import EVERYTHING, Takes, default_name
 from rota.settings import Settings
 from rota.store import processes, workers
 from rota.store.driver import Database, Store
+from rota.store.schema import require_schema
 from rota.store.workers import Worker
 
 DATABASE = "rota.db"
@@ -188,11 +189,12 @@ def _enter(
         kind=kind,
         identity=identity,
         lock=lock,
-        version=metadata.version("rota"),
+        version=own_version(),
         clock_offset=clock_offset,
         now=now,
         unused=ticks.unused_epoch(db, worker_id) if kind == ticks.KIND else None,
     )
+    require_schema(db)  # after our row: who upgrades either sees it, or was before us
     workers.note_capacity(db, worker_id, takes=entrance.takes, slots=entrance.slots)
     if own is not None:
         _lease_all(db, worker_id)

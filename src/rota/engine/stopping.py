@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal, NoReturn
+from pathlib import Path
+from typing import Literal
 
 from rota import faults
 from rota.engine.engine import Engine
@@ -46,6 +47,7 @@ class Stopping:
         self._wishes: asyncio.Queue[Stop] = asyncio.Queue()
         self._gone = gone
         """Tells why the database cannot be reached: nobody waits for it without end."""
+        self._stopped: Engine | None = None
         self.unstored = 0
         self.ended = 0
         """How many runs did not end by themselves."""
@@ -65,6 +67,7 @@ class Stopping:
 
     async def carry_out(self, stop: Stop, engine: Engine) -> bool:
         """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
+        self._stopped = engine
         await engine.callers.dismiss()
         stop = fitting(stop, engine)
         detached = stop.mode == "detach" and _detach(engine)
@@ -123,15 +126,16 @@ class Stopping:
             patience -= (engine.only_unstored or gone) and not again
         self.unstored = len(executor.carried)
 
-
-def refuse_unstored(count: int, *, place: str, problem: str | None, gone: str | None, who: str) -> NoReturn:
-    """Say how many results a process could not store before it ended."""
-    results = f"{count} results" if count > 1 else "a result"
-    if gone is not None:
-        hint = f"when it is back, {who} records how commands ended from what they left"
-        raise DatabaseGone(f"{results} could not be stored: {gone}", hint=hint)
-    hint = f"free some space: {who} records how commands ended from what they left"
-    raise StorageFull(f"{results} could not be stored in {place}: {problem}", hint=hint)
+    def refuse_unstored(self, place: Path, *, who: str) -> None:
+        """Say how many results could not be stored before the end, if any; `who` looks after them."""
+        if not self.unstored or self._stopped is None:
+            return
+        results, gone = f"{self.unstored} results" if self.unstored > 1 else "a result", self._gone()
+        if gone is not None:
+            hint = f"when it is back, {who} records how commands ended from what they left"
+            raise DatabaseGone(f"{results} could not be stored: {gone}", hint=hint)
+        hint = f"when that is over, {who} records how commands ended from what they left"
+        raise StorageFull(f"{results} could not be stored in {place}: {self._stopped.refusals.problem}", hint=hint)
 
 
 def _detach(engine: Engine) -> bool:

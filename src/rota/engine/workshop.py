@@ -11,6 +11,8 @@ from rota.engine.conditions import facts_of
 from rota.engine.engine import Engine
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable, InProcessFunctions
+from rota.engine.heir import Heir
+from rota.engine.patience import Brief
 from rota.engine.post import ThreadedPost
 from rota.engine.processes import KeeperProcesses
 from rota.engine.record import Finished
@@ -93,17 +95,20 @@ class Workshop:
             await self._processes.sweep(run_id)
         return len(strays - ours)
 
-    async def recover(self, dead: Sequence[int]) -> int:
-        """Record what happened to the runs of dead processes; return how many there were (R-23)."""
-        return await recover(
-            self._store,
+    async def recover(self, dead: Sequence[int], *, again: bool = False) -> int:
+        """Record what happened to the runs of dead processes; return how many there were (R-23).
+
+        `again`: whoever asks does so again where others hold what is needed.
+        """
+        heir = Heir(
+            Brief(self._store) if again else self._store,
             self._clock,
             holder=self.session.holder,
-            dead=list(dead),
             children=self._processes,
             executor=self.engine.executor,
             slots=self.engine.slots,
         )
+        return await recover(heir, dead)
 
     async def fire_at_boot(self) -> None:
         """Fire the jobs at boot that this boot of the machine has not fired."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 from rota.declare.validate import Declared
 from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.damage import DamageCheck
 from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases, kept_lease
 from rota.engine.lock import file_identity, process_lock_held
 from rota.engine.loop import Loop
-from rota.engine.patience import AT_FIRST, PASSING, Patience
+from rota.engine.patience import AT_FIRST, PASSING, Brief, Patience
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import (
     Entrance,
@@ -30,12 +31,12 @@ from rota.engine.session import (
     sweep_locks,
     take_serving_lock,
 )
-from rota.engine.stopping import Stop, Stopping, refuse_unstored, wanted_stop
+from rota.engine.stopping import Stop, Stopping, wanted_stop
 from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError
+from rota.model.errors import SchedulerError, SchedulerShutdownError, StateError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
@@ -45,7 +46,6 @@ from rota.operations.reserving import Reservation, reserve_slot
 from rota.operations.sdk import Sdk
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
-from rota.store.copying import quick_check
 from rota.store.driver import OpenStore, Store
 
 T = TypeVar("T")
@@ -59,7 +59,6 @@ LAST_WORDS = 2.0
 WORKERS = 4
 NOT_RUNNING = "the scheduler is not running"
 START_HINT = "call `start()`, or enter it with `async with scheduler:`"
-DAMAGE_HINT = "work goes on as far as it can; stop the scheduler and put back a backup with `rota restore`"
 
 
 class Guest:
@@ -98,7 +97,7 @@ class Guest:
         self._lost_state = False
         self._declared_lost = False
         self._leaving = False
-        self._damage: str | None = None
+        self._damage = DamageCheck(self._state / "rota.db", who="the scheduler")
         self._watch = Loop("watch", self._watch_round, clock=clock)
         self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
 
@@ -215,10 +214,37 @@ class Guest:
     async def _enter(self, store: OpenStore) -> Session:
         me = identity(os.getpid())
         entrance = Entrance(slots=self._settings.scheduler.concurrency)
-        return open_session(store, self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
+        return open_session(Brief(store), self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
 
     async def _serve(self, store: OpenStore, patience: Patience) -> None:
         session = await patience.do(partial(self._enter, store))
+        self._set_up(store, session)
+        socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
+        detached = False
+        try:
+            with self._lease(session) as leases:
+                with self._engine.slots.shut():
+                    await self._prepare(session, patience)
+                with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
+                    with self._damage_looked_for(session):
+                        async with store.listening(self._engine.wake):
+                            detached = await self._until_stopped(leases)
+                    if not self._declared_lost:
+                        await self._say_goodbye()
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # what it had adopted
+            raise
+        finally:
+            socket.close()
+            self._workshop.close()
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif not self._lost_state:
+                self._close_session(session, detached=detached)
+
+    def _set_up(self, store: OpenStore, session: Session) -> None:
+        """Make what works under an epoch."""
         sweep_locks(self._state)
         self._anchor = anchor_of(self._state, session)
         self._database = file_identity(self._anchor)
@@ -236,29 +262,6 @@ class Guest:
             on_finished=self._take_finished,
         )
         self._engine = self._workshop.engine
-        socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
-        detached = False
-        try:
-            with self._lease(session) as leases:
-                with self._engine.slots.shut():
-                    await self._prepare(session, patience)
-                with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
-                    with self._looking_for_damage(unclean=session.unclean and not session.leased):
-                        async with store.listening(self._engine.wake):
-                            detached = await self._until_stopped(leases)
-                    if not self._declared_lost:
-                        await self._say_goodbye()
-        except PASSING:
-            if self._declared_lost:
-                await self._engine.abandon()  # what it had adopted
-            raise
-        finally:
-            socket.close()
-            self._workshop.close()
-            if self._declared_lost:
-                session.lock.release(remove=True)  # others have closed its row
-            elif not self._lost_state:
-                self._close_session(session, detached=detached)
 
     def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
         wake = self._engine.wake
@@ -272,7 +275,7 @@ class Guest:
     async def _prepare(self, session: Session, patience: Patience) -> None:
         """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
         now = self._clock.now()
-        await patience.do(partial(self._workshop.recover, session.dead))
+        await patience.do(partial(self._workshop.recover, session.dead, again=True))
         await patience.do(self._workshop.sweep_strays)
         adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=now)
         await patience.do(partial(self._store.submit, adopt))
@@ -326,14 +329,7 @@ class Guest:
             log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
 
     def _refuse_losses(self) -> None:
-        if self._stopping.unstored:
-            refuse_unstored(
-                self._stopping.unstored,
-                place=str(self._state),
-                problem=self._engine.storage_problem,
-                gone=self._store.problem,
-                who="the next start",
-            )
+        self._stopping.refuse_unstored(self._state, who="the next start")
         if self._lost_state:
             raise StateError(
                 f"the state folder {self._state} vanished or was replaced while the scheduler ran",
@@ -353,26 +349,10 @@ class Guest:
             self._engine.wake()
         return self._clock.now() + LOOK_AROUND
 
-    @contextlib.contextmanager
-    def _looking_for_damage(self, *, unclean: bool) -> Iterator[None]:
-        """After an unclean stop, read the whole database for damage beside the work; it is told, nothing is changed."""
-        stop = threading.Event()
-        if unclean and self._workers is not None:
-            self._workers.submit(self._look_for_damage, stop)
-        try:
-            yield
-        finally:
-            stop.set()
-
-    def _look_for_damage(self, stop: threading.Event) -> None:
-        path = self._state / "rota.db"
-        try:
-            found = quick_check(path, stop=stop)
-        except RotaError as error:
-            found = (str(error),)
-        if found:
-            self._damage = f"{path} is damaged: {found[0]}; put back a backup"
-            log.error("the database is damaged", path=str(path), found=found, hint=DAMAGE_HINT)
+    def _damage_looked_for(self, session: Session) -> contextlib.AbstractContextManager[None]:
+        """Return what looks for damage beside the work, after an unclean stop."""
+        needed = session.unclean and not session.leased
+        return self._damage.beside(self._workers) if needed else contextlib.nullcontext()
 
     # talking
 
@@ -428,7 +408,7 @@ class Guest:
                 settings=self._settings,
                 started_at=self._started_at,
                 further=(self._watch,),
-                damage=self._damage,
+                damage=self._damage.found,
             )
         if asked == "stop":
             scheduler = self._settings.scheduler

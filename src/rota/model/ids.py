@@ -1,6 +1,7 @@
 """Identifiers: UUIDv7, strictly increasing within one process."""
 
 import os
+import random
 import threading
 import uuid
 from collections.abc import Callable
@@ -13,10 +14,14 @@ _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _STEP_BYTES = 4
 
 
+_own = random.Random()  # noqa: S311  # identifiers keep nothing secret; a system call for each would cost more than it
+os.register_at_fork(after_in_child=_own.seed)
+
+
 class IdSource:
     """Makes UUIDv7 texts in increasing order, also when the clock stands still or steps back."""
 
-    def __init__(self, randomness: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(self, randomness: Callable[[int], bytes] = _own.randbytes) -> None:
         self._lock = threading.Lock()
         self._randomness = randomness
         self._ms = 0

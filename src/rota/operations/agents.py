@@ -27,7 +27,7 @@ from rota.operations.views import run_json
 from rota.rules.agent_words import remedy_of
 from rota.runners.environment import inherited
 from rota.runners.secrets import find_secret, read_env_file
-from rota.store import jobs, queue, runs
+from rota.store import finding, jobs, queue
 from rota.store.driver import Database, Store
 
 
@@ -259,7 +259,7 @@ def _standing(db: Database, *, views: Sequence[AgentView]) -> list[AgentView]:
 
 
 def _last(db: Database, of: Iterable[Job]) -> Run | None:
-    newest = [run for job in of for run in runs.newest_runs(db, job.id, limit=1)]
+    newest = [run for job in of for run in finding.newest_runs(db, job.id, limit=1)]
     return max(newest, key=lambda run: run.id, default=None)
 
 

@@ -22,7 +22,7 @@ from rota.operations.runs import merged_params, refuse_disabled
 from rota.rules.overlap import After, Go, Refuse, Replace, TooMany, judge_many
 from rota.store import events, finding, jobs
 from rota.store.driver import Database, Store
-from rota.store.runs import LAST_ID
+from rota.store.finding import LAST_ID
 
 AT_ONCE = 10_000
 CANCELLED_AT_ONCE = 1_000

@@ -25,6 +25,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
 from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.loading import Loaded, load_project
+from rota.operations.outdated import outdated_findings
 from rota.operations.project import Place, is_applied, look_at, open_place
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
@@ -227,7 +228,7 @@ def _server(place: Place, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]
         store = open_place(place, clock, create=False)
         try:
             yield from store.read(partial(_machines, state=place.state, beat=beat))
-            yield from store.read(partial(_stored, clock=clock))
+            yield from store.read(partial(_stored, state=place.state, clock=clock))
         finally:
             store.close()
     except RotaError as error:
@@ -257,7 +258,7 @@ def _file(place: Place, *, clock: Clock) -> Iterator[Finding]:
     try:
         store = open_place(place, clock, create=False)
         try:
-            yield from store.read(partial(_stored, clock=clock))
+            yield from store.read(partial(_stored, state=place.state, clock=clock))
         finally:
             store.close()
         damage = quick_check(path)
@@ -271,7 +272,7 @@ def _file(place: Place, *, clock: Clock) -> Iterator[Finding]:
         yield Finding("database", Level.OK, f"{path} is whole")
 
 
-def _stored(db: Database, *, clock: Clock) -> list[Finding]:
+def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
     last = db.row("process_last", limit=1)
     found = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
     everything = everything_paused(db)
@@ -281,6 +282,7 @@ def _stored(db: Database, *, clock: Clock) -> list[Finding]:
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
         found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
+    found += outdated_findings(db, state)
     return [*found, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
 
 

@@ -15,7 +15,7 @@ from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView, find_job, job_view
 from rota.operations.runs import find_run, trigger
 from rota.rules.coming import coming_fires, next_fires
-from rota.store import jobs, runs
+from rota.store import finding, jobs
 from rota.store.driver import Database, Store
 
 ENDED = (Status.COMPLETED.value, Status.FAILED.value)
@@ -120,7 +120,7 @@ def status_of(store: Store, *, running: bool) -> SchedulerStatus:
 
     def read(db: Database) -> SchedulerStatus:
         present = [job for job in jobs.all_jobs(db) if job.retired_at is None]
-        active = len(runs.running_runs(db)) if running else 0
+        active = len(finding.running_runs(db)) if running else 0
         return SchedulerStatus(running, active, tuple(_schedule_status(db, job) for job in present))
 
     return store.read(read)
@@ -152,7 +152,7 @@ def _last_end(db: Database, view: JobView) -> Run | None:
     recent = next((run for run in view.last if run.status.value in ENDED), None)
     if recent is not None or len(view.last) == view.job.run_number:
         return recent
-    return next(iter(runs.history(db, job_id=view.job.id, statuses=ENDED, limit=1)), None)
+    return next(iter(finding.history(db, job_id=view.job.id, statuses=ENDED, limit=1)), None)
 
 
 def _error(run: Run | None) -> str | None:
@@ -165,7 +165,7 @@ def running_count(store: Store, name: str | None = None) -> int:
     """Return how many runs are under way: all of them, or those of a job or an agent."""
 
     def read(db: Database) -> int:
-        found = runs.running_runs(db)
+        found = finding.running_runs(db)
         return sum(name is None or _belongs(run.job, _spec(db, run), name) for run in found)
 
     return store.read(read)
@@ -202,7 +202,7 @@ def story_of(store: Store, name: str | None, *, limit: int) -> list[Run]:
 
     def read(db: Database) -> list[Run]:
         job_id = None if name is None else find_job(db, name).id
-        return runs.history(db, job_id=job_id, limit=limit)
+        return finding.history(db, job_id=job_id, limit=limit)
 
     return shown(store.read(read)[::-1])
 

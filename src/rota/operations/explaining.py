@@ -14,12 +14,13 @@ from rota.model.states import FINAL, Held, Status
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
-from rota.operations.system import Heartbeat, heartbeat, with_ticks
+from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import job_json, run_json
 from rota.rules.explain import Belonging, Facts, Line, explain_run, title
 from rota.rules.explain_job import explain_job
 from rota.rules.pool_words import say_nobody, say_shortage
-from rota.store import groups, jobs, queue, runs
+from rota.rules.times import roughly
+from rota.store import finding, groups, jobs, queue
 from rota.store.driver import Database, Store
 
 
@@ -54,7 +55,14 @@ def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
     if not beat.serves(draws):
         return Holding(Held.NO_WORKER, text=say_nobody(draws) if beat.alive else "")
     full = (beat.answer or beat.workers) and beat.slots_taken >= beat.slots
-    return Holding(Held.SLOT if full else None)
+    if full:
+        return Holding(Held.SLOT)
+    return Holding(None, text=_for_a_tick(beat))
+
+
+def _for_a_tick(beat: Heartbeat) -> str:
+    ticks = beat.ticks if beat.liveness is Liveness.TICKING else None
+    return "" if ticks is None else f"for the next tick; they usually come every {roughly(ticks.usual)}"
 
 
 def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> Explanation:
@@ -81,7 +89,7 @@ def _told(
     db: Database, view: JobView, run: Run, *, held: Heartbeat, now: datetime, job_lines: tuple[Line, ...]
 ) -> Explanation:
     whole = run_view(db, run)
-    unfinished = runs.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
+    unfinished = finding.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
     why = _held(db, run, held=held, now=now)
     facts = Facts(
         run,

@@ -7,6 +7,7 @@ from rota.model.durations import say_duration
 from rota.model.records import Run
 from rota.rules.budget_words import say_money
 from rota.rules.times import day_time
+from rota.rules.why import say_why
 
 
 def collapsed(runs: Sequence[Run]) -> list[list[Run]]:
@@ -58,11 +59,11 @@ def started_words(stretch: Sequence[Run], zone: str, *, now: datetime) -> str:
     return first if len(stretch) == 1 else f"{first} … {day_time(newest, zone, now=now, seconds=near)}"
 
 
-def why_words(run: Run) -> str:
+def why_words(run: Run, zone: str, *, now: datetime) -> str:
     """Return what a run says about itself: its error, its summary, how late it was."""
     attempt = f"attempt {run.attempt}" if run.attempt > 1 else ""
-    if run.error:
-        return f"{attempt}: {run.error}" if attempt else run.error
+    if error := say_why(run, zone, now=now):
+        return f"{attempt}: {error}" if attempt else error
     parts = [attempt, run.result_summary or ""]
     if "made_up" in run.decisions:
         parts.append(f"{say_duration(timedelta(milliseconds=run.decisions.get('late_ms', 0)))} late")

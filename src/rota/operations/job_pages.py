@@ -10,7 +10,7 @@ from functools import partial
 from rota.model.errors import InvalidValue
 from rota.model.records import Job, Run
 from rota.operations.jobs import LAST_OUTCOMES, JobView, has_labels
-from rota.store import jobs, runs
+from rota.store import finding, jobs
 from rota.store.driver import Database, Store
 
 LARGEST = 200
@@ -89,7 +89,7 @@ def _page(db: Database, *, query: JobQuery, number: int, limit: int) -> JobPage:
 
 def _running(db: Database) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
-    for run in runs.running_runs(db):
+    for run in finding.running_runs(db):
         found.setdefault(run.job_id, []).append(run)
     return found
 
@@ -120,7 +120,7 @@ def _labels(found: Iterable[Job]) -> Mapping[str, int]:
 
 def _views(db: Database, shown: Sequence[Job], running: Mapping[str, Sequence[Run]]) -> list[JobView]:
     ids = [job.id for job in shown]
-    newest, oldest = runs.newest_of_jobs(db, ids, limit=LAST_OUTCOMES), runs.oldest_unfinished(db, ids)
+    newest, oldest = finding.newest_of_jobs(db, ids, limit=LAST_OUTCOMES), finding.oldest_unfinished(db, ids)
     return [
         JobView(job, tuple(running.get(job.id, ())) or tuple(oldest.get(job.id, ())), tuple(newest.get(job.id, ())))
         for job in shown

@@ -1,4 +1,4 @@
-"""Jobs: apply a file, list, show, preview."""
+"""Jobs: apply a file, make, change, find, list and show them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from rota.model.states import Reason, Status
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.runners.boot import machine_boot
 from rota.settings import Settings
-from rota.store import budgets, cadence, chains, deliveries, jobs, making, queue, runs
+from rota.store import budgets, cadence, chains, deliveries, finding, jobs, making, queue
 from rota.store.driver import Database, Store
 from rota.store.locking import Turn, hold_turn
 
@@ -240,11 +240,16 @@ def change_to(
     )
     if provisional:
         making.set_provisional(db, job.id, provisional_at)
-    if job.made is not None and source != MADE:  # the file has taken it over
-        making.set_made(db, job.id, None)
-        making.set_approved(db, job.id, None, now=now)
+    if job.made is not None and source != MADE:
+        _take_from_maker(db, job, now=now)
     cadence.set_mode(db, job.id, spec, mode=mode)
     _note_boot(db, job, spec)
+
+
+def _take_from_maker(db: Database, job: Job, *, now: datetime) -> None:
+    """Forget who made a job: the file has taken it over."""
+    making.set_made(db, job.id, None)
+    making.set_approved(db, job.id, None, now=now)
 
 
 def _note_boot(db: Database, job: Job, spec: JobSpec) -> None:
@@ -295,8 +300,8 @@ def has_labels(job: Job, labels: Sequence[str]) -> bool:
 
 def job_view(db: Database, job: Job) -> JobView:
     """Return a job with its unfinished and newest runs."""
-    newest = runs.newest_runs(db, job.id, limit=LAST_OUTCOMES)
-    return JobView(job, tuple(runs.some_unfinished_runs(db, job.id, limit=UNFINISHED_SHOWN)), tuple(newest))
+    newest = finding.newest_runs(db, job.id, limit=LAST_OUTCOMES)
+    return JobView(job, tuple(finding.some_unfinished_runs(db, job.id, limit=UNFINISHED_SHOWN)), tuple(newest))
 
 
 def show_job(store: Store, name: str) -> JobView:

@@ -77,7 +77,7 @@ def refuse_others(job: Job, maker: Maker) -> None:
 def _judge(db: Database, spec: JobSpec, alive: Job | None, *, maker: Maker, policy: AgentPolicy, now: datetime) -> bool:
     """Return whether a job has to wait for approval; raise PolicyRefused where it may not be at all."""
     active = making.active_count(db, maker.name, but=alive.id if alive else None, now=now) if spec.enabled else 0
-    created = making.made_since(db, maker.name, "job", now - HOUR)
+    created = making.made_since(db, maker.name, kind="job", since=now - HOUR)
     facts = MakerFacts(maker, active=active, created=created, new=alive is None)
     fires = next_fires(spec.schedule, now, LOOKED_AT, created_at=now, name=spec.name)
     verdict = judge(policy, facts, spec, fires=[fire.nominal for fire in fires], now=now)
@@ -163,7 +163,7 @@ def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
     """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
     if by.is_agent:
         hold_turn(db, Turn.MAKING)
-        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, "run", now - HOUR))
+        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, kind="run", since=now - HOUR))
         if isinstance(verdict, Refused):
             raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
         making.count_making(db, by.name, "run", now=now, since=now - HOUR)

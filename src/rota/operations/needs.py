@@ -12,11 +12,12 @@ from rota.operations.attention import Attention, Need, attention, denied, held, 
 from rota.operations.budgets import AccountView, account_views
 from rota.operations.holds import hold_views
 from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
+from rota.operations.outdated import versions_needing
 from rota.operations.project import in_scope
 from rota.operations.system import Heartbeat, with_ticks
 from rota.operations.workers import machines_needing
 from rota.rules.budget_words import say_used
-from rota.store import acknowledging, jobs, runs, timeline
+from rota.store import acknowledging, finding, jobs, timeline
 from rota.store.acknowledging import Acknowledgement
 from rota.store.driver import Database, Store
 
@@ -31,7 +32,7 @@ def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: 
 
 def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str) -> tuple[Need, ...]:
     living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
-    running = [run for run in runs.running_runs(db) if in_scope(run.job, scope)]
+    running = [run for run in finding.running_runs(db) if in_scope(run.job, scope)]
     beat = with_ticks(db, beat, now=now)
     budgets = account_views(db, now=now)
     return needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
@@ -53,6 +54,7 @@ def needs_in(
     holds = hold_views(db)
     found = [
         *machines_needing(beat.workers),
+        *versions_needing(db, beat.state),
         *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
         *(note for view in views if (note := denied(view))),
         *(held(one, zone=zone, now=now) for one in holds),

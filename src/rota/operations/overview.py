@@ -18,7 +18,7 @@ from rota.operations.system import Heartbeat, NextFire, with_ticks
 from rota.operations.timeline import LANES, Timeline, draw
 from rota.rules.coming import coming_fires
 from rota.runners.output import clean_for_terminal
-from rota.store import counters, jobs, order, runs
+from rota.store import counters, finding, jobs, order
 from rota.store.driver import Database, Store
 
 NEEDS, RUNNING, NEXT, ACCOUNTS = "needs", "running", "next", "budgets"
@@ -88,7 +88,7 @@ def _look_over(
     living = (
         [job for job in jobs.all_jobs(db) if job.retired_at is None] if {NEEDS, NEXT, TIMELINE} & set(parts) else []
     )
-    running = runs.running_runs(db)
+    running = finding.running_runs(db)
     budgets = tuple(account_views(db, now=now)) if {NEEDS, ACCOUNTS} & set(parts) else ()
     needs: tuple[Need, ...] = ()
     if {NEEDS, TIMELINE} & set(parts):

@@ -23,7 +23,7 @@ from rota.model.records import Job
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.instants import count_instants, next_instant
 from rota.rules.pause import plan_pause_end
-from rota.store import events, jobs, runs
+from rota.store import events, finding, jobs
 from rota.store.driver import Database, Store
 
 
@@ -92,7 +92,7 @@ def _pause(db: Database, *, chosen: Chosen, until: datetime | None, reason: str,
 def _would_pause(db: Database, *, chosen: Chosen, until: datetime | None, now: datetime) -> Paused:
     found = choose(db, chosen)
     meant = {job.id for job in found}
-    running = tuple(run.handle for run in runs.running_runs(db) if run.job_id in meant)
+    running = tuple(run.handle for run in finding.running_runs(db) if run.job_id in meant)
     counts = [_instants(job, until, now) for job in found]
     total = None if until is None or None in counts else sum(count or 0 for count in counts)
     return Paused(tuple(job.name for job in found), running, total)

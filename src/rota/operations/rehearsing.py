@@ -88,15 +88,9 @@ def rehearse(
     settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
     subject = _subject(store, name, specs, force=force)
     given = merged_params(subject.spec, params)
-    claimed = _as_claimed(subject, given, clock.now(), force=force)
-    if store is not None and subject.spec.gates.needs_poll:
-        polled = store.read(polls.last_poll)
-        claimed = replace(claimed, poll_data=polled.data if polled else None)
     work = peek(subject.spec, store=store, settings=settings, table=table, environ=environ, now=clock.now())
-    if work is not None:
-        claimed = replace(claimed, brief=replace(claimed.brief, item=work.item))
+    claimed = _as_briefed(_as_claimed(subject, given, clock.now(), force=force), store, work)
     with tempfile.TemporaryDirectory(prefix="rota-dry-run-") as folder:
-        facts = facts_of(store, clock) if store is not None else {}
         stage = _Stage(
             with_memory(claimed, store, state=place.state),
             settings,
@@ -104,27 +98,26 @@ def rehearse(
             clock=clock,
             environ=environ,
             folder=Path(folder),
-            facts=facts,
+            facts=facts_of(store, clock) if store is not None else {},
             shared=subject.shared,
         )
         results = () if force else asyncio.run(stage.ask_conditions())
         stage.take_answers(results)
-        argv, cwd, environment, problem = stage.describe()
-        asked = stage.ask_agent()
+        start, asked = stage.describe(), stage.ask_agent()
     admission = decide(subject.spec.gates, expires_at=None, forced=force, conditions=results, now=clock.now())
     return Rehearsal(
         spec=subject.spec,
         applied=subject.job is not None,
         params=given,
-        argv=argv,
-        cwd=cwd,
-        environment=environment,
+        argv=start.argv,
+        cwd=start.cwd,
+        environment=start.environment,
         conditions=tuple(results),
         charges=tuple(charges_of(store, subject.spec, subject.job, settings=settings, now=clock.now())),
         admission=admission,
         overlap=subject.overlap,
         refused=_refused(subject.job),
-        problem=problem or (asked.problem if asked else None),
+        problem=start.problem or (asked.problem if asked else None),
         work=work,
         asked=asked,
         pools=_pools(store, subject.spec, settings),
@@ -190,6 +183,14 @@ def _as_claimed(subject: _Subject, params: Mapping[str, Any], now: datetime, *, 
     return Claimed(run, subject.spec, slot=0, started=False)
 
 
+def _as_briefed(claimed: Claimed, store: Store | None, work: Peeked | None) -> Claimed:
+    """Give a run what a start would give it: the data of the last poll, and the item that is next."""
+    if store is not None and claimed.spec.gates.needs_poll:
+        polled = store.read(polls.last_poll)
+        claimed = replace(claimed, poll_data=polled.data if polled else None)
+    return claimed if work is None else replace(claimed, brief=replace(claimed.brief, item=work.item))
+
+
 def _refused(job: Job | None) -> str | None:
     try:
         if job is not None:
@@ -197,6 +198,16 @@ def _refused(job: Job | None) -> str | None:
     except JobDisabled as error:
         return error.message
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What would be started where, the names of its environment, and what would keep it from starting."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: tuple[str, ...] = ()
+    problem: str | None = None
 
 
 class _Stage:
@@ -224,11 +235,11 @@ class _Stage:
         self._folder = folder
         self._env: Mapping[str, str] = environ
 
-    def describe(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
-        """Return argv, folder, names of the environment, and what would keep the work from starting."""
+    def describe(self) -> _Start:
+        """Return how the work would start."""
         work = self._claimed.spec.work
         if work.kind is Kind.GROUP:
-            return ("group:", *(member.job for member in work.members)), str(self._settings.folder), (), None
+            return _Start(("group:", *(member.job for member in work.members)), str(self._settings.folder))
         if work.in_process:
             return self._called()
         try:
@@ -240,8 +251,8 @@ class _Stage:
             self._env = launch.env
         except RotaError as error:
             written = work.command if work.kind is Kind.COMMAND else (work.shell or work.function,)
-            return written, work.cwd, (), str(error)
-        return found.argv, found.cwd, found.environment, None
+            return _Start(written, work.cwd, problem=str(error))
+        return _Start(found.argv, found.cwd, found.environment)
 
     def take_answers(self, results: Sequence[ConditionResult]) -> None:
         """Give a prompt what the conditions wrote."""
@@ -252,18 +263,18 @@ class _Stage:
         """Return what the agent would be asked, None for other jobs."""
         return ask(self._claimed, run_facts(self._claimed), self._surroundings(self._folder), env=self._env)
 
-    def _called(self) -> tuple[tuple[str, ...], str, tuple[str, ...], str | None]:
+    def _called(self) -> _Start:
         """Return what is called inside the scheduler; of an agent also what would keep its task from being made."""
         work = self._claimed.spec.work
         if work.agent is None:
             fetched = ("GET", work.url) if work.url else ("python:", work.function)
-            return fetched, str(self._settings.folder), (), None
+            return _Start(fetched, str(self._settings.folder))
         called = ("python:", work.agent.function) if work.agent.function else (work.agent.adapter,)
         try:
             task = agent_task(self._claimed, run_facts(self._claimed), self._surroundings(self._folder))
         except RotaError as error:
-            return called, work.cwd, (), str(error)
-        return called, task.cwd, (), None
+            return _Start(called, work.cwd, problem=str(error))
+        return _Start(called, task.cwd)
 
     async def ask_conditions(self) -> list[ConditionResult]:
         """Ask one after the other, up to the first that does not pass, as a start does (R-09)."""

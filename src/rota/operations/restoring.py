@@ -27,7 +27,7 @@ from rota.operations.backup import DATABASE, FORMAT, MANIFEST, PARTS, Manifest, 
 from rota.operations.project import Place, locate, make_state
 from rota.rules.pause import plan_pause_end
 from rota.settings import FILE_NAME, STATE_NAME
-from rota.store import jobs, runs
+from rota.store import finding, jobs
 from rota.store.copying import require_whole, sync
 from rota.store.driver import Database
 from rota.store.migrate import open_store
@@ -214,7 +214,7 @@ def _count(db: Database, *, place: Place, staging: Path, now: datetime) -> _Told
     held = [job for job in jobs.all_jobs(db) if job.retired_at is None]
     plans = [plan_pause_end(job, end=now, catch_up=False, now=now).skip for job in held]
     counts = [plan.count for plan in plans if plan is not None]
-    queued = [run for run in runs.all_unfinished_runs(db, limit=QUEUE_COUNTED) if run.status is Status.QUEUED]
+    queued = [run for run in finding.all_unfinished_runs(db, limit=QUEUE_COUNTED) if run.status is Status.QUEUED]
     file, packed = place.folder / FILE_NAME, staging / FILE_NAME
     kept = file.is_file() and file.read_bytes() != packed.read_bytes()
     return _Told(len(held), None if None in counts else sum(count or 0 for count in counts), len(queued), kept)

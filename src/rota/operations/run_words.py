@@ -13,6 +13,7 @@ from rota.rules.budget_words import say_usage
 from rota.rules.hold_words import say_hold
 from rota.rules.retry_words import say_attempt
 from rota.rules.times import full_time
+from rota.rules.why import say_why
 from rota.rules.work_words import say_work
 
 Pairs = Iterator[tuple[str, str]]
@@ -68,8 +69,8 @@ def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
         yield "took", took(run, now=now) + plain(on)
     if run.exit_code is not None:
         yield "exit code", str(run.exit_code)
-    if run.error:
-        yield "error", plain(run.error)
+    if error := say_why(run, zone, now=now):
+        yield "error", plain(error)
     if run.result_summary:
         yield "summary", plain(run.result_summary)
     if run.usage:

@@ -36,7 +36,7 @@ from rota.rules.brief_words import workspace_of
 from rota.rules.overlap import Go, Refuse, judge
 from rota.rules.placeholders import option_places
 from rota.runners.processes import send_signal
-from rota.store import chains, deliveries, groups, holds, jobs, runs, work
+from rota.store import chains, deliveries, finding, groups, holds, jobs, runs, work
 from rota.store.driver import Database, Store
 from rota.store.processes import is_shared
 from rota.store.rows import write_json
@@ -192,7 +192,7 @@ def find_run(db: Database, handle: str) -> Run:
 
 
 def _newest(db: Database, name: str, *, back: int) -> Run:
-    found = runs.newest_runs(db, find_job(db, name).id, limit=1, offset=back)
+    found = finding.newest_runs(db, find_job(db, name).id, limit=1, offset=back)
     if not found:
         raise UnknownRun(f"{name}:-{back}" if back else name, "" if back else "the job has not run yet")
     return found[0]
@@ -203,7 +203,7 @@ def find_unfinished(db: Database, handle: str) -> Run:
     run = find_run(db, handle)
     if not run.status.final or not _is_job(db, handle):
         return run
-    found = runs.some_unfinished_runs(db, run.job_id, limit=1)
+    found = finding.some_unfinished_runs(db, run.job_id, limit=1)
     return max(found, key=lambda one: one.number, default=run)
 
 
@@ -212,8 +212,8 @@ def find_started(db: Database, handle: str) -> Run:
     run = find_run(db, handle)
     if run.started_at is not None or not _is_job(db, handle):
         return run
-    running = [one for one in runs.some_unfinished_runs(db, run.job_id, limit=1) if one.started_at is not None]
-    newest = [one for one in runs.newest_runs(db, run.job_id, limit=LOOKED_THROUGH) if one.started_at is not None]
+    running = [one for one in finding.some_unfinished_runs(db, run.job_id, limit=1) if one.started_at is not None]
+    newest = [one for one in finding.newest_runs(db, run.job_id, limit=LOOKED_THROUGH) if one.started_at is not None]
     return max(running + newest, key=lambda one: one.number, default=run)
 
 
@@ -338,12 +338,12 @@ def history(store: Store, *, limit: int = 50, **asked: Unpack[Asked]) -> list[Ru
 
     def read(db: Database) -> list[Run]:
         chosen = chosen_of(db, asked)
-        return [] if chosen is None else runs.history(db, limit=limit, **chosen)
+        return [] if chosen is None else finding.history(db, limit=limit, **chosen)
 
     return store.read(read)
 
 
-def chosen_of(db: Database, asked: Asked) -> runs.Chosen | None:
+def chosen_of(db: Database, asked: Asked) -> finding.Chosen | None:
     """Return which runs are meant; None where no run can be."""
     job, labels, agent = asked.get("job"), asked.get("labels", ()), asked.get("agent", "")
     job_id = find_job(db, job).id if job else None

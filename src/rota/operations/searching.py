@@ -12,9 +12,8 @@ from rota.model.records import Run
 from rota.operations.runs import Asked, chosen_of, history, show_run
 from rota.runners.output import folder_of, read_output
 from rota.store.driver import Database, Store
-from rota.store.finding import Said, said
+from rota.store.finding import Chosen, Said, said
 from rota.store.order import runs_of
-from rota.store.runs import Chosen
 
 RUNS = 10_000
 ROWS = 50_000

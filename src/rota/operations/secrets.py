@@ -1,4 +1,4 @@
-"""The secrets that jobs and targets name: where each comes from, and storing one. Values are never shown (R-27)."""
+"""The secrets that jobs and targets name: where each comes from; storing and removing one. No value is shown (R-27)."""
 
 import os
 import re
@@ -116,6 +116,18 @@ def store_secret(state: Path, name: str, value: str) -> bool:
         kept = [line for line in before if not _assigns(line, name)]
         _write(path, "\n".join([*kept, f"{name}={_quoted(value)}"]) + "\n")
     return len(kept) < len(before)
+
+
+def drop_secret(state: Path, name: str, *, dry_run: bool = False) -> None:
+    """Take a secret out of secrets.env; other lines stay as they are."""
+    path = state / FILE_NAME
+    if name not in _stored(state):
+        hint = "`rota secrets` shows where each comes from; one of the environment or of a credential is removed there"
+        raise InvalidValue(f"{path} has no secret {name!r}", hint=hint)
+    if not dry_run:
+        with reachable(path):
+            kept = [line for line in path.read_text("utf-8").splitlines() if not _assigns(line, name)]
+            _write(path, "".join(f"{line}\n" for line in kept))
 
 
 def _assigns(line: str, name: str) -> bool:

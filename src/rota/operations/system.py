@@ -25,6 +25,7 @@ from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
 from rota.operations.jobs import JobView, list_jobs
+from rota.operations.outdated import versions_needing
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
@@ -39,7 +40,7 @@ from rota.operations.workers import (
 )
 from rota.rules.coming import coming_fires
 from rota.rules.ticks import Ticks
-from rota.store import order, processes, runs
+from rota.store import finding, order, processes
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
@@ -177,13 +178,15 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     """Return how a project is; with a scope only the part that concerns the jobs of this included project."""
     beat = store.read(partial(with_ticks, beat=beat, now=now))
     views = [view for view in list_jobs(store) if in_scope(view.job.name, scope)]
-    running = tuple(run for run in store.read(runs.running_runs) if in_scope(run.job, scope))
+    running = tuple(run for run in store.read(finding.running_runs) if in_scope(run.job, scope))
     paused = pauses(store)
     held = tuple(store.read(hold_views))
     needing = partial(attention, answer=beat.answer, views=views, running=running, holds=held, now=now, scope=scope)
     queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
     kept = store.read(partial(held_runs, queued=queued))
-    needs = store.read(lambda db: with_seen(db, [*machines_needing(beat.workers), *needing(db)]))
+    needs = store.read(
+        lambda db: with_seen(db, [*machines_needing(beat.workers), *versions_needing(db, beat.state), *needing(db)])
+    )
     return SystemView(
         heartbeat=beat,
         attention=tuple(need.attention for need in needs if need.seen is None),

@@ -3,8 +3,12 @@
 from functools import partial
 
 from rota.model.records import Run
-from rota.store import groups, runs
+from rota.store import changes, groups, order, runs
 from rota.store.driver import Database, Store
+
+LOOKS = 3
+"""How often is looked after something stirred."""
+SHOWN_AT_ONCE = 1000
 
 
 def ended_with(store: Store, run_id: str) -> tuple[Run, ...]:
@@ -21,3 +25,42 @@ def _ended_with(db: Database, *, run_id: str) -> tuple[Run, ...]:
         return (run,)
     whole = runs.run_by_id(db, group.run_id)
     return (run, whole) if whole is not None and whole.status.final else (run,)
+
+
+class QueueWatch:
+    """Finds runs that ended in no slot, so that nobody hears of it: cancelled while they were queued, or of a group.
+
+    It looks only after something stirred, and a few times, since PostgreSQL numbers changes before they are committed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._after = 0
+        self._looks = 0
+        self._told: set[str] = set()
+
+    async def begin(self) -> None:
+        """Pass over what was before."""
+        self._after = self._store.read(changes.bounds).last
+
+    def stir(self) -> None:
+        """Something may have been cancelled."""
+        self._looks = LOOKS
+
+    def told(self, run: Run) -> None:
+        """Somebody was told of this run already."""
+        if run.status.final and run.epoch is None:
+            self._told.add(run.id)
+
+    def look(self) -> list[Run]:
+        """Return the runs that nobody was told of since the last look."""
+        if not self._looks:
+            return []
+        found = [run for run in self._store.read(self._new) if run.id not in self._told]
+        self._looks -= 1
+        self._told.clear()
+        return found
+
+    def _new(self, db: Database) -> list[Run]:
+        after, self._after = self._after, changes.bounds(db).last
+        return order.runs_of(db, changes.ended_aside(db, after, last=self._after, limit=SHOWN_AT_ONCE))

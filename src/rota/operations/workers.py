@@ -10,7 +10,6 @@ from typing import Any
 from rota.engine.leases import lose, lost_outcome, take_over
 from rota.engine.life import life_here
 from rota.model.errors import InvalidValue, StoreNotShared, UnknownWorker, WorkerAlive
-from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.operations.attention import Attention
 from rota.operations.views import iso_or_none
@@ -184,16 +183,6 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a worker's name", hint="use 1 to 100 letters, digits and . _ -")
     return name
-
-
-def place_of_run(store: Store, run: Run, state: Path) -> Worker | None:
-    """Return the worker on whose disk the files of a run are, None if they are here."""
-
-    def find(db: Database) -> Worker | None:
-        known = None if run.worker_id is None else workers.worker_by_id(db, run.worker_id)
-        return None if known is None or known.id == life_here(db, state).own else known
-
-    return store.read(find)
 
 
 def worker_json(one: WorkerState, *, counts: Mapping[str, int] | None = None) -> dict[str, Any]:

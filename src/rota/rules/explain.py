@@ -23,6 +23,7 @@ from rota.rules.lull_words import say_lull_of_run
 from rota.rules.next_words import next_fire
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, day_time, from_now, full_time
+from rota.rules.why import in_zone, say_why
 from rota.rules.work_words import say_work
 
 MEMBERS_TOLD = 10
@@ -93,7 +94,7 @@ def title(facts: Facts, *, now: datetime) -> str:
 
 def explain_run(facts: Facts, *, now: datetime) -> list[Line]:
     """Return the chain of decisions about a run, in the order in which they were made."""
-    lines = [_due(facts, now), *_mode(facts), *_lull(facts, now), _misfire(facts), _overlap(facts)]
+    lines = [_due(facts, now), *_mode(facts), *_lull(facts, now), _misfire(facts), _overlap(facts, now)]
     born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
     if not (born_skipped and facts.run.reason in _BY_PLAN):
         lines += [*_poll(facts, now), _conditions(facts), *_budget(facts), *_work(facts)]
@@ -219,7 +220,7 @@ def _not_made_up(facts: Facts) -> str:
     return f"`misfire: {misfire.policy}` made up a later instant instead"
 
 
-def _overlap(facts: Facts) -> Line:
+def _overlap(facts: Facts, now: datetime) -> Line:
     if facts.run.trigger is Trigger.GROUP:
         return Line("overlap", "does not concern members of a group")
     decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
@@ -232,12 +233,12 @@ def _overlap(facts: Facts) -> Line:
         return Line("overlap", f"{policy}: not asked, --force")
     if facts.run.reason is Reason.MISSED or not decided:
         return Line("overlap", f"{policy}: not asked")
-    blocking = decided.get("blocking")
+    blocking = in_zone(str(decided.get("blocking") or "another run"), facts.tz, now=now)
     told = {
         "go": "any number may run" if policy == "allow" else "nothing active",
         "after": "queued behind an unfinished run",
         "replace": "took the place of what was unfinished",
-        "refuse": f"{blocking or 'another run'} was not finished" + _full_queue(facts, policy),
+        "refuse": f"{blocking} was not finished" + _full_queue(facts, policy),
     }
     return Line("overlap", f"{policy}: {told.get(str(decided.get('verdict')), 'nothing active')}")
 
@@ -319,7 +320,7 @@ def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
         return _waits_for_provider(facts, now)
     if facts.held is Held.SLOT:
         return "for a slot: all are taken"
-    return "for its turn; a slot is free"
+    return facts.held_why or "for its turn; a slot is free"
 
 
 def _waits_for_pause(facts: Facts, now: datetime) -> str:
@@ -372,7 +373,7 @@ def _end(facts: Facts, now: datetime) -> list[Line]:
     at = day_time(run.finished_at, facts.tz, now=now, seconds=True)
     took = f" after {briefly(run.finished_at - run.started_at)}" if run.started_at else ""
     reason = f" {run.reason}" if run.reason else ""
-    why = f": {run.error}" if run.error else ""
+    why = f": {say_why(run, facts.tz, now=now)}" if run.error else ""
     summary = f": {run.result_summary}" if run.result_summary and not why else ""
     return [Line("end", f"{at} {run.status}{reason}{took}{why}{summary}")]
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
-from rota.model.states import Reason, Status
+from rota.model.spec import JobSpec, Kind, OverlapPolicy
+from rota.model.states import Reason, Status, Trigger
 
 LOSSES_ALLOWED = 2
 
@@ -24,6 +25,16 @@ def is_plain(outcome: Outcome) -> bool:
     """Tell whether what is stored of an end depends on nothing else: on no wish to stop it, on no shared state."""
     stopped = outcome.status is Status.FAILED and outcome.reason is Reason.SHUTDOWN
     return not stopped and not outcome.scheduler_state
+
+
+def ends_alone(outcome: Outcome, spec: JobSpec, trigger: Trigger) -> bool:
+    """Tell whether an end concerns nobody else, as far as its run and its definition say.
+
+    It moves no instant and counts no failure, nobody is told of it, and no start that overlap judges waits for it.
+    """
+    own = trigger is Trigger.MANUAL and spec.work.kind not in (Kind.GROUP, Kind.POLL)
+    heeded = spec.notifies or spec.overlap.policy is not OverlapPolicy.ALLOW
+    return outcome.status is Status.COMPLETED and own and not heeded and outcome.state is None
 
 
 def ended_at(outcome: Outcome, now: datetime) -> datetime:

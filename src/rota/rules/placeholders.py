@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 from rota.model.errors import InvalidValue
 from rota.model.work import WorkItem
+from rota.rules.nearest import did_you_mean
 from rota.rules.timezone import zone
 
 WRITTEN = re.compile(r"\{\{([^{}]*)\}\}")
@@ -125,9 +125,7 @@ def _wrong(inner: str, params: Collection[str], prompt: PromptPlaces | None) -> 
     if name not in _NAMES:
         listed = (*_NAMES, "params.NAME", *(_IN_PROMPTS if prompt else ()))
         places = [*_NAMES, *(_PARAM + param for param in params), *(_IN_PROMPTS if prompt else ())]
-        near = get_close_matches(_short(name), places, n=1, cutoff=0.6)
-        known = "known are " + ", ".join(listed)
-        guess = f'did you mean "{near[0]}"?' if near else known
+        guess = did_you_mean(_short(name), places, "known are " + ", ".join(listed))
         return f'no placeholder is named "{_short(name)}"; {guess}'
     if name == "scheduled_for":
         return _wrong_pattern(pattern) if ":" in inner else None
@@ -153,8 +151,7 @@ def _wrong_param(param: str, pattern: str, params: Collection[str]) -> str | Non
         return f'"params.{_short(param)}" takes no format'
     if param in params:
         return None
-    near = get_close_matches(_short(param), list(params), n=1, cutoff=0.6)
-    guess = f'did you mean "{near[0]}"?' if near else "add it to `params:`"
+    guess = did_you_mean(_short(param), params, "add it to `params:`")
     return f'the job has no param "{_short(param)}"; {guess}'
 
 

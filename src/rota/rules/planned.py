@@ -3,6 +3,7 @@
 What every fire makes is not frozen: a simulation plans hundreds of thousands, and each would cost thrice as much.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -86,6 +87,17 @@ class FirePlan:
 def planned_id(slot_key: str) -> str:
     """Return how a verdict names a run of its own plan, which has no id yet."""
     return f"planned:{slot_key}"
+
+
+def verdict_among(step: PlannedRun, ids: Mapping[str, str]) -> Go | After | Replace:
+    """Return the verdict with the identifiers that runs of the same plan got, by `planned_id`, in their order."""
+    if step.after_previous and ids:
+        return After(list(ids.values())[-1])
+    if isinstance(step.verdict, After):
+        return After(ids.get(step.verdict.predecessor_id, step.verdict.predecessor_id))
+    if isinstance(step.verdict, Replace):
+        return Replace(tuple(ids.get(run_id, run_id) for run_id in step.verdict.run_ids))
+    return step.verdict
 
 
 def planned_handle(instant: datetime) -> str:

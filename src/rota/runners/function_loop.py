@@ -37,9 +37,9 @@ class FunctionLoop:
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="rota-async", daemon=True)
             self._thread.start()
         self._waiting.append(started)
-        if not self._hinted:
+        if not self._hinted:  # once for all that start in this turn, and after them: they end, and are stored, together
             self._hinted = True
-            self._hint(self._loop)
+            asyncio.get_running_loop().call_soon(self._hint, self._loop)
 
     def _hint(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

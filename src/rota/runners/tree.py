@@ -11,11 +11,11 @@ def descendants(pid: int) -> list[int]:
     """Return the pids below `pid`, parents before their children."""
     children = _children if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else _table().__getitem__
     found: list[int] = []
-    todo = [pid]
-    while todo:
-        below = children(todo.pop())
+    open_pids = [pid]
+    while open_pids:
+        below = children(open_pids.pop())
         found += below
-        todo += below
+        open_pids += below
     return found
 
 

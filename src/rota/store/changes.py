@@ -29,6 +29,12 @@ def bounds(db: Database) -> Bounds:
     return Bounds(*row)
 
 
+def ended_aside(db: Database, after: int, *, last: int, limit: int) -> list[str]:
+    """Return runs that changed in between and ended in no slot: cancelled while queued; then those of groups."""
+    rows = db.rows("runs_ended_aside", after=after, last=last, limit=limit)
+    return [run_id for (run_id,) in rows]
+
+
 def changes_after(db: Database, seq: int, *, limit: int) -> list[Change]:
     """Return changes in order."""
     return [Change(*row) for row in db.rows("changes_after", seq=seq, limit=limit)]

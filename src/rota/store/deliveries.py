@@ -183,7 +183,7 @@ def failing(db: Database, job_id: str) -> dict[str, datetime]:
     return {target: from_ms(at) for target, at in db.rows("failing_of", job_id=job_id)}
 
 
-def set_failing(db: Database, job_id: str, target: str, told_at: datetime | None) -> None:
+def set_failing(db: Database, job_id: str, *, target: str, told_at: datetime | None) -> None:
     """Store when a target was told last that a job fails; None: it does not any more."""
     if told_at is None:
         db.execute("failing_over", job_id=job_id, target=target)

@@ -96,10 +96,6 @@ class OpenStore(Store, Protocol):
         """Why it cannot be reached, and since when; None while it can."""
         ...
 
-    def data_version(self) -> int:
-        """Return a number that changes when somebody else has committed."""
-        ...
-
     def listening(self, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Call `heard` on the event loop meanwhile, whenever another machine may have changed something."""
         ...

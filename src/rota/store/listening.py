@@ -11,8 +11,6 @@ from rota.store.reach import Reach
 CHANNEL = b"rota"
 LISTEN = Statement(b"LISTEN " + CHANNEL)
 ANNOUNCE = Statement(b"SELECT pg_notify('" + CHANNEL + b"', '')")
-VERSION = Statement(b"SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)")
-"""A number that grows with every transaction that has written something."""
 CHANGED = Statement(
     b"SELECT coalesce(max(seq), 0) FROM change"
     b" WHERE seq < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << 20"

@@ -20,6 +20,11 @@ class Turn(StrEnum):
     STATE = "state"
 
 
+def wait_briefly(db: Database) -> None:
+    """Wait no longer than a second for rows that others hold: DatabaseBusy then, for who tries again by itself."""
+    db.later("lock_briefly")
+
+
 def hold_turn(db: Database, turn: Turn) -> None:
     """Wait until nobody else does this."""
     db.later("turn_hold", key=f"turn:{turn}")
@@ -28,6 +33,11 @@ def hold_turn(db: Database, turn: Turn) -> None:
 def hold_jobs_of(db: Database, run_ids: Iterable[str]) -> None:
     """Hold the jobs of these runs: who waits for whom, and what comes next, is decided by one at a time for each."""
     db.later("jobs_of_runs_hold", ids=write_json(list(run_ids)))
+
+
+def hold_jobs_waited_for(db: Database, job_ids: Iterable[str]) -> None:
+    """Hold those of these jobs in which somebody waits for a run, or whose failures are counted."""
+    db.later("jobs_waited_for_hold", ids=write_json(list(job_ids)))
 
 
 def hold_jobs_named(db: Database, names: Iterable[str]) -> None:

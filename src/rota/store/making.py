@@ -53,7 +53,7 @@ def count_making(db: Database, maker: str, kind: Kind, *, now: datetime, since: 
     db.execute("making_insert", id=new_id(now), maker=maker, kind=kind, at=to_ms(now))
 
 
-def made_since(db: Database, maker: str, kind: Kind, since: datetime) -> int:
+def made_since(db: Database, maker: str, *, kind: Kind, since: datetime) -> int:
     """Return how much a maker made since then."""
     row = db.row("making_count", maker=maker, kind=kind, since=to_ms(since))
     return int(row[0]) if row else 0

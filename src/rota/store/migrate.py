@@ -9,15 +9,17 @@ import apsw
 
 from rota import faults
 from rota.model.clock import to_ms
-from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError
+from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError, UpgradeBlocked
 from rota.model.ids import stay_above
 from rota.store.copying import copy_database
+from rota.store.living import process_lock_held
 from rota.store.queries import load_migrations
 from rota.store.sqlite import APPLICATION_ID, SqliteStore, connect, reachable, translated
 
 HISTORY = """CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"""
 
+RESTART_HINT = "nothing was changed; restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
 MOVING_PREFIX = "moving:"
 """Stands before the checksums of a database while a move fills it: nobody opens it so."""
 
@@ -50,7 +52,8 @@ def _create(path: Path) -> None:
     """Make an empty database of ours beside `path`, then give it its name: a crash leaves all of it or nothing."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     with reachable(path), translated(path):
-        fresh.unlink(missing_ok=True)
+        for left in (fresh, Path(f"{fresh}-wal"), Path(f"{fresh}-shm")):
+            left.unlink(missing_ok=True)
         os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             _write_history(fresh)
@@ -68,6 +71,8 @@ def _write_history(fresh: Path) -> None:
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
         connection.execute(HISTORY).fetchall()
+        # While nobody else is there: SQLite waits for nobody to change this, and of many who opened it one failed.
+        connection.execute("PRAGMA journal_mode = wal").fetchall()
     finally:
         connection.close()
 
@@ -91,6 +96,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
     try:
         applied = _applied(connection)
         check_applied(applied, wanted, str(path))
+        _check_nobody_works(connection, path, applied)
         copied = _copy_before(path, applied, newest=wanted[-1][0])
         for number, name, script in wanted:
             if number not in applied:
@@ -107,6 +113,20 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _check_nobody_works(connection: apsw.Connection, path: Path, applied: dict[int, str]) -> None:
+    """Refuse while a process that knows only the older schema lives: what it would write next was not made for this."""
+    if not applied:
+        return
+    found = connection.execute("SELECT kind, pid, version, lock FROM process WHERE ended_at IS NULL").fetchall()
+    living = [
+        f"{kind} (pid {pid}, rota {version})"
+        for kind, pid, version, lock in found
+        if process_lock_held(path.parent, str(lock))
+    ]
+    if living:
+        raise UpgradeBlocked(str(path), living, hint=RESTART_HINT)
 
 
 def _check_references(connection: apsw.Connection, path: Path) -> None:

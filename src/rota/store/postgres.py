@@ -11,7 +11,7 @@ from rota import faults
 from rota.model.errors import DatabaseGone, StateError
 from rota.store.driver import Counts, Operation, Row, store_counts
 from rota.store.link import Awaited, Conflict, Link, Lost, Statement, names_of, rows_of, statement
-from rota.store.listening import ANNOUNCE, VERSION, Listener
+from rota.store.listening import ANNOUNCE, Listener
 from rota.store.postgres_errors import busy, ours, translated
 from rota.store.queries import load_queries
 from rota.store.reach import Reach
@@ -169,11 +169,6 @@ class PostgresStore:
             self._reach.stay()
             self._writer = Writer(self._commit, end=self._drop)
         return self._writer.submit(operation)
-
-    def data_version(self) -> int:
-        """Return a number that changes when anybody has written to the server."""
-        with self._reach.borrowed() as link:
-            return int(rows_of(link.run(VERSION, {}))[0][0])
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:

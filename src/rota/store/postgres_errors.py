@@ -53,7 +53,10 @@ def _meant(place: str, error: psycopg.Error) -> Exception | None:
     if state.startswith(_CONSTRAINT):
         return refused(text)
     if state == NO_LOCK:
-        return busy(place, error)
+        return DatabaseBusy(
+            f"others hold rows of the database {place} that this needs",
+            hint="try again; `pg_stat_activity` of the server tells who holds them",
+        )
     if state.startswith(_NO_ROOM):
         return StorageFull(
             f"the server of {place} has no room ({text})", hint="free some space there; rota goes on by itself"

@@ -8,7 +8,7 @@ import psycopg
 
 from rota import faults
 from rota.model.clock import to_ms
-from rota.model.errors import DatabaseForeign, NotApplied, StateError
+from rota.model.errors import DatabaseForeign, NotApplied, StateError, UpgradeBlocked
 from rota.model.ids import stay_above
 from rota.store.migrate import check_applied, digest
 from rota.store.postgres import PostgresStore
@@ -24,6 +24,9 @@ HISTORY = f"""CREATE TABLE migration (
 COMMENT ON TABLE migration IS '{MARK}'"""
 FORGET_FOREIGN = "DELETE FROM change WHERE seq >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint << 20"
 """Changes with numbers of transactions to come are a dump's of another cluster: new ones would stand before them."""
+AT_WORK = """SELECT kind, worker.name, pid, version FROM process JOIN worker ON worker.id = process.worker_id
+WHERE ended_at IS NULL AND lease_until >= extract(epoch FROM clock_timestamp()) * 1000 ORDER BY epoch"""
+STOP_HINT = "nothing was changed; stop rota on all machines, then start it again; a killed one counts for 30 s more"
 OLDEST = 140_000
 """The oldest PostgreSQL, by its server_version_num, that has all that rota uses."""
 
@@ -79,6 +82,8 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
             connection.execute(HISTORY)
         applied = _applied(connection)
         check_applied(applied, wanted, place)
+        if applied:
+            _check_nobody_works(connection, place)
         for number, name, script in wanted:
             if number not in applied:
                 connection.execute(script.encode())
@@ -88,6 +93,15 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
         _note_schema(connection)
         faults.point("upgrade.written")
     faults.point("upgrade.committed")
+
+
+def _check_nobody_works(connection: psycopg.Connection[Any], place: str) -> None:
+    """Refuse while processes that know only the older schema live; nobody else enters until we are through."""
+    connection.execute("LOCK TABLE process IN SHARE MODE")
+    found = connection.execute(AT_WORK).fetchall()
+    living = [f"{kind} on {worker} (pid {pid}, rota {version})" for kind, worker, pid, version in found]
+    if living:
+        raise UpgradeBlocked(place, living, hint=STOP_HINT)
 
 
 def _note_schema(connection: psycopg.Connection[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.records import ProcessIdentity
 from rota.store.driver import Database
+from rota.store.schema import newest_schema
 
 Ending = Literal["clean", "detached", "lost"]
 
@@ -22,6 +23,8 @@ class OpenProcess:
     started_at: datetime
     worker_id: str = ""
     lease_until: datetime | None = None
+    version: str = ""
+    """The rota that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ def end_process(db: Database, epoch: int, *, ending: Ending, now: datetime) -> N
 
 def open_processes(db: Database) -> list[OpenProcess]:
     """Return the processes that have not said goodbye, oldest first."""
+    found = db.rows("processes_unended")
     return [
         OpenProcess(
             epoch,
@@ -81,8 +85,9 @@ def open_processes(db: Database) -> list[OpenProcess]:
             from_ms(started_at),
             worker_id,
             from_ms_or_none(lease_until),
+            version,
         )
-        for epoch, kind, boot_id, pid, start, lock, started_at, worker_id, lease_until in db.rows("processes_unended")
+        for epoch, kind, boot_id, pid, start, lock, started_at, worker_id, lease_until, version in found
     ]
 
 
@@ -106,9 +111,12 @@ def server_now(db: Database) -> datetime:
 
 
 def renew_lease(db: Database, epoch: int, *, lease: timedelta) -> datetime | None:
-    """Say that a process is alive; return until when it counts so, None if it was declared lost."""
+    """Say that a process is alive; return until when it counts so.
+
+    None: it was declared lost, or a newer rota upgraded the database while its lease was over.
+    """
     db.announces = False  # nobody need look again
-    row = db.row("process_lease", epoch=epoch, lease=lease // MILLISECOND)
+    row = db.row("process_lease", epoch=epoch, lease=lease // MILLISECOND, schema=newest_schema())
     return from_ms(row[0]) if row is not None else None
 
 

@@ -1,11 +1,11 @@
 """Runs and executions. A write names the status and epoch it leaves; no row changed: somebody else acted first."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from rota.model.budget import usage_json
 from rota.model.clock import from_ms, from_ms_or_none, to_ms, to_ms_or_none
@@ -14,11 +14,7 @@ from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
 from rota.store import budgets, counters, queue
 from rota.store.driver import Database
-from rota.store.rows import Record, execution_of, merge_objects, read_object, run_of, write_json
-
-FIRST_ID = ""
-LAST_ID = "g"
-LAST_NUMBER = 2**62
+from rota.store.rows import execution_of, merge_objects, read_object, run_of, write_json
 
 DENIED_KEPT = 50
 """How many of the tools that an agent was refused are kept with its execution."""
@@ -139,99 +135,6 @@ def run_by_number(db: Database, job_id: str, number: int) -> Run | None:
     """Return a job's run of this number, None for none."""
     found = db.records("run_by_number", job_id=job_id, number=number)
     return run_of(found[0]) if found else None
-
-
-def newest_runs(db: Database, job_id: str, *, limit: int, offset: int = 0) -> list[Run]:
-    """Return a job's newest runs, newest first."""
-    return [run_of(row) for row in db.records("runs_newest", job_id=job_id, limit=limit, offset=offset)]
-
-
-def newest_of_jobs(db: Database, job_ids: Sequence[str], *, limit: int) -> dict[str, list[Run]]:
-    """Return, by job, the newest runs of each of these jobs, newest first; a job without runs is not there."""
-    return _by_job(db.records("runs_newest_of_jobs", job_ids=write_json(list(job_ids)), limit=limit))
-
-
-def oldest_unfinished(db: Database, job_ids: Sequence[str]) -> dict[str, list[Run]]:
-    """Return, by job, the oldest unfinished run of each of these jobs that has one."""
-    return _by_job(db.records("runs_oldest_unfinished", job_ids=write_json(list(job_ids))))
-
-
-def _by_job(rows: Iterable[Record]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for row in rows:
-        found.setdefault(row["job_id"], []).append(run_of(row))
-    return found
-
-
-def unfinished_runs(db: Database, job_id: str) -> list[Run]:
-    """Return a job's unfinished runs, oldest first."""
-    return [run_of(row) for row in db.records("runs_unfinished", job_id=job_id)]
-
-
-def some_unfinished_runs(db: Database, job_id: str, *, limit: int) -> list[Run]:
-    """Return what runs of a job and the `limit` oldest of its unfinished runs, oldest first."""
-    return [run_of(row) for row in db.records("runs_unfinished_some", job_id=job_id, limit=limit)]
-
-
-def running_runs(db: Database) -> list[Run]:
-    """Return the runs of all jobs that are dispatched or running, oldest first."""
-    return [run_of(row) for row in db.records("runs_running")]
-
-
-def all_unfinished_runs(db: Database, *, limit: int) -> list[Run]:
-    """Return unfinished runs of all jobs in the order of the queue."""
-    return [run_of(row) for row in db.records("runs_of_all_unfinished", limit=limit)]
-
-
-class Chosen(TypedDict, total=False):
-    """Which past and present runs are meant: made in [since, until).
-
-    A page goes on `before_number` where it is that of a job, else `before_id`.
-    """
-
-    job_id: str | None
-    job_ids: Sequence[str] | None
-    statuses: Sequence[str] | None
-    reasons: Sequence[str] | None
-    triggers: Sequence[str] | None
-    since: datetime | None
-    until: datetime | None
-    before_id: str
-    before_number: int | None
-
-
-def history(db: Database, *, limit: int, **chosen: Unpack[Chosen]) -> list[Run]:
-    """Return runs, newest first."""
-    given = parameters(chosen) | {"limit": limit}
-    found = db.records("runs_history_of_job", **given) if "job_id" in given else db.records("runs_history", **given)
-    return [run_of(row) for row in found]
-
-
-def parameters(chosen: Chosen) -> dict[str, Any]:
-    """Return the parameters of the statements that read the runs of a job, else of all, newest first."""
-    since, until, before_id = chosen.get("since"), chosen.get("until"), chosen.get("before_id")
-    until_id = LAST_ID if until is None else id_at(until)
-    filters: dict[str, Any] = {
-        "since_id": FIRST_ID if since is None else id_at(since),
-        "until_id": min(until_id, before_id) if before_id else until_id,
-        "statuses": _json_or_none(chosen.get("statuses")),
-        "reasons": _json_or_none(chosen.get("reasons")),
-        "triggers": _json_or_none(chosen.get("triggers")),
-    }
-    if chosen.get("job_id"):
-        below = chosen.get("before_number")
-        return {**filters, "job_id": chosen["job_id"], "below": LAST_NUMBER if below is None else below}
-    return {**filters, "job_ids": _json_or_none(chosen.get("job_ids"))}
-
-
-def id_at(at: datetime) -> str:
-    """Return the text below all identifiers made at `at` or later: UUIDv7 begin with their milliseconds."""
-    digits = f"{to_ms(at):012x}"
-    return f"{digits[:8]}-{digits[8:]}"
-
-
-def _json_or_none(values: Sequence[str] | None) -> str | None:
-    return None if values is None else json.dumps(list(values))
 
 
 def ask_candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> None:
@@ -358,9 +261,17 @@ def ending_runs(db: Database, run_ids: Sequence[str]) -> dict[str, Standing]:
     return {run_id: Standing(Status(status), reason_or_none(reason)) for run_id, status, reason in found}
 
 
-def finish_runs(db: Database, ends: Sequence[End], *, epoch: int | None) -> list[Ended]:
-    """Give runs their final status; return those that were still as expected and ours, with what follows from each."""
-    rows = db.rows("run_finish", runs=write_json([_ending(end, end.outcome) for end in ends]), epoch=epoch)
+def finish_runs(
+    db: Database, ends: Sequence[End], *, epoch: int | None, sent: Callable[[], None] = lambda: None
+) -> list[Ended]:
+    """Give runs their final status; return those that were still as expected and ours, with what follows from each.
+
+    `sent` may ask ahead what is looked at next; it is answered as of after the change.
+    """
+    told = write_json([_ending(end, end.outcome) for end in ends])
+    db.ahead("run_finish", runs=told, epoch=epoch)
+    sent()
+    rows = db.rows("run_finish", runs=told, epoch=epoch)
     changed = {row[0]: row for row in rows}
     final = [end for end in ends if end.run_id in changed]
     moves = ((end.expected, end.outcome.status, changed[end.run_id][-1]) for end in final)
@@ -503,14 +414,3 @@ def _ended(
         outcome=end.outcome,
         finished_at=end.at,
     )
-
-
-def executed_spans(
-    db: Database, job_id: str, *, since: datetime, until: datetime, grouped: bool = False, before: int = 64
-) -> list[tuple[datetime, datetime | None, str]]:
-    """Return start, end and run of the job's executions within a time, and of those that reach into it."""
-    groups = db.rows("groups_within", job_id=job_id, since=to_ms(since), until=to_ms(until)) if grouped else []
-    earlier = db.rows("executions_before", job_id=job_id, since=to_ms(since), limit=before)
-    within = db.rows("executions_within", job_id=job_id, since=to_ms(since), until=to_ms(until))
-    kept = [row for row in reversed(earlier) if row[1] is None or row[1] > to_ms(since)]
-    return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*groups, *kept, *within]]

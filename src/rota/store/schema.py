@@ -7,6 +7,7 @@ from functools import cache
 
 import apsw
 
+from rota.model.errors import DatabaseNewer
 from rota.store.driver import Database, Row
 from rota.store.migrate import HISTORY
 from rota.store.queries import load_migrations
@@ -18,6 +19,22 @@ MADE_KEY = "schema"
 SERVER = "server"
 """The type of the one line that is no part of the schema: the version of the server whose words the others are."""
 _MAKING = re.compile(r"^CREATE (TABLE|FUNCTION) (\w+)", re.MULTILINE)
+
+
+def require_schema(db: Database) -> None:
+    """Refuse a database that a newer rota has upgraded since it was opened."""
+    found = db.row("schema_newest")
+    known = newest_schema()
+    if found is not None and found[0] > known:
+        raise DatabaseNewer(
+            f"the database was upgraded to schema {found[0]} meanwhile, this rota knows {known}",
+            hint="start it again: a newer rota is installed",
+        )
+
+
+def newest_schema() -> int:
+    """Return the schema that this rota knows; both backends count alike."""
+    return load_migrations("sqlite")[-1][0]
 
 
 def noted_schema(rows: Iterable[Row]) -> str:

@@ -26,12 +26,6 @@ def session_of(db: Database, job_id: str, *, adapter: str, worker_id: str) -> Se
     return Session(row[0], row[1] / MILLION, row[2], row[3], adapter)
 
 
-def newest_session(db: Database, job_id: str) -> tuple[Session, datetime] | None:
-    """Return the newest session of a job with whatever program, and since when it is."""
-    row = db.row("agent_session_of_job", job_id=job_id)
-    return None if row is None else (Session(row[1], row[2] / MILLION, row[3], row[4], row[0]), from_ms(row[5]))
-
-
 def save_session(db: Database, job_id: str, session: Session, *, run_id: str, now: datetime) -> None:
     """Make a session the newest of a job."""
     db.execute(

@@ -147,11 +147,6 @@ class SqliteStore:
             self._writer = Writer(self._commit, end=self._end_writer)
         return self._writer.submit(operation)
 
-    def data_version(self) -> int:
-        """Return a number that changes when another connection, of this process or another, has committed."""
-        row = self._connection().execute("PRAGMA data_version").fetchone()
-        return int(str(row[0])) if row else 0
-
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
         """Hear nothing: all who use the file are on this machine, and wake each other through the state folder."""

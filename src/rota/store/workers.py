@@ -4,14 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 
 from rota.model.clock import from_ms, to_ms
 from rota.rules.takes import EVERYTHING, Takes, read_takes, takes_json
 from rota.store.driver import Database
 from rota.store.rows import write_json
 
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 CAPACITY = "worker:"
 """Before the identifier of a worker: under which key what it takes is kept."""
 FORGOTTEN = "~"
@@ -62,24 +60,6 @@ def only_worker(db: Database) -> str | None:
     """Return the worker of a database that one folder has to itself, None where it has none yet."""
     row = db.row("worker_first")
     return row[0] if row is not None else None
-
-
-def ensure_worker(
-    db: Database,
-    *,
-    worker_id: str,
-    name: str,
-    now: datetime,
-    labels: Mapping[str, str] = NO_LABELS,
-    host: str = "",
-    state: str = "",
-) -> str:
-    """Return the worker of a database that one folder has to itself, made at the first call."""
-    found = only_worker(db)
-    if found is not None:
-        return found
-    insert_worker(db, Worker(worker_id, name, labels, host, state), now=now)
-    return worker_id
 
 
 def insert_worker(db: Database, worker: Worker, *, now: datetime) -> bool:

@@ -23,8 +23,9 @@ from rota.model.work import Source
 from rota.operations.declarations import Declarations, Declaring
 from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
 from rota.operations.embedding import SchedulerStatus, TriggerResult, fires_of, shown, status_of, trigger_job
-from rota.store import runs
-from rota.testing.scene import COMPLETED, Scene, Script
+from rota.store import finding
+from rota.testing.scene import Scene
+from rota.testing.scripted import COMPLETED, Script
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class WorkingScene(Scene):
             try:
                 await asyncio.wait_for(self.functions.until_idle(), PATIENCE)
             except TimeoutError:
-                under_way = ", ".join(run.handle for run in self.store.read(runs.running_runs))
+                under_way = ", ".join(run.handle for run in self.store.read(finding.running_runs))
                 raise AssertionError(f"no end of {under_way} within {PATIENCE:g} s of real time") from None
             await super().quiet()
 

@@ -3,7 +3,8 @@
 import pytest
 
 from rota.declare.hints import JOB_WORDS, TOP_WORDS, unknown_key
-from rota.declare.spec import JobEntry, ProjectFile
+from rota.declare.job_keys import JobEntry
+from rota.declare.spec import ProjectFile
 
 JOB_KEYS = list(JobEntry.model_fields)
 EXPECTED = [

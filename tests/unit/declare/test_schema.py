@@ -8,8 +8,9 @@ import pytest
 
 from rota.declare.codes import PROBLEM_CODES
 from rota.declare.files import parse
+from rota.declare.job_keys import JobEntry, keys_of
 from rota.declare.schema import json_schema
-from rota.declare.spec import JobEntry, ProjectFile, RetentionSection, SchedulerSection, keys_of
+from rota.declare.spec import ProjectFile, RetentionSection, SchedulerSection
 from rota.declare.validate import read_project
 from rota.model.errors import FileProblems
 

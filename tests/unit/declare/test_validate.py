@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.codes import PROBLEM_CODES
+from rota.declare.job_keys import JobEntry
 from rota.declare.jobs import build_job
 from rota.declare.reading import read_map
-from rota.declare.spec import JobEntry
 from rota.declare.surroundings import Surroundings
 from rota.declare.validate import Declared, read_project
 from rota.model.codec import decode, encode

@@ -1,5 +1,6 @@
 """Identifiers: UUIDv7 that strictly increase within a process (R-05)."""
 
+import os
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -88,3 +89,18 @@ def test_other_spellings_are_no_identifier(text):
 
 def test_an_identifier_is_one():
     assert is_id("019a8a2d-1000-7000-8000-00000000000a")
+
+
+def test_a_forked_process_makes_other_identifiers() -> None:
+    """What is random after a fork is not what was before it: both processes go on in the same millisecond."""
+    source = IdSource()
+    source.new(NOW)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, source.new(NOW).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 100).decode() != source.new(NOW)
+    os.close(reading)
+    os.close(writing)

@@ -373,3 +373,41 @@ def test_an_excluded_row_names_its_day_and_a_start_at_boot_says_so():
     lines = lull_lines(boot, decisions={"boot": "first"}, scheduled_for=DUE)
     assert lines["due"].endswith("at boot")
     assert lines["misfire"] == "does not concern a start at boot"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored", "told"),
+    [
+        (Reason.BACKING_OFF, "failed 5 times in a row, held back until 2026-11-15T11:30:00Z", "Sun 15 Nov 12:30"),
+        (Reason.OVERLAP, "the run of 2026-11-14T23:30:00.250Z was not finished", "the run of Sun 15 Nov 00:30 was"),
+        (
+            Reason.POLL_FAILED,
+            "the poll at 2026-11-15T11:49:58Z failed: no answer",
+            "the poll at Sun 15 Nov 12:49:58 failed",
+        ),
+    ],
+)
+def test_instants_in_stored_texts_of_ours_are_told_in_the_zone_of_the_job(
+    reason: Reason, stored: str, told: str
+) -> None:
+    spec = replace(SPEC, schedule=Schedule(cron=("50 11 * * *",), timezone="Europe/Madrid"))
+    run = a_run(status=Status.SKIPPED, reason=reason, error=stored, finished_at=NOW)
+    (end,) = [line.text for line in explain_run(Facts(run, spec, a_job(spec), None), now=NOW) if line.label == "end"]
+    assert told in end
+    assert "Z" not in end
+
+
+def test_the_run_that_blocked_another_is_named_by_its_time_in_the_zone_of_the_job() -> None:
+    spec = replace(SPEC, schedule=Schedule(cron=("50 11 * * *",), timezone="Europe/Madrid"))
+    decided = {"overlap": {"policy": "forbid", "verdict": "refuse", "blocking": "the run of 2026-11-15T11:49:00Z"}}
+    run = a_run(status=Status.SKIPPED, reason=Reason.OVERLAP, decisions=decided, finished_at=NOW)
+    told = {line.label: line.text for line in explain_run(Facts(run, spec, a_job(spec), None), now=NOW)}
+    assert told["overlap"] == "forbid: the run of Sun 15 Nov 12:49 was not finished"
+
+
+def test_what_a_command_said_is_told_as_it_said_it() -> None:
+    run = a_run(
+        status=Status.FAILED, reason=Reason.EXIT_CODE, error="exit 1: expired 2026-11-15T11:00:00Z", finished_at=NOW
+    )
+    (end,) = [line.text for line in explain_run(Facts(run, SPEC, a_job(), None), now=NOW) if line.label == "end"]
+    assert end.endswith("exit 1: expired 2026-11-15T11:00:00Z")

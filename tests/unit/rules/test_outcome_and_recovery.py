@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome
-from rota.model.spec import OnRestart
-from rota.model.states import Reason, Status
+from rota.model.spec import JobSpec, Kind, OnRestart, Overlap, OverlapPolicy, Work
+from rota.model.states import Reason, Status, Trigger
 from rota.rules.clock import stepped_back
 from rota.rules.guard import STARTS, crash_loop
-from rota.rules.outcome import is_plain, lost_too_often, settle
+from rota.rules.outcome import ends_alone, is_plain, lost_too_often, settle
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 
 STOPPED = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
@@ -103,3 +103,38 @@ def test_more_than_five_unclean_starts_are_a_crash_loop() -> None:
     """R-23."""
     assert not crash_loop(STARTS)
     assert crash_loop(STARTS + 1)
+
+
+DONE = Outcome(Status.COMPLETED)
+FREE = JobSpec("free", Work(Kind.FUNCTION, function="f"), overlap=Overlap(OverlapPolicy.ALLOW))
+
+
+def test_a_started_run_of_which_any_number_may_run_ends_alone_when_it_completes() -> None:
+    """R-12."""
+    assert ends_alone(DONE, FREE, Trigger.MANUAL)
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome(Status.FAILED, Reason.EXIT_CODE), STOPPED, Outcome(Status.COMPLETED, state={"a": 1})]
+)
+def test_an_end_that_is_retried_counted_or_leaves_state_concerns_its_job(outcome: Outcome) -> None:
+    """DEC-001, DEC-007."""
+    assert not ends_alone(outcome, FREE, Trigger.MANUAL)
+
+
+@pytest.mark.parametrize("trigger", sorted(set(Trigger) - {Trigger.MANUAL}))
+def test_an_end_that_may_move_an_instant_a_group_or_a_chain_concerns_others(trigger: Trigger) -> None:
+    """R-06, R-15, DEC-001."""
+    assert not ends_alone(DONE, FREE, trigger)
+
+
+@pytest.mark.parametrize("policy", sorted(set(OverlapPolicy) - {OverlapPolicy.ALLOW}))
+def test_an_end_that_others_may_wait_for_concerns_them(policy: OverlapPolicy) -> None:
+    """R-11, R-12."""
+    assert not ends_alone(DONE, replace(FREE, overlap=Overlap(policy)), Trigger.MANUAL)
+
+
+@pytest.mark.parametrize("kind", [Kind.GROUP, Kind.POLL])
+def test_the_end_of_a_group_or_a_poll_concerns_others(kind: Kind) -> None:
+    """R-15, R-16."""
+    assert not ends_alone(DONE, replace(FREE, work=replace(FREE.work, kind=kind)), Trigger.MANUAL)

@@ -278,7 +278,7 @@ def test_a_timed_out_thread_is_told_at_once_and_abandoned_until_it_returns(tmp_p
     async def late():
         harness = Harness(2)
         harness.runner.start("1", stuck, context, timeout=0.05)
-        stuck.begun.wait()
+        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         assert harness.released == []
@@ -300,7 +300,7 @@ def test_an_abandoned_thread_does_not_hold_up_the_others(tmp_path):
     async def late():
         harness = Harness(2)
         harness.runner.start("stuck", stuck, context_in(tmp_path), timeout=0.01)
-        stuck.begun.wait()
+        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
         await harness.outcome("stuck")
         for number in range(20):
             harness.runner.start(str(number), lambda ctx: "ok", context_in(tmp_path))
@@ -337,7 +337,7 @@ def test_a_call_that_no_thread_has_taken_is_cancelled_without_running(tmp_path):
     async def cancel():
         harness = Harness(1)
         harness.runner.start("1", stuck, context_in(tmp_path))
-        stuck.begun.wait()
+        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
         harness.runner.start("2", lambda ctx: ran.append(1), context_in(tmp_path))
         harness.runner.cancel("2", requested)
         assert await harness.outcome("2") == requested
@@ -366,7 +366,7 @@ def test_a_timed_out_task_is_cancelled_and_may_tidy_up(tmp_path):
     async def late():
         harness = Harness(2)
         harness.runner.start("1", forever, context_in(tmp_path), timeout=0.02)
-        begun.wait()
+        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
         outcome = await harness.outcome()
         harness.runner.close()
         return outcome
@@ -391,7 +391,7 @@ def test_a_task_that_swallows_its_cancellation_is_abandoned_after_the_grace(tmp_
     async def late():
         harness = Harness(2, grace=0.05)
         harness.runner.start("1", deaf, context_in(tmp_path), timeout=0.02)
-        begun.wait()
+        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         harness.runner.close()
@@ -410,7 +410,7 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
     async def mixed():
         harness = Harness(2, grace=0.02)
         harness.runner.start("rude", rude, context_in(tmp_path), timeout=0.02)
-        stuck.begun.wait()
+        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
         harness.runner.start("sync", lambda ctx: "ok", context_in(tmp_path))
         assert (await harness.outcome("sync")).summary == "ok"
         assert (await harness.outcome("rude")).reason is Reason.TIMED_OUT
@@ -494,12 +494,15 @@ def test_the_context_says_what_the_run_is(tmp_path):
 
 
 def test_a_closed_runner_leaves_no_thread_of_its_own(tmp_path):
+    before = {*threading.enumerate()}
+
     async def use():
         harness = Harness(3)
         harness.runner.start("1", lambda ctx: None, context_in(tmp_path))
         harness.runner.start("2", as_async(lambda ctx: None), context_in(tmp_path))
         await harness.until(lambda: len(harness.told) == 2)
-        threads = [thread for thread in threading.enumerate() if thread.name.startswith("rota-")]
+        new = {*threading.enumerate()} - before
+        threads = [thread for thread in new if thread.name.startswith("rota-")]
         harness.runner.close()
         for thread in threads:
             thread.join(LONGEST_WAIT)
@@ -535,7 +538,7 @@ def test_the_timeout_does_not_shorten_the_grace_of_a_task_that_was_cancelled_bef
     async def cancel():
         harness = Harness(1, grace=60.0)
         harness.runner.start("1", slow_to_end, context_in(tmp_path), timeout=0.05)
-        begun.wait()
+        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
         harness.runner.cancel("1", requested)
         harness.runner.start("2", lambda ctx: threading.Event().wait(0.1), context_in(tmp_path))
         await harness.outcome("2")

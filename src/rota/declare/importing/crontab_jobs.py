@@ -40,7 +40,7 @@ class _Setting:
 def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Translation:
     """Return the rota.yaml that means the same; `timezone` is that of the machine whose cron read the file."""
     by_hand = [remark for variable in crontab.variables for remark in _about(variable)]
-    common = _setting(crontab.first, timezone)
+    of_file = _setting(crontab.first, timezone)
     jobs: list[ImportedJob] = []
     left_out: list[Remark] = []
     for entry in crontab.entries:
@@ -48,16 +48,16 @@ def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Trans
             left_out.append(Remark(entry.line, trouble))
             continue
         name = name_for(entry.command, taken=[job.name for job in jobs])
-        keys, remarks = _job(name, entry, common=common)
+        keys, remarks = _job(name, entry, of_file=of_file)
         by_hand += remarks
         jobs.append(ImportedJob(name, entry.line, keys, entry.comments))
     by_hand += [Remark(line, "looks like an entry that is switched off: left out") for line in crontab.disabled]
     return Translation(
-        text=_text(crontab, jobs, common=common, notes=left_out),
+        text=_text(crontab, jobs, of_file=of_file, notes=left_out),
         read=len(crontab.entries),
         jobs=tuple(jobs),
-        timezone=common.timezone,
-        kept=_kept(common, timezone, system=system),
+        timezone=of_file.timezone,
+        kept=_kept(of_file, timezone, system=system),
         by_hand=tuple(sorted(by_hand, key=lambda remark: remark.line)),
         left_out=tuple(left_out),
     )
@@ -105,17 +105,17 @@ def _unmappable(entry: Entry) -> str:
     return ""
 
 
-def _job(name: str, entry: Entry, *, common: _Setting) -> tuple[dict[str, Any], list[Remark]]:
-    own = _setting(entry.variables, common.timezone)
+def _job(name: str, entry: Entry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Remark]]:
+    own = _setting(entry.variables, of_file.timezone)
     shell, remarks = _shell(name, entry)
     keys: dict[str, Any] = {"cron": entry.cron, "shell": shell}
-    if own.timezone != common.timezone and entry.cron != REBOOT:
+    if own.timezone != of_file.timezone and entry.cron != REBOOT:
         keys["timezone"] = own.timezone
-    if own.shell != common.shell:
+    if own.shell != of_file.shell:
         keys["shell_with"] = [own.shell, "-c"]
-    if own.home != common.home:
+    if own.home != of_file.home:
         keys["cwd"] = own.home
-    if env := {key: value for key, value in own.env.items() if common.env.get(key) != value}:
+    if env := {key: value for key, value in own.env.items() if of_file.env.get(key) != value}:
         keys["env"] = env
     if entry.user and entry.user != ROOT:
         keys["enabled"] = False
@@ -155,44 +155,44 @@ def with_input(command: str, stdin: str) -> str:
     return "\n".join(["{", command, f"}} <<'{mark}'", *body]) + "\n"
 
 
-def _kept(common: _Setting, timezone: str, *, system: bool) -> tuple[Kept, ...]:
-    zone_why = "CRON_TZ of the file" if common.timezone != timezone else "cron used this machine's local time"
-    path_why = "cron's own kept" if common.env["PATH"] == CRON_PATH else "as the file sets it"
+def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[Kept, ...]:
+    zone_why = "CRON_TZ of the file" if of_file.timezone != timezone else "cron used this machine's local time"
+    path_why = "cron's own kept" if of_file.env["PATH"] == CRON_PATH else "as the file sets it"
     kept = [
-        Kept(f"timezone: {common.timezone}", f"{zone_why}; rota's default is UTC"),
+        Kept(f"timezone: {of_file.timezone}", f"{zone_why}; rota's default is UTC"),
         Kept("timeout: never", "cron had none; rota's default is 10 min"),
         Kept("retry: false", "cron never retried; rota's default is 3 attempts"),
         Kept("misfire: skip", "as cron: what was missed while the machine was down does not run"),
         Kept("overlap: allow", "cron did not wait for an earlier run; rota's default is forbid"),
-        Kept(f"shell_with: [{common.shell}, -c]", "cron's shell; rota's default stops at the first error (-e)"),
-        Kept(f"cwd: {common.home}", "cron started in the home folder; rota's default is the project"),
-        Kept("env.PATH", f"{common.env['PATH']}, {path_why}"),
+        Kept(f"shell_with: [{of_file.shell}, -c]", "cron's shell; rota's default stops at the first error (-e)"),
+        Kept(f"cwd: {of_file.home}", "cron started in the home folder; rota's default is the project"),
+        Kept("env.PATH", f"{of_file.env['PATH']}, {path_why}"),
     ]
     if system:
         kept.append(Kept("user root", "lines of root need a scheduler that runs as root"))
     return tuple(kept)
 
 
-def _defaults(common: _Setting) -> dict[str, Any]:
+def _defaults(of_file: _Setting) -> dict[str, Any]:
     return {
         "timeout": "never",
         "retry": False,
         "misfire": "skip",
         "overlap": "allow",
-        "shell_with": [common.shell, "-c"],
-        "cwd": common.home,
-        "env": dict(common.env),
+        "shell_with": [of_file.shell, "-c"],
+        "cwd": of_file.home,
+        "env": dict(of_file.env),
     }
 
 
-def _text(crontab: Crontab, jobs: list[ImportedJob], *, common: _Setting, notes: list[Remark]) -> str:
+def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Remark]) -> str:
     lines = [write_comment(text) for text in crontab.header]
     lines += [write_comment(f"line {note.line}: {note.text}") for note in notes]
     for variable in crontab.variables:
         if variable.name in _MAIL and variable.value:
             lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))
     lines += [""] if lines else []
-    lines += [*write_entry("timezone", common.timezone), "", "defaults:", *write_map(_defaults(common), depth=1), ""]
+    lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(_defaults(of_file), depth=1), ""]
     lines.append("jobs:" if jobs else "jobs: {}")
     for job in jobs:
         lines += write_job(job.name, job.keys, comments=job.comments)

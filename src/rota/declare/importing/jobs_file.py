@@ -5,8 +5,8 @@ from typing import Any
 
 from rota.declare.files import Document
 from rota.declare.importing.report import ImportedJob, Kept, Remark, Translation
+from rota.declare.job_keys import JobEntry
 from rota.declare.registry import BUILTIN_CONDITIONS
-from rota.declare.spec import JobEntry
 from rota.declare.values import PollGroup, WorkType
 from rota.declare.writing import write_comment, write_entry, write_job, write_map
 from rota.model.errors import FileProblems, Problem

@@ -10,8 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from rota.http.context import Context
 from rota.http.pages.rendering import render
 from rota.http.pages.routing import HTML, Pages
-from rota.http.pages.static import asset_path
-from rota.http.pages.visit import SECTIONS, THEME_COOKIE, THEMES, ZONE_COOKIE, VisitOf, doorman_of, is_ours, theme_of
+from rota.http.pages.visit import THEME_COOKIE, THEMES, ZONE_COOKIE, VisitOf, bare_frame, doorman_of, is_ours
 from rota.http.refusals import NoToken, OriginRefused
 from rota.http.routes.system import ContextOf
 from rota.http.routing import Routes
@@ -87,12 +86,8 @@ def _keep(response: Response, visit: VisitOf, name: str, value: str) -> None:
 
 
 def _form(request: Request, context: Context, *, note: str = "", status: int = 200) -> Response:
-    base = context.base_path
     values = {
-        "base": base,
-        "theme": theme_of(request),
-        "asset": lambda name: f"{base}{asset_path(name)}",
-        "sections": SECTIONS,
+        **bare_frame(request, context.base_path),
         "title": "Log in",
         "note": note,
         "back": getattr(request.state, "form", {}).get("back", ""),

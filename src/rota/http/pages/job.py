@@ -30,7 +30,7 @@ from rota.operations.words import next_words, pause_words
 from rota.rules.coming import Fire, coming_fires
 from rota.rules.instants import explain_schedule
 from rota.rules.making_words import say_made
-from rota.store import runs
+from rota.store import finding
 
 pages = Pages()
 FIRES = 10
@@ -89,7 +89,7 @@ class JobPage:
     @cached_property
     def newest(self) -> Sequence[Run]:
         """Its newest runs."""
-        return self._store.read(lambda db: runs.newest_runs(db, self.job.id, limit=HISTORY))
+        return self._store.read(lambda db: finding.newest_runs(db, self.job.id, limit=HISTORY))
 
     @cached_property
     def runs(self) -> Sequence[Run]:

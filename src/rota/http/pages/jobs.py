@@ -65,8 +65,6 @@ class JobsView:
     paused: Pause | None
     before: str
     after: str
-    by_name: str
-    by_next: str
 
 
 @pages.show("/ui/jobs")
@@ -90,8 +88,6 @@ def show_jobs(
         paused=pauses(visit.desk.store).everything,
         before=_href(visit, query, page=found.number - 1) if found.number > 1 else "",
         after=_href(visit, query, page=found.number + 1) if found.number < found.pages else "",
-        by_name=_href(visit, query, sort=Sort.NAME),
-        by_next=_href(visit, query, sort=Sort.NEXT),
     )
     return visit.show("jobs.html", view, title="Jobs", section="jobs")
 
@@ -141,16 +137,14 @@ def _href(
     *,
     state: str | None = None,
     labels: tuple[str, ...] | None = None,
-    sort: Sort | None = None,
     page: int | None = None,
 ) -> str:
     """Return the link of the same page, but for what is named."""
-    sort = query.sort if sort is None else sort
     return visit.href(
         PATH,
         q=query.text,
         label=list(query.labels if labels is None else labels),
         state=query.state if state is None else state,
-        sort=None if sort is Sort.NAME else sort.value,
+        sort=None if query.sort is Sort.NAME else query.sort.value,
         page=page,
     )

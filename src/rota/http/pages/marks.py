@@ -17,6 +17,7 @@ from rota.model.records import Run
 from rota.model.states import Status
 from rota.operations.words import counted, outcome_words, plain, shown_status, took
 from rota.rules.times import briefly, day_time, from_now, full_time, roughly
+from rota.rules.why import say_why
 
 SHAPES = {
     "completed": '<path d="M3.5 8.5l3 3 6-7"/>',
@@ -110,6 +111,13 @@ def instant(context: Context, at: datetime | None, *, none: str = "–", seconds
 
 
 @pass_context
+def why(context: Context, run: Run) -> str:
+    """Return the error of a run, with rota's own instants in the zone of the page."""
+    visit = context["visit"]
+    return say_why(run, visit.zone, now=visit.now) or ""
+
+
+@pass_context
 def elapsed(context: Context, since: datetime | None, until: datetime | None = None) -> Markup | str:
     """Return how long something takes; while it lasts, scripts let it go on."""
     if since is None:
@@ -193,6 +201,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "briefly": briefly,
     "roughly": roughly,
     "ticked": ticked,
+    "why": why,
 }
 GLOBALS: Mapping[str, Callable[..., Any]] = {
     "icon": icon,

@@ -37,13 +37,12 @@ MOVES = ("first", "up", "down", "last")
 
 @dataclass(frozen=True, slots=True)
 class ReadyRow:
-    """A run that may be claimed; `first` and `last`: of those that share its priority, as far as the page shows."""
+    """A run that may be claimed."""
 
     one: Standing
     path: str
     why: str
     pools: str
-    editable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ class WaitingRow:
     run: Run
     path: str
     why: str
-    editable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +117,12 @@ def _look(db: Database, look: Callable[[Database], QueueView]) -> tuple[QueueVie
 
 def _ready(visit: Visit, one: Standing, found: QueueView) -> ReadyRow:
     why = hold_words(one, found, zone=visit.zone, now=visit.now)
-    return ReadyRow(one, _path(one.run), why, draw_words(one), editable=_editable(one.run))
+    return ReadyRow(one, _path(one.run), why, draw_words(one))
 
 
 def _waiting(visit: Visit, run: Run, found: QueueView) -> WaitingRow:
     why = waiting_words(run, found, zone=visit.zone, now=visit.now)
-    return WaitingRow(run, _path(run), why, editable=_editable(run))
-
-
-def _editable(run: Run) -> bool:
-    return run.status is Status.QUEUED and run.first_dispatched_at is None
+    return WaitingRow(run, _path(run), why)
 
 
 def _path(run: Run) -> str:

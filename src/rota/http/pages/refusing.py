@@ -5,8 +5,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from rota.http.pages.rendering import render
-from rota.http.pages.static import asset_path
-from rota.http.pages.visit import SECTIONS, theme_of
+from rota.http.pages.visit import bare_frame
 from rota.http.problems import TITLES, headers_of, status_of
 from rota.http.refusals import NotFound, NoToken
 from rota.model.errors import FileProblems, RotaError
@@ -30,10 +29,7 @@ def error_page(error: RotaError, scope: Scope, *, base: str) -> Response:
     request = Request(scope)
     status = status_of(error)
     values = {
-        "base": base,
-        "theme": theme_of(request),
-        "asset": lambda name: f"{base}{asset_path(name)}",
-        "sections": SECTIONS,
+        **bare_frame(request, base),
         "error": error,
         "hint": LOST if isinstance(error, NotFound) else error.hint,
         "problems": error.problems if isinstance(error, FileProblems) else (),

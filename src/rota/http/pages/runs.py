@@ -187,7 +187,7 @@ def _rows(visit: Visit, stretches: list[list[Run]]) -> Iterator[Row]:
             started=started_words(stretch, visit.zone, now=visit.now),
             cost=cost_words(stretch),
             tokens=token_words(stretch),
-            why=clipped(plain(why_words(newest)), SAID),
+            why=clipped(plain(why_words(newest, visit.zone, now=visit.now)), SAID),
         )
 
 

@@ -197,6 +197,16 @@ def _partial(page: str, name: str) -> str:
     return template
 
 
+def bare_frame(request: Request, base: str) -> dict[str, Any]:
+    """Return what a page is framed with that is no visit: nobody is let in yet, or the page itself failed."""
+    return {
+        "base": base,
+        "theme": theme_of(request),
+        "asset": lambda name: f"{base}{asset_path(name)}",
+        "sections": SECTIONS,
+    }
+
+
 def theme_of(request: Request) -> str:
     """Return the theme that a browser chose; empty: what its system says."""
     chosen = request.cookies.get(THEME_COOKIE, "")

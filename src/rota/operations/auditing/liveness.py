@@ -154,13 +154,25 @@ class _Tagged:
 
 def _tagged(state: Path) -> dict[int, _Tagged]:
     found = {}
-    for process in psutil.process_iter():
+    for pid in filter(_may_carry_a_tag, psutil.pids()):
         try:
+            process = psutil.Process(pid)
             environment = process.environ()
             dead = TAG in environment and process.status() == psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):
             continue  # gone meanwhile, or somebody else's
         if TAG in environment and not dead:
             ours = Path(environment.get(RESULT_TAG, "/")).is_relative_to(state)
-            found[process.pid] = _Tagged(environment[TAG], ours)
+            found[pid] = _Tagged(environment[TAG], ours)
     return found
+
+
+def _may_carry_a_tag(pid: int) -> bool:
+    """Look at the bytes alone where the system shows them: to read an environment whole takes ten times as long."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return TAG.encode() in file.read()
+    except FileNotFoundError:
+        return True  # no such files on this system, or gone meanwhile
+    except OSError:
+        return False  # somebody else's

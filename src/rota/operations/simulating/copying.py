@@ -16,7 +16,7 @@ from rota.rules.budget_windows import window_of
 from rota.rules.cursor import first_cursor
 from rota.rules.planned import Span
 from rota.settings import Settings
-from rota.store import budgets, cadence, chains, finding, groups, jobs, polls, queue, runs
+from rota.store import budgets, cadence, chains, finding, groups, jobs, polls, queue
 from rota.store.chains import Chain
 from rota.store.driver import Database
 from rota.store.groups import Seat
@@ -50,7 +50,7 @@ class State:
 
 def copy_state(db: Database, *, now: datetime) -> State:
     """Return a copy of what is stored."""
-    unfinished = tuple(runs.all_unfinished_runs(db, limit=UNFINISHED))
+    unfinished = tuple(finding.all_unfinished_runs(db, limit=UNFINISHED))
     busy = {run.job_id for run in unfinished}
     found = sorted(jobs.all_jobs(db), key=lambda job: job.id)
     kept = tuple(job for job in found if job.retired_at is None or job.id in busy)
@@ -133,7 +133,7 @@ def _spans(db: Database, job: Job, *, now: datetime) -> tuple[Span, ...]:
     if job.next_for is None or now - job.next_for <= job.spec.misfire.grace:
         return ()
     grouped = job.spec.work.kind is Kind.GROUP
-    found = runs.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
+    found = finding.executed_spans(db, job.id, since=job.next_for, until=now, grouped=grouped)
     return tuple(Span(start, end, handle) for start, end, handle in found)
 
 

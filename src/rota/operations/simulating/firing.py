@@ -1,6 +1,5 @@
 """Fire and enqueue in memory, as `engine/fire.py` and `engine/enqueue.py` do it in the database."""
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from rota.model.states import Reason, Status, Trigger, WaitingFor
@@ -10,7 +9,7 @@ from rota.operations.simulating.recording import finish
 from rota.operations.simulating.stage import Due, Skipped, Stage
 from rota.rules.due import plan_fire
 from rota.rules.overlap import After, Go, Replace
-from rota.rules.planned import FirePlan, PlannedRun, planned_id
+from rota.rules.planned import FirePlan, PlannedRun, planned_id, verdict_among
 
 
 def fire(stage: Stage, played: PlayedJob) -> None:
@@ -21,13 +20,13 @@ def fire(stage: Stage, played: PlayedJob) -> None:
     plan = plan_fire(job, played.facts(), now=stage.now)
     played.spans = ()
     _move(stage, played, plan)
-    born: dict[str, PlayedRun] = {}
+    born: dict[str, str] = {}
     for step in plan.steps:
         if isinstance(step, PlannedRun):
-            verdict = _with_ids(step, born) if born else step.verdict
+            verdict = verdict_among(step, born) if born else step.verdict
             run = _enqueue(stage, played, verdict, scheduled_for=step.scheduled_for)
             if len(plan.steps) > 1:
-                born[planned_id(step.slot_key)] = run
+                born[planned_id(step.slot_key)] = run.id
         else:
             row = Skipped(step.reason, step.scheduled_for, step.covers_to, step.count)
             stage.observer.skipped(played, row)
@@ -59,18 +58,6 @@ def _enqueue(stage: Stage, played: PlayedJob, verdict: Go | After | Replace, *, 
     if run.waiting_for is None:
         begin(stage, run)
     return run
-
-
-def _with_ids(step: PlannedRun, born: Mapping[str, PlayedRun]) -> Go | After | Replace:
-    """Return the verdict with the identifiers of runs that this very plan made."""
-    ids = {planned: run.id for planned, run in born.items()}
-    if step.after_previous:
-        return After(list(ids.values())[-1])
-    if isinstance(step.verdict, After):
-        return After(ids.get(step.verdict.predecessor_id, step.verdict.predecessor_id))
-    if isinstance(step.verdict, Replace):
-        return Replace(tuple(ids.get(run_id, run_id) for run_id in step.verdict.run_ids))
-    return step.verdict
 
 
 def begin(stage: Stage, run: PlayedRun) -> None:

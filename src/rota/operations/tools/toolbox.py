@@ -29,6 +29,7 @@ from rota.operations.tools.desk import Declare, Desk
 from rota.operations.tools.words import hint_of
 from rota.operations.trail import Deed, Trailed
 from rota.store.driver import Store
+from rota.store.schema import require_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class Toolbox:
             raise UnknownTool(name, list(TOOLS))
         wanted = read(described.takes, arguments)
         try:
+            self._desk.store.read(require_schema)  # an agent keeps its tools for days: rota may be upgraded meanwhile
             return described.does(self._noting(name, wanted) if described.changes else self._desk, wanted)
         except RotaError as error:
             error.hint = hint_of(error)

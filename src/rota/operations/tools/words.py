@@ -16,6 +16,7 @@ from rota.model.errors import (
     UnknownJob,
     UnknownRun,
 )
+from rota.model.errors.root import guess
 from rota.model.spec import JobSpec
 from rota.operations.tools.desk import Desk
 
@@ -71,6 +72,5 @@ def hint_of(error: RotaError) -> str:
         case UnknownRun():
             return "name a job for its newest run, or a run such as `digest:12`; list_jobs tells each last_run"
         case UnknownJob():
-            guess = f"did you mean {error.near[0]!r}? " if error.near else ""
-            return f"{guess}find it with list_jobs or search_jobs"
+            return f"{guess(error.near)}find it with list_jobs or search_jobs"
     return error.hint

@@ -1,0 +1,2 @@
+-- Nobody holds single rows here.
+SELECT 1
