@@ -37,10 +37,10 @@ test: setup ## run all tests
 
 # Three runs beside each other: those that wait for processes leave the processors to those that compute.
 test-computing: setup
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(addprefix --ignore=,$(WAITING))
+	$(BIN)/python -m pytest -n 3 --dist worksteal --max-worker-restart 0 $(addprefix --ignore=,$(WAITING))
 
 test-waiting: setup
-	@$(call beside,waiting,-n 3 --dist loadgroup $(WAITING))
+	@$(call beside,waiting,-n 3 --dist loadgroup --max-worker-restart 0 $(WAITING))
 
 test-on-postgres: export ROTA_TEST_STORE = postgres
 test-on-postgres: setup

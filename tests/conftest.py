@@ -1,5 +1,6 @@
 """What every test may rely on, whatever the machine and the shell it was started from are like."""
 
+import faulthandler
 import gc
 import os
 import signal
@@ -8,6 +9,7 @@ import time
 from collections.abc import Generator
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from rota.faults import VARIABLE
@@ -58,3 +60,30 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(*SELDOM)
         gc.enable()
+
+
+BEYOND = 60
+"""Seconds a test has to be over after its time limit; and its teardown, when it has failed."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process of a test that outlasts its limit, and say where it stands: an event loop may swallow the alarm."""
+    limit = float(item.config.getoption("timeout") or item.config.getini("timeout") or 0)
+    _end_after(limit + BEYOND, item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Do the same for what comes after a test: its own alarm may have been used up, and pytest takes ours back."""
+    limit = float(item.config.getoption("timeout") or item.config.getini("timeout") or 0)
+    _end_after(limit + BEYOND, item.config)
+    return (yield)
+
+
+def _end_after(seconds: float, config: pytest.Config) -> None:
+    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[fault_handler_stderr_fd_key])

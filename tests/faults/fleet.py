@@ -28,12 +28,22 @@ SOON = timedelta(seconds=5)
 KILLED = -signal.SIGKILL
 NO_SERVER = 69
 """How a start ends that finds no server at all: its service manager tries again."""
-LIMIT = 1200.0
 SELDOM = 0.5
 STRIDE = 7
 """So that also few jobs are of all kinds."""
 UNFINISHED = "SELECT count(*) FROM run WHERE status IN ('QUEUED', 'DISPATCHED', 'RUNNING')"
 AHEAD = "SELECT count(*) FROM job WHERE next_for IS NOT NULL"
+LATE_JOBS = "SELECT name, next_for, next_at FROM job WHERE next_for IS NOT NULL LIMIT 5"
+LATE_RUNS = """
+SELECT job.name, run.id, run.status, run.epoch, run.slot, run.waiting_for, run.not_before, process.ended_at, process.lease_until
+FROM run JOIN job ON job.id = job_id LEFT JOIN process ON process.epoch = run.epoch
+WHERE run.status IN ('QUEUED', 'DISPATCHED', 'RUNNING') LIMIT 5
+"""
+LINKS = """
+SELECT pid, state, wait_event, pg_blocking_pids(pid), now() - xact_start, left(query, 100) FROM pg_stat_activity
+WHERE datname = 'storm' AND state <> 'idle' LIMIT 20
+"""
+TOLD = 2_000
 FUNCTIONS = '''
 """What the jobs do: each execution says for which run it was, in one write."""
 import os, time
@@ -236,7 +246,7 @@ class Fleet:
 
     def settle(self) -> None:
         """Let everything be done that is to be done, and stop all members."""
-        until(self._settled, what=self._unsettled, timeout=LIMIT)
+        until(self._settled, what=self._unsettled)
         for member in self.members:
             until(member.answers, what=f"{member.name} to serve")
         for member in self.members:
@@ -250,7 +260,10 @@ class Fleet:
         return self.count(AHEAD) == 0 and self.count(UNFINISHED) == 0
 
     def _unsettled(self) -> str:
-        return f"{self.count(AHEAD)} jobs to fire, {self.count(UNFINISHED)} runs to end"
+        with self.asking() as connection:
+            jobs, runs, links = (connection.execute(sql).fetchall() for sql in (LATE_JOBS, LATE_RUNS, LINKS))
+        logs = "\n".join(f"{member.name} ({member.server.pid}): {member.log()[-TOLD:]}" for member in self.members)
+        return f"jobs to fire {jobs}, runs to end {runs}, links {links}\n{logs}"
 
     def left(self) -> list[str]:
         """Return processes that outlived their scheduler."""

@@ -182,7 +182,7 @@ def test_a_changed_file_is_applied_and_a_broken_one_leaves_the_last_good_set(pro
     assert "COMPLETED" in project.rota("run", "two").stdout
     project.write("jobs:\n  one: {command: [echo, hi]}\n")
     until(lambda: len(project.json("list")) == 1, what="the second job to be retired")
-    assert not project.scheduler()["file_problem"]
+    until(lambda: not project.scheduler()["file_problem"], what="the problem to be gone")
 
 
 def test_a_broken_file_at_the_first_start_is_refused_with_every_problem(project: Project) -> None:
