@@ -63,14 +63,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 BEYOND = 60
-"""Seconds a test has to be over after its time limit; and its teardown, when it has failed."""
+"""Seconds that a test, and what comes after it, may take beyond its time limit."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """End the process of a test that outlasts its limit, and say where it stands: an event loop may swallow the alarm."""
-    limit = float(item.config.getoption("timeout") or item.config.getini("timeout") or 0)
-    _end_after(limit + BEYOND, item.config)
+    """End the process of a test that outlasts its limit, and say where it stands: a loop may swallow the alarm."""
+    _end_in_time(item)
     try:
         return (yield)
     finally:
@@ -79,11 +78,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Do the same for what comes after a test: its own alarm may have been used up, and pytest takes ours back."""
-    limit = float(item.config.getoption("timeout") or item.config.getini("timeout") or 0)
-    _end_after(limit + BEYOND, item.config)
+    """Do the same for what comes after a test that failed: its alarm is used up, and pytest has taken ours back."""
+    _end_in_time(item)
     return (yield)
 
 
-def _end_after(seconds: float, config: pytest.Config) -> None:
-    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[fault_handler_stderr_fd_key])
+def _end_in_time(item: pytest.Item) -> None:
+    limit = float(item.config.getoption("timeout") or item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit + BEYOND, exit=True, file=item.config.stash[fault_handler_stderr_fd_key])

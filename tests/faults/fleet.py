@@ -35,7 +35,8 @@ UNFINISHED = "SELECT count(*) FROM run WHERE status IN ('QUEUED', 'DISPATCHED', 
 AHEAD = "SELECT count(*) FROM job WHERE next_for IS NOT NULL"
 LATE_JOBS = "SELECT name, next_for, next_at FROM job WHERE next_for IS NOT NULL LIMIT 5"
 LATE_RUNS = """
-SELECT job.name, run.id, run.status, run.epoch, run.slot, run.waiting_for, run.not_before, process.ended_at, process.lease_until
+SELECT job.name, run.id, run.status, run.epoch, run.slot, run.waiting_for, run.not_before, process.ended_at,
+    process.lease_until
 FROM run JOIN job ON job.id = job_id LEFT JOIN process ON process.epoch = run.epoch
 WHERE run.status IN ('QUEUED', 'DISPATCHED', 'RUNNING') LIMIT 5
 """

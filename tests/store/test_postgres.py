@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+import signal
 import tempfile
 import threading
 from datetime import timedelta
@@ -22,7 +23,8 @@ from rota.store.postgres_opening import is_made, open_postgres
 from tests.postgres import lay_postgres, server_address, start_server
 from tests.proxy import Proxy
 from tests.store.making import NOW, insert_job, spec_of
-from tests.waiting import LONGEST_WAIT
+from tests.service.serving import gone
+from tests.waiting import LONGEST_WAIT, until
 
 
 @pytest.fixture
@@ -791,3 +793,57 @@ def test_backends_that_are_ended_at_random_lose_and_double_nothing(store, beside
     assert killed
     assert len(done) == 320
     assert sorted(kept) == sorted(done)
+
+
+BURN = "SELECT pg_current_xact_id()"
+
+
+@pytest.mark.parametrize("way", ["write", "submit"])
+def test_a_commit_that_a_crash_took_along_is_not_mistaken_for_another_that_got_its_number(tmp_path, way):
+    """DEC-002: a server that crashed gives the numbers of what it lost to other transactions."""
+    server = start_server(Path(tempfile.mkdtemp(prefix="rota-postgres-")))
+    with psycopg.connect(server.get_uri(), autocommit=True) as beside:
+        beside.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")  # nothing is flushed but by commits
+    server.stop()
+    server.ensure_postgres_running()
+    proxy = Proxy(tmp_path, server.get_uri())
+    store = open_postgres(proxy.address, now=lambda: NOW)
+    begun = []
+
+    def crash(_data):
+        proxy.on_question = None
+        proxy.refuse()
+        os.kill(server.get_pid(), signal.SIGQUIT)
+        until(lambda: gone(server.get_pid()), what="the server to be gone")
+        server.ensure_postgres_running()
+        with psycopg.connect(server.get_uri(), autocommit=True) as others:
+            while int(str(others.execute(BURN).fetchone()[0])) <= int(begun[0]) + 3:
+                pass
+        proxy.admit()
+        return True
+
+    def operation(db):
+        add(db, "count")
+        if not begun:
+            begun.append(db._link.transaction)
+            proxy.on_question = crash  # what is sent next is the COMMIT
+        return "done"
+
+    try:
+        if way == "write":
+            assert store.write(operation) == "done"
+        else:
+            assert asyncio.run(submitted(store, operation)) == ["done"]
+        assert store.read(lambda db: db.row("meta_get", key="count")) == ("1",)
+    finally:
+        store.close()
+        proxy.close()
+        server.cleanup()
+
+
+def test_marks_of_connections_that_are_long_gone_are_taken_away_by_who_comes_new(store, beside):
+    beside.execute("INSERT INTO committed VALUES ('old', 7, 0), ('young', 8, extract(epoch FROM now()) * 1000)")
+    store.write(partial(put, key="any"))
+    left = {link for (link,) in beside.execute("SELECT link FROM committed").fetchall()}
+    assert "old" not in left
+    assert "young" in left

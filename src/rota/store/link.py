@@ -4,6 +4,7 @@ psycopg's own cursors would take three times the processor time and a round trip
 """
 
 import itertools
+import os
 import re
 import select
 from collections.abc import Callable, Mapping
@@ -93,6 +94,9 @@ class Link:
         self._owner = owner
         self._connection = connection = owner.pgconn
         self.pid = connection.backend_pid
+        self.id = os.urandom(12).hex()
+        self.commits = 0
+        """How many transactions it has tried to commit: with its own name, the name of the last one."""
         self.socket = connection.socket
         """The descriptor that becomes readable when the server has something to say."""
         self._poll = select.poll()

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from psycopg.errors import InvalidParameterValue
+
 from rota import faults
 from rota.model.errors import DatabaseGone, StateError
 from rota.store.driver import Counts, Operation, Row, store_counts
@@ -30,7 +32,17 @@ RELEASE = Statement(b"RELEASE operation")
 ROLLBACK_TO = Statement(b"ROLLBACK TO operation")
 COMMIT = Statement(b"COMMIT")
 ROLLBACK = Statement(b"ROLLBACK")
-OUTCOME = statement("SELECT pg_xact_status(CAST(:transaction AS xid8))")
+STATUS = statement("SELECT pg_xact_status(CAST(:transaction AS xid8))")
+MARK = statement(
+    "INSERT INTO committed (link, number, at) VALUES (:link, :number, CAST(extract(epoch FROM now()) * 1000 AS bigint))"
+    " ON CONFLICT (link) DO UPDATE SET number = excluded.number, at = excluded.at"
+)
+"""What a transaction leaves behind: of two that had one number, before and after a crash, it tells which is there."""
+MARKED = statement("SELECT 1 FROM committed WHERE link = :link AND number = :number")
+FORGET_MARKS = statement(
+    "DELETE FROM committed WHERE link IN (SELECT link FROM committed"
+    " WHERE at < CAST(extract(epoch FROM now() - interval '7 days') * 1000 AS bigint) FOR UPDATE SKIP LOCKED)"
+)
 END_OLD = statement(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE pid = CAST(:pid AS integer) AND backend_xid = CAST(CAST(:transaction AS xid8) AS xid)"
@@ -40,10 +52,11 @@ END_OLD = statement(
 class Unknown(Exception):
     """The connection was lost while COMMIT was under way: only the server knows what became of it."""
 
-    def __init__(self, transaction: str, pid: int) -> None:
+    def __init__(self, transaction: str, link: Link) -> None:
         super().__init__(f"transaction {transaction}")
         self.transaction = transaction
-        self.pid = pid
+        self.pid = link.pid
+        self.mark = _mark_of(link)
 
 
 class Refused(Exception):
@@ -312,9 +325,8 @@ class PostgresStore:
         while True:
             link = self._reach.wait(patient=patient)
             try:
-                outcome = rows_of(link.run(OUTCOME, {"transaction": unknown.transaction}))[0][0]
-                if outcome in ("committed", "aborted"):
-                    return bool(outcome == "committed")
+                if not _under_way(link, unknown.transaction):
+                    return bool(rows_of(link.run(MARKED, unknown.mark)))
                 link.run(END_OLD, {"pid": unknown.pid, "transaction": unknown.transaction})
             except Lost:
                 continue
@@ -328,16 +340,37 @@ class PostgresStore:
         self._reach.pause(WHOLE_MOMENT * attempt / ATTEMPTS)
 
 
+def _under_way(link: Link, transaction: str) -> bool:
+    """Tell whether a transaction may still be committed; which one had this number, only its mark says."""
+    try:
+        return bool(rows_of(link.run(STATUS, {"transaction": transaction}))[0][0] == "in progress")
+    except InvalidParameterValue:
+        return False  # a crash took it along, and nobody was given its number yet
+
+
+def _mark_of(link: Link) -> dict[str, str | int]:
+    return {"link": link.id, "number": link.commits}
+
+
+def _leave_mark(link: Link) -> None:
+    link.commits += 1
+    if link.commits == 1:
+        link.defer(FORGET_MARKS, {})
+    link.defer(MARK, _mark_of(link))
+
+
 def commit(link: Link) -> None:
     """Commit; raise Unknown when the connection ends before the answer."""
     if link.owes and link.transaction is None:
         link.settle()  # its number must be known before
+    if link.transaction is not None:
+        _leave_mark(link)
     try:
         result = link.run(COMMIT, {})
     except Lost:
         if link.transaction is None:
             raise  # it has written nothing
-        raise Unknown(link.transaction, link.pid) from None
+        raise Unknown(link.transaction, link) from None
     if result.command_status == b"ROLLBACK":
         raise StateError("the transaction was rolled back", hint="this is an error in rota: please report it")
 

@@ -178,10 +178,8 @@ class Reach:
     def _notice(self, error: Exception) -> None:
         with self._lock:
             self._why = error
-            if self.gone_since is not None:
-                return
-            self.gone_since = self._now()
-            if self._stays and not self._closing.is_set():
+            self.gone_since = self.gone_since or self._now()
+            if self._stays and self._there.is_set() and not self._closing.is_set():
                 log.error("the database is gone, waiting for it", database=self.place, error=_reason(error))
                 self._there.clear()
                 threading.Thread(target=self._look, name="rota-reach", daemon=True).start()
@@ -200,7 +198,7 @@ class Reach:
             pause = min(2 * pause, LONGEST_PAUSE)
             try:
                 link = _open(self._conninfo, self.place, now=self._now)
-            except (psycopg.OperationalError, Lost, StateError) as error:
+            except Exception as error:  # whatever it is: if nobody looks any more, all wait for ever
                 self._why = error
                 continue
             self._give_back(link, keep=True)

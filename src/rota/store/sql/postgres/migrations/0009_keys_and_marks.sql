@@ -132,3 +132,11 @@ BEGIN
             key.one, key.other, key.one, key.present, key.other, key.same);
     END LOOP;
 END $$;
+
+-- What each connection committed last. A server that crashed gives the numbers of transactions that it lost to others: whoever got no
+-- answer to its COMMIT looks here, and not only at what became of that number. Rows of a week ago are taken away by who comes new.
+CREATE TABLE committed (
+    link TEXT COLLATE "C" PRIMARY KEY,
+    number BIGINT NOT NULL,
+    at BIGINT NOT NULL
+);
