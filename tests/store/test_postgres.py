@@ -22,8 +22,8 @@ from rota.store.listening import Listener
 from rota.store.postgres_opening import is_made, open_postgres
 from tests.postgres import lay_postgres, server_address, start_server
 from tests.proxy import Proxy
-from tests.store.making import NOW, insert_job, spec_of
 from tests.service.serving import gone
+from tests.store.making import NOW, insert_job, spec_of
 from tests.waiting import LONGEST_WAIT, until
 
 

@@ -52,6 +52,17 @@ class Harness:
                 self.changed.clear()
                 await self.changed.wait()
 
+    async def begin(self, function, context, *, begun, token="1", **options):
+        """Start a function that sets `begun`, and wait for that; the loop's clock stands till then, so none is late."""
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        loop.time = lambda: at
+        try:
+            self.runner.start(token, function, context, **options)
+            assert await asyncio.to_thread(begun.wait, LONGEST_WAIT)
+        finally:
+            del loop.time
+
     async def outcome(self, token="1"):
         await self.until(lambda: token in self.told)
         return self.told[token]
@@ -70,7 +81,7 @@ def run(function, folder, *, timeout=None, context=None, **options):
 
 
 class Stuck:
-    """A function that waits until it is let go; `begun` holds the engine's loop, and with it the timeout, till then."""
+    """A function that waits until it is let go."""
 
     def __init__(self):
         self.begun, self.go = threading.Event(), threading.Event()
@@ -277,8 +288,7 @@ def test_a_timed_out_thread_is_told_at_once_and_abandoned_until_it_returns(tmp_p
 
     async def late():
         harness = Harness(2)
-        harness.runner.start("1", stuck, context, timeout=0.05)
-        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(stuck, context, begun=stuck.begun, timeout=0.05)
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         assert harness.released == []
@@ -299,8 +309,7 @@ def test_an_abandoned_thread_does_not_hold_up_the_others(tmp_path):
 
     async def late():
         harness = Harness(2)
-        harness.runner.start("stuck", stuck, context_in(tmp_path), timeout=0.01)
-        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(stuck, context_in(tmp_path), begun=stuck.begun, token="stuck", timeout=0.01)
         await harness.outcome("stuck")
         for number in range(20):
             harness.runner.start(str(number), lambda ctx: "ok", context_in(tmp_path))
@@ -336,8 +345,7 @@ def test_a_call_that_no_thread_has_taken_is_cancelled_without_running(tmp_path):
 
     async def cancel():
         harness = Harness(1)
-        harness.runner.start("1", stuck, context_in(tmp_path))
-        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(stuck, context_in(tmp_path), begun=stuck.begun)
         harness.runner.start("2", lambda ctx: ran.append(1), context_in(tmp_path))
         harness.runner.cancel("2", requested)
         assert await harness.outcome("2") == requested
@@ -365,8 +373,7 @@ def test_a_timed_out_task_is_cancelled_and_may_tidy_up(tmp_path):
 
     async def late():
         harness = Harness(2)
-        harness.runner.start("1", forever, context_in(tmp_path), timeout=0.02)
-        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(forever, context_in(tmp_path), begun=begun, timeout=0.02)
         outcome = await harness.outcome()
         harness.runner.close()
         return outcome
@@ -390,8 +397,7 @@ def test_a_task_that_swallows_its_cancellation_is_abandoned_after_the_grace(tmp_
 
     async def late():
         harness = Harness(2, grace=0.05)
-        harness.runner.start("1", deaf, context_in(tmp_path), timeout=0.02)
-        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(deaf, context_in(tmp_path), begun=begun, timeout=0.02)
         outcome = await harness.outcome()
         assert harness.runner.abandoned() == {"1"}
         harness.runner.close()
@@ -409,8 +415,7 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
 
     async def mixed():
         harness = Harness(2, grace=0.02)
-        harness.runner.start("rude", rude, context_in(tmp_path), timeout=0.02)
-        await asyncio.to_thread(stuck.begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(rude, context_in(tmp_path), begun=stuck.begun, token="rude", timeout=0.02)
         harness.runner.start("sync", lambda ctx: "ok", context_in(tmp_path))
         assert (await harness.outcome("sync")).summary == "ok"
         assert (await harness.outcome("rude")).reason is Reason.TIMED_OUT
@@ -537,8 +542,7 @@ def test_the_timeout_does_not_shorten_the_grace_of_a_task_that_was_cancelled_bef
 
     async def cancel():
         harness = Harness(1, grace=60.0)
-        harness.runner.start("1", slow_to_end, context_in(tmp_path), timeout=0.05)
-        await asyncio.to_thread(begun.wait)  # functions begin after this turn of the loop
+        await harness.begin(slow_to_end, context_in(tmp_path), begun=begun, timeout=0.05)
         harness.runner.cancel("1", requested)
         harness.runner.start("2", lambda ctx: threading.Event().wait(0.1), context_in(tmp_path))
         await harness.outcome("2")
