@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 # What `make test` repeats on PostgreSQL, besides the conformance of the store; `make test-faults` repeats all that plays on scenes.
-SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py) tests/machine tests/simulation/test_simulation.py
+SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py pools.py direct.py passed_over.py) tests/machine tests/simulation/test_simulation.py
 # What starts schedulers and waits for them.
 WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
 

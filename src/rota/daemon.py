@@ -476,10 +476,10 @@ class Daemon:
     def _observe_finished(self, run_id: str) -> None:
         if self._observer:
             for run in ended_with(self._store, run_id):
-                self._queue.told(run)
                 if run.group_id is not None:
                     self._queue.stir()  # it may have taken others along
-                self._observer.finished(run)
+                if self._queue.tells(run):
+                    self._observer.finished(run)
 
     async def _observe_queue(self) -> None:
         """Tell of runs that ended in no slot: cancelled before they began, or of a group."""

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from rota.engine import group, poll
-from rota.engine.claim import claim, usable_slots
+from rota.engine.claim import Claimed, Known, claim, usable_slots
 from rota.engine.enqueue import active_for, cancel, enqueue
 from rota.engine.fire import fire
 from rota.engine.pause import pause_job
@@ -148,8 +148,8 @@ def recording(run: Run, holder, outcome: Outcome = DONE, *, alone: bool = False)
     return lambda db: record(db, finished, epoch=holder.epoch, now=NOW + MINUTE, alone=alone)
 
 
-def taking(holder, slots: range) -> Operation:
-    return lambda db: [one.run.id for one in claim(db, holder, usable_slots(db, holder, slots), now=NOW)]
+def taking(holder, slots: range, *, known: Known | None = None) -> Operation:
+    return lambda db: [one.run.id for one in claim(db, holder, usable_slots(db, holder, slots), now=NOW, known=known)]
 
 
 def at(two: Two, run_id: str) -> Run:
@@ -501,3 +501,35 @@ def test_a_run_made_where_the_clock_is_behind_counts_as_the_newer_one(two):
     born = two.there.write(trigger(job.id))
     assert born > ahead.id
     assert look(two.here, at(two, born)).predecessor_id == ahead.id
+
+
+def test_a_run_that_a_refused_start_looks_at_is_looked_for_again_by_a_claim(two):
+    """A refusal changes nothing, so nobody is told that the run is free again."""
+    holder, job = add_holder(two.here), add_job(two.here, overlap=Overlap(OverlapPolicy.FORBID))
+    run, known = add_run(two.here, job), Known()
+    met = two.meet(trigger(job.id), taking(holder, range(1), known=known))
+    assert (met.first, met.second, known.passed_over) == (None, [], True)
+    assert two.here.write(taking(holder, range(2), known=known)) == [run.id]
+    assert not known.passed_over
+
+
+def test_what_a_claim_that_was_rolled_back_read_is_not_remembered_inv_005(two):
+    """INV-005: until a claim is committed, the version that it read may yet be another one's."""
+    holder, job, known = add_holder(two.here), add_job(two.here), Known()
+
+    def change_and_take(db: Database, *, priority: int) -> list[Claimed]:
+        stored = jobs.job_by_id(db, job.id)
+        change_to(db, stored, spec_of(priority=priority), source="file", tzdata=TZDATA, now=NOW)
+        enqueue(db, jobs.job_by_id(db, job.id), Go(), trigger=Trigger.MANUAL, now=NOW)
+        return claim(db, holder, usable_slots(db, holder, range(1)), now=NOW, known=known)
+
+    def rolled_back(db: Database) -> None:
+        change_and_take(db, priority=1)
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        two.here.write(rolled_back)
+    (claimed,) = two.here.write(partial(change_and_take, priority=2))
+    assert claimed.spec.priority == 2
+    known.keep([claimed])
+    assert known.specs[job.id, 2].priority == 2

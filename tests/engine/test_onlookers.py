@@ -1,6 +1,7 @@
 """Who looks on at a scheduler costs it nothing, whatever happens to them."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Reason, Status
 from rota.operations.runs import cancel_run
 from rota.operations.watching import QueueWatch, ended_with
+from rota.store.driver import Operation, Store
 from rota.testing import Scene, Script
 from tests.engine.conftest import command
 from tests.engine.test_groups import declare, group
@@ -57,8 +59,8 @@ class Onlooker:
 
     def take(self, run_id: str) -> None:
         for run in ended_with(self.scene.store, run_id):
-            self.watch.told(run)
-            self.show(run)
+            if self.watch.tells(run):
+                self.show(run)
 
     def show(self, run: Run) -> None:
         self.shown.append((run.handle, run.reason.value if run.reason else ""))
@@ -130,3 +132,44 @@ async def test_what_was_cancelled_before_somebody_looked_on_is_not_shown(scene: 
     await onlooker.watch.begin()
     onlooker.look()
     assert onlooker.shown == []
+
+
+async def test_a_look_that_fails_is_looked_for_again(scene: Scene, onlooker: Onlooker) -> None:
+    """A read that breaks off runs again, on another connection."""
+    scene.engine.claims = False
+    scene.declare(command("waits"))
+    scene.trigger("waits")
+    cancel_run(scene.store, "waits", now=scene.clock.now())
+    onlooker.watch = watch = QueueWatch(Breaking(scene.store))
+    watch.stir()
+    with pytest.raises(DatabaseGone):
+        watch.look()
+    onlooker.look()
+    assert onlooker.shown == [("waits:1", "requested")]
+
+
+class Breaking:
+    """A store whose first read breaks off at its end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._breaks = True
+
+    def read(self, operation: Operation[Any]) -> Any:
+        found = self._store.read(operation)
+        if self._breaks:
+            self._breaks = False
+            raise DatabaseGone("the database is gone", hint="")
+        return found
+
+
+async def test_what_a_look_has_found_is_not_told_again(scene: Scene, onlooker: Onlooker) -> None:
+    """What is committed can be found before those hear of it who did it."""
+    declare(scene, group("nightly", "a"))
+    scene.trigger("nightly")
+    await scene.settle()
+    hear, scene.engine._on_finished = scene.engine._on_finished, lambda _run_id: None
+    await scene.advance("1h")
+    onlooker.look()
+    hear(scene.history("a")[0].id)
+    assert onlooker.shown == [("nightly:1", ""), ("a:1", "")]

@@ -242,6 +242,31 @@ def test_what_is_sent_along_and_refused_is_told_by_a_write(store, beside):
     assert store.write(partial(put, key="later")) == "later"
 
 
+@pytest.mark.parametrize("way", ["write", "submit", "batch"])
+def test_an_operation_that_fails_along_with_what_it_sent_harms_no_later_one(store, beside, address, way):
+    """What waits to be sent when an operation fails may be refused as well: its transaction is ended all the same."""
+
+    def fail(db):
+        db.later("lock_briefly")
+        db.later("turn_hold", key="turn:held")
+        raise ValueError("mine")
+
+    beside.execute("INSERT INTO meta VALUES ('turn:held', '')")
+    with psycopg.connect(address) as other:
+        other.execute("SELECT 1 FROM meta WHERE key = 'turn:held' FOR UPDATE")
+        if way == "write":
+            with pytest.raises(ValueError, match="mine"):
+                store.write(fail)
+        else:
+            beside_it = [partial(put, key=f"key{number}") for number in range(2 if way == "batch" else 0)]
+            failed, *done = asyncio.run(submitted(store, fail, *beside_it))
+            assert isinstance(failed, ValueError)
+            assert done == ["key0", "key1"][: len(beside_it)]
+        assert store.write(partial(put, key="later")) == "later"
+        assert asyncio.run(submitted(store, partial(put, key="last"))) == ["last"]
+        assert store.read(lambda db: db.row("meta_get", key="later")) == ("1",)
+
+
 def test_what_was_asked_ahead_is_answered_as_it_stood_then_and_once(store):
     def look(db):
         db.ahead("meta_get", key="key")

@@ -1,8 +1,9 @@
 """Claim: take ready runs, in order, into free slots."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from rota import faults
@@ -65,10 +66,20 @@ class Claimed:
 
 @dataclass(slots=True)
 class Known:
-    """What a process remembers of earlier claims: definitions, and whether one look at the front told who goes."""
+    """What a process remembers of earlier claims: definitions, and whether one look at the front told who goes.
+
+    `passed_over`: the last one left runs alone that somebody else held just then, and may let go of without a word.
+    """
 
     specs: Specs = field(default_factory=dict)
     plain: bool = False
+    passed_over: bool = False
+
+    def keep(self, claimed: "Sequence[Claimed]") -> None:
+        """Remember the definitions of a claim, once it is committed: before that they may yet be others'."""
+        if len(self.specs) > SPECS_KEPT:
+            self.specs.clear()
+        self.specs |= {(one.run.job_id, one.run.version): one.spec for one in claimed if one.call is None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,8 @@ def claim(
     `until`: take only what was there by then, and nothing that stands behind what came later (R-24). `known`: what
     earlier claims of this process met.
     """
+    known = known or Known()
+    known.passed_over = False
     if claiming_paused(db, now):
         return []
     room = queue.room(db)
@@ -101,11 +114,11 @@ def claim(
     called = [Claimed(one.run, one.spec, one.slot, one.started, one.call) for one in served]
     if until is not None and anybody_came_after(db, until):
         return called
-    known = known or Known()
     known.plain = _is_plain(room, holder.takes)
-    if len(known.specs) > SPECS_KEPT:
-        known.specs.clear()
-    return called + _claim_queued(db, holder, free[len(called) :], room=room, specs=known.specs, now=now, until=until)
+    left = free[len(called) :]
+    queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until)
+    known.passed_over = known.plain and len(queued) < len(left) and runs.anybody_ready(db)
+    return called + queued
 
 
 def anything_goes(db: Database, *, now: datetime) -> bool:
@@ -147,16 +160,17 @@ def _claim_queued(
     free: Sequence[int],
     *,
     room: Room,
-    specs: Specs,
+    known: Specs,
     now: datetime,
     until: datetime | None,
 ) -> list[Claimed]:
     """Claim until the slots are full or nobody is left: a run that is gone leaves its place to the next."""
     claimed: list[Claimed] = []
+    spec_of = partial(_spec, db, known=known, read={})
     slots = iter(free)
     while len(claimed) < len(free):
         left = len(free) - len(claimed)
-        taken, gone = _claim_round(db, holder, slots, free=left, room=room, specs=specs, now=now, until=until)
+        taken, gone = _claim_round(db, holder, slots, free=left, room=room, spec_of=spec_of, now=now, until=until)
         claimed += taken
         if not gone:
             break
@@ -170,7 +184,7 @@ def _claim_round(
     *,
     free: int,
     room: Room,
-    specs: Specs,
+    spec_of: Callable[[runs.Candidate], JobSpec],
     now: datetime,
     until: datetime | None,
 ) -> tuple[list[Claimed], bool]:
@@ -185,7 +199,7 @@ def _claim_round(
             continue
         if until is not None and run.created_at > until:
             break  # it comes first and is not ours: nobody may overtake it
-        spec = _spec(db, run, specs)
+        spec = spec_of(run)
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
@@ -241,11 +255,12 @@ def _over_the_lanes(db: Database, room: Room, takes: Takes, *, free: int) -> lis
     return walk(heads, room, free=free, following=following)
 
 
-def _spec(db: Database, run: runs.Candidate, known: Specs) -> JobSpec:
+def _spec(db: Database, run: runs.Candidate, *, known: Specs, read: Specs) -> JobSpec:
     key = (run.job_id, run.version)
-    if key not in known:
-        known[key] = jobs.version_spec(db, *key)
-    return known[key]
+    spec = known.get(key) or read.get(key)
+    if spec is None:
+        spec = read[key] = jobs.version_spec(db, *key)
+    return spec
 
 
 def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: datetime) -> None:

@@ -46,6 +46,8 @@ from rota.store import runs
 from rota.store.driver import Database, Store
 
 RESERVED = ""
+PASSED_OVER = 0.1
+"""After how many seconds is looked again for runs that somebody else held."""
 CLAIM_AT_ONCE = 16
 
 
@@ -301,6 +303,7 @@ class Engine:
             self.flush()
             return
         claims = future.result()
+        self._known.keep(claims.claimed)
         for claimed in claims.claimed:
             self.slots.take(claimed.slot, claimed.run.id)
         self.flush()  # the writer has work while these begin
@@ -309,6 +312,8 @@ class Engine:
             self._neighbours.tell()
         if (claims.more or self._claim_again) and self._claiming is None:
             self.claim_now()
+        elif self._known.passed_over:
+            asyncio.get_running_loop().call_later(PASSED_OVER, self.claim_now)
 
     def _begin(self, taken: Sequence[Claimed]) -> None:
         if not taken:

@@ -38,6 +38,7 @@ class QueueWatch:
         self._after = 0
         self._looks = 0
         self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     async def begin(self) -> None:
         """Pass over what was before."""
@@ -47,20 +48,27 @@ class QueueWatch:
         """Something may have been cancelled."""
         self._looks = LOOKS
 
-    def told(self, run: Run) -> None:
-        """Somebody was told of this run already."""
-        if run.status.final and run.epoch is None:
+    def tells(self, run: Run) -> bool:
+        """Note that somebody else tells of this run, unless a look has found it: tell whether that is so."""
+        aside = run.status.final and run.epoch is None
+        if aside and run.id in self._shown:
+            return False
+        if aside:
             self._told.add(run.id)
+        return True
 
     def look(self) -> list[Run]:
         """Return the runs that nobody was told of since the last look."""
         if not self._looks:
             return []
-        found = [run for run in self._store.read(self._new) if run.id not in self._told]
+        last, ended = self._store.read(partial(_ended_aside, after=self._after))
+        told, self._told = self._told, set()
+        found = [run for run in ended if run.id not in told]
+        self._after, self._shown = last, {run.id for run in found}
         self._looks -= 1
-        self._told.clear()
         return found
 
-    def _new(self, db: Database) -> list[Run]:
-        after, self._after = self._after, changes.bounds(db).last
-        return order.runs_of(db, changes.ended_aside(db, after, last=self._after, limit=SHOWN_AT_ONCE))
+
+def _ended_aside(db: Database, *, after: int) -> tuple[int, list[Run]]:
+    last = changes.bounds(db).last
+    return last, order.runs_of(db, changes.ended_aside(db, after, last=last, limit=SHOWN_AT_ONCE))

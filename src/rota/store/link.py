@@ -184,13 +184,18 @@ class Link:
     def leave(self, command: Statement) -> None:
         """Send a command without waiting for what comes of it; that is read before the next answer."""
         try:
+            if self._sent:
+                self._let_go()  # apart: where one of those is refused, the server passes over all that is sent with it
             self._queue(command, NOTHING, IGNORED)
-            self._flush()
-            self._left.append(self._sent)
-            self._sent = []
+            self._let_go()
         except BaseException as error:
             self._tell_lost(error)
             raise
+
+    def _let_go(self) -> None:
+        self._flush()
+        self._left.append(self._sent)
+        self._sent = []
 
     def announced(self) -> bool:
         """Read what the server sent unasked; tell whether somebody announced something."""

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 from psycopg.errors import InvalidParameterValue
 
 from rota import faults
@@ -290,6 +291,8 @@ class PostgresStore:
         except (Lost, Conflict):
             raise
         except Exception as error:
+            with contextlib.suppress(psycopg.Error):
+                link.settle()  # what waits to be sent along may be refused too, and the rest of it passed over
             link.later(ROLLBACK_TO)
             database.counted = counted
             done = Done(item.future, error=ours(self.place, error))

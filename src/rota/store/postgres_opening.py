@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ FORGET_FOREIGN = "DELETE FROM change WHERE seq >= pg_snapshot_xmax(pg_current_sn
 AT_WORK = """SELECT kind, worker.name, pid, version FROM process JOIN worker ON worker.id = process.worker_id
 WHERE ended_at IS NULL AND lease_until >= extract(epoch FROM clock_timestamp()) * 1000 ORDER BY epoch"""
 STOP_HINT = "nothing was changed; stop rota on all machines, then start it again; a killed one counts for 30 s more"
+ATTEMPTS = 5
 OLDEST = 140_000
 """The oldest PostgreSQL, by its server_version_num, that has all that rota uses."""
 
@@ -36,7 +38,7 @@ def open_postgres(address: str, *, now: Callable[[], datetime], create: bool = T
     reach = Reach(address, now=now)
     with translated(reach.place), reach.plain() as connection:
         _check_server(connection, reach.place)
-        _upgrade(connection, reach.place, now=now(), create=create)
+        _upgrade_again_and_again(partial(_upgrade, connection, reach.place, now=now(), create=create))
         connection.execute(FORGET_FOREIGN)
     store = PostgresStore(reach)
     try:
@@ -67,6 +69,16 @@ def _check_server(connection: psycopg.Connection[Any], place: str) -> None:
             f"the search_path of {place} names no schema that is there",
             hint="make one with CREATE SCHEMA, or name another in the address: ?options=-csearch_path%3Dpublic",
         )
+
+
+def _upgrade_again_and_again(upgrade: Callable[[], None]) -> None:
+    """Upgrade, also where it meets somebody who enters: the server ends one of the two, and that may be this one."""
+    for _ in range(ATTEMPTS):
+        try:
+            return upgrade()
+        except psycopg.errors.DeadlockDetected:
+            continue
+    return upgrade()
 
 
 def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, create: bool) -> None:

@@ -204,6 +204,7 @@ class Reach:
             self._give_back(link, keep=True)
             self._found()
             return
+        self._there.set()  # given up: nobody may wait for it
 
 
 def _in_event_loop() -> bool:
