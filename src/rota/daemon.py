@@ -43,6 +43,7 @@ from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StoreNotShared
 from rota.operations.loading import Loaded
 from rota.operations.observing import Observer
+from rota.operations.outdated import MOVED, moved_to
 from rota.operations.pausing import pauses
 from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk
@@ -52,9 +53,8 @@ from rota.operations.workers import SHARED_HINT
 from rota.operations.zones import adopt_tzdata
 from rota.runners.processes import identity
 from rota.settings import Settings
-from rota.store import processes
+from rota.store import processes, workers
 from rota.store.driver import OpenStore, Store
-from rota.store.moving import MOVED_TO
 
 if TYPE_CHECKING:
     from rota.http.side import HttpSide
@@ -67,7 +67,6 @@ UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and 
 DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
 LOST = "this worker was declared lost: what it ran was ended here, it begins anew"
 LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
-MOVED_HINT = "let `store:` in rota.yaml name the new one; two schedulers would do the same work twice"
 RESUME_HINT = "find the cause, then `rota resume --all`"
 
 
@@ -212,7 +211,12 @@ class Daemon:
         self._queue = QueueWatch(store)
         if session.leased:
             self._leases = Leases(
-                store, self._clock, holder=session.holder, lost=self._take_loss, changed=self._engine.wake
+                store,
+                self._clock,
+                holder=session.holder,
+                lost=self._take_loss,
+                changed=self._engine.wake,
+                ended=self._observe_finished,
             )
             self._leases.start()
         self._socket = self._socket or WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
@@ -253,9 +257,9 @@ class Daemon:
             raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
 
     def _tell_if_moved(self, store: Store) -> None:
-        moved = store.read(lambda db: db.row("meta_get", key=MOVED_TO))
+        moved = store.read(moved_to)
         if moved is not None:
-            log.warning("this database was moved, and is served all the same", to=moved[0], hint=MOVED_HINT)
+            log.warning("this database was moved, and is served all the same", to=moved, hint=MOVED)
 
     def _refuse_losses(self) -> None:
         self._stopping.refuse_unstored(self._place.state, who="the next `rota serve`")
@@ -306,8 +310,16 @@ class Daemon:
             lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
             if lost and self._session.leased:
                 log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
+            elif self._session.leased:
+                self._tell_if_drained(store)
             elif lost:
                 log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
+
+    def _tell_if_drained(self, store: Store) -> None:
+        worker = store.read(partial(workers.worker_by_id, worker_id=self._session.holder.worker_id))
+        if worker is not None and worker.draining:
+            hint = f"let it take runs with `rota workers resume {worker.called}`"
+            log.warning("this worker is drained, and takes no runs", hint=hint)
 
     async def _until_stopped(self, recovered: int) -> Ending:
         alarm = partial(make_alarm, self._clock)
@@ -337,7 +349,8 @@ class Daemon:
         self._announced = True
         if self._observer:
             try:
-                self._observer.serving(self._settings, recovered=recovered)
+                going_on = frozenset(self._engine.executor.carried)
+                self._observer.serving(self._settings, recovered=recovered, going_on=going_on)
             except StateError as error:  # the database went just now: a console that cannot read ends nobody
                 log.warning("the start could not be shown", error=str(error))
         if self._http is not None:

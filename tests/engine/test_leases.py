@@ -31,12 +31,11 @@ ALLOW = Overlap(OverlapPolicy.ALLOW)
 pytestmark = pytest.mark.anyio
 
 
-def leases(scene: Scene) -> Leases:
+def leases(scene: Scene, *, ended: Callable[[str], None] = lambda _run_id: None) -> Leases:
     """Return the leases of the scene's own process, which is one of many here."""
-    assert scene.store.write(partial(processes.renew_lease, epoch=scene.session.holder.epoch, lease=LEASE))
-    return Leases(
-        scene.store, scene.clock, holder=scene.session.holder, lost=lambda: None, changed=scene.engine.claim_now
-    )
+    holder, claim_now = scene.session.holder, scene.engine.claim_now
+    assert scene.store.write(partial(processes.renew_lease, epoch=holder.epoch, lease=LEASE))
+    return Leases(scene.store, scene.clock, holder=holder, lost=lambda: None, changed=claim_now, ended=ended)
 
 
 def for_as_long_as_a_lease_lasts(scene: Scene, kept: Leases) -> None:
@@ -132,10 +131,12 @@ async def test_a_look_takes_back_what_a_lost_machine_had_r_22(scene: Scene) -> N
     (claimed,) = other.claim()
     assert other.start(claimed)
     other.vanish()
-    kept = leases(scene)
+    ended: list[str] = []
+    kept = leases(scene, ended=ended.append)
     for_as_long_as_a_lease_lasts(scene, kept)
     await kept.round()
     assert (await told(scene, "copy"))[0] == ("FAILED", "worker_lost")
+    assert ended == [claimed.run.id]
 
 
 async def test_who_could_not_renew_its_own_lease_declares_nobody_lost_r_22(scene: Scene) -> None:

@@ -14,11 +14,13 @@ from rota.operations.workers import (
     Presence,
     WorkerState,
     anybody_takes,
+    drain_worker,
     forget_worker,
     machines_needing,
     worker_states,
 )
 from rota.rules.takes import Takes
+from rota.store import workers
 from rota.testing import Scene
 from tests.engine.conftest import command
 from tests.engine.machines import Machine
@@ -70,6 +72,41 @@ async def test_machines_without_anybody_who_serves_need_somebody(scene: Scene) -
     found = named(scene, "b")
     assert [one.name for one in machines_needing(found)] == ["workers"]
     assert list(machines_needing(())) == []
+
+
+def needing(scene: Scene) -> list[str]:
+    found = scene.store.read(partial(worker_states, state=scene.settings.state))
+    return [f"{one.name} {one.what}   {one.command}" for one in machines_needing(found)]
+
+
+async def test_machines_that_are_all_drained_need_somebody_and_runs_say_whom_they_wait_for(scene: Scene) -> None:
+    Machine(scene, "b", kind="serve")
+    own = next(
+        one.worker.called for one in scene.store.read(partial(worker_states, state=scene.settings.state)) if one.here
+    )
+    assert needing(scene) == []
+    for name in (own, "b"):
+        drain_worker(scene.store, name, draining=True)
+    names = ", ".join(sorted((own, "b")))
+    first = min(own, "b")
+    assert needing(scene) == [
+        f"workers all that are there are drained ({names}): no run is taken   rota workers resume {first}"
+    ]
+    states_now = scene.store.read(partial(worker_states, state=scene.settings.state))
+    why = held_by(Heartbeat(Liveness.RUNNING, workers=states_now), ())
+    assert why.held is Held.NO_WORKER
+    assert why.text.startswith(f"for a worker: all that are there are drained ({names})")
+
+
+async def test_a_machine_that_was_drained_for_its_crashes_says_so_until_it_is_resumed(scene: Scene) -> None:
+    """R-23."""
+    other = Machine(scene, "b", kind="serve")
+    scene.store.write(partial(workers.drain, worker_id=other.holder.worker_id, draining=True, crashes=6))
+    wanted = "b was drained, since it crashed 6 times in a row: find the cause   rota workers resume b"
+    assert needing(scene) == [wanted]
+    drain_worker(scene.store, "b", draining=False)
+    drain_worker(scene.store, "b", draining=True)
+    assert needing(scene) == []
 
 
 @on_postgres

@@ -54,6 +54,32 @@ def test_the_console_names_project_recovery_and_next_fires(
     assert lines[-2:] == ["stopping", "stopped"]
 
 
+def test_only_the_runs_that_were_taken_over_here_are_said_to_go_on_and_queued_ones_to_wait(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others of a shared database run on other machines."""
+    project.applied("jobs:\n  disk: {command: [echo, hi]}\n  tape: {command: [echo, hi]}\n  queued: {command: [x]}\n")
+    for name in ("disk", "tape"):
+        project.ok("trigger", name)
+    project.begin()
+    project.ok("trigger", "queued")
+    store = open_state(project.state, project.clock, create=False)
+    taken = show_run(store, "tape:1").run
+    store.close()
+
+    async def serve() -> None:
+        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        settings = Settings(project.folder, project.state, timezone="UTC")
+        console.serving(settings, recovered=1, going_on=[taken.id])
+        console.close()
+
+    asyncio.run(serve())
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 run of an earlier process recovered; tape:1 goes on" in lines
+    assert "1 run waits in the queue   rota queue" in lines
+    assert "nothing is due" not in "".join(lines)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_console_that_cannot_be_written_stops_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w", buffering=1, errors="replace") as full:
@@ -137,13 +163,14 @@ def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys
         project.ok("trigger", "disk", "--force")
     project.begin()
     store = open_state(project.state, project.clock, create=False)
-    ended = show_run(store, "disk:1").run
+    ended, other = (show_run(store, name).run for name in ("disk:1", "disk:2"))
     store.close()
 
     async def serve() -> None:
         console = Console(Place(project.folder, project.state), project.clock)
         console.finished(replace(ended, status=Status.FAILED, reason=Reason.PROCESS_RESTARTED, finished_at=NOON))
-        console.serving(Settings(project.folder, project.state, timezone="Europe/Madrid"), recovered=2)
+        settings = Settings(project.folder, project.state, timezone="Europe/Madrid")
+        console.serving(settings, recovered=2, going_on=[ended.id, other.id])
         console.close()
 
     asyncio.run(serve())

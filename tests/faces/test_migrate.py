@@ -114,6 +114,13 @@ def test_there_and_back_gives_equal_rows(used: Project, address: str) -> None:
     assert in_sqlite(used.folder / "back") == there
 
 
+def test_a_database_that_was_moved_says_so(used, address):
+    used.ok("migrate", "--to", address)
+    needed = [one for one in used.json("status")["attention"] if one["name"] == "database"]
+    assert [one["what"].startswith("was moved to postgresql://") for one in needed] == [True]
+    assert "this database was moved to postgresql://" in used.rota("doctor").stdout
+
+
 def test_the_target_works_on(used: Project, address: str) -> None:
     """Identities and keys are where they were: new rows come behind the old ones."""
     used.ok("migrate", "--to", address)

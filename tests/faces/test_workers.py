@@ -49,7 +49,9 @@ def test_a_worker_is_drained_and_resumed_by_name(worked: Project) -> None:
 def test_a_dry_run_of_a_drain_changes_nothing(worked: Project) -> None:
     told = worked.json("workers", "drain", "here", "--dry-run")
     assert told == {"worker": "here", "draining": True, "changed": True, "dry_run": True}
+    assert "here would finish what it has and take no more" in worked.ok("workers", "drain", "here", "--dry-run")
     assert worked.json("workers", "drain", "here")["changed"]
+    assert "here would take runs again" in worked.ok("workers", "resume", "here", "--dry-run")
 
 
 def test_a_worker_that_nobody_knows_is_refused(worked: Project) -> None:

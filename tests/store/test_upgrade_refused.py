@@ -91,7 +91,7 @@ def test_an_upgrade_passes_over_a_machine_whose_lease_is_over(older_there):
 
 
 def test_many_who_are_at_work_are_counted():
-    error = UpgradeBlocked("rota.db", ["a", "b", "c", "d", "e"], hint="")
+    error = UpgradeBlocked("rota.db", ["a", "b", "c", "d", "e"], schema=8, wanted=9, hint="")
     assert error.message.endswith("in use by a, b, c and 2 more")
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -35,7 +35,7 @@ from rota.rules.times import clock_time, day_time, from_now
 from rota.rules.why import say_why
 from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
-from rota.store import finding
+from rota.store import counters, finding
 from rota.store.chains import retry_of
 from rota.store.driver import Store
 from rota.store.jobs import job_names
@@ -93,7 +93,7 @@ class Console:
 
     # what the scheduler tells
 
-    def serving(self, settings: Settings, *, recovered: int) -> None:
+    def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
         """The scheduler is up."""
         self.open(settings)
         assert self._store is not None
@@ -109,9 +109,8 @@ class Console:
             self.broken(self._first_error)
         self.paused(pauses(self._store))
         if recovered:
-            self._say(
-                f"{counted(recovered, 'run')} of an earlier process recovered{self._going_on()}", recovered=recovered
-            )
+            going = self._going_on(going_on)
+            self._say(f"{counted(recovered, 'run')} of an earlier process recovered{going}", recovered=recovered)
         self._tell_early()
         self._tell_next()
 
@@ -202,10 +201,10 @@ class Console:
         for tell in early if self._store is not None else ():
             tell()
 
-    def _going_on(self) -> str:
+    def _going_on(self, run_ids: Collection[str]) -> str:
         """Return which runs were taken over."""
         assert self._store is not None
-        handles = [run.handle for run in self._store.read(finding.running_runs)]
+        handles = [run.handle for run in self._store.read(finding.running_runs) if run.id in run_ids]
         more = f" and {len(handles) - NAMES_SHOWN} more" if len(handles) > NAMES_SHOWN else ""
         told = f"{', '.join(handles[:NAMES_SHOWN])}{more}"
         return f"; {told} {'goes' if len(handles) == 1 else 'go'} on" if handles else ""
@@ -248,7 +247,10 @@ class Console:
         now = self._clock.now()
         views = list_jobs(self._store)
         found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
-        if not found:
+        waiting = sum(self._store.read(counters.counts).get(Status.QUEUED, {}).values())
+        if waiting:
+            _echo(f"{counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} in the queue   rota queue")
+        if not found and not waiting:
             _echo("nothing is due; `rota run JOB` starts one by hand")
         for at, name in found[:NEXT_SHOWN]:
             _echo(f"  next {name:{self._width}} {day_time(at, self._zone, now=now, seconds=True)}, {_away(at, now)}")

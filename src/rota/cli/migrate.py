@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota.cli.errors import INTERRUPTED
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 
 if TYPE_CHECKING:
@@ -40,8 +41,12 @@ def command(invocation: Invocation, *, source: str | None, target: str, restart:
     if dry_run:
         _tell_counts(invocation, begins, ends, preview(begins, ends, clock=invocation.clock))
         return 0
-    with _progress(invocation) as tell:
-        moved = move(begins, ends, clock=invocation.clock, tell=tell, restart=restart)
+    try:
+        with _progress(invocation) as tell:
+            moved = move(begins, ends, clock=invocation.clock, tell=tell, restart=restart)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on where it was", err=True)
+        return INTERRUPTED
     if invocation.as_json:
         _print(moved)
     else:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from rota.cli.tables import Cell
     from rota.operations.workers import WorkerState
 
+DOES = {
+    (True, False): "finishes what it has and takes no more",
+    (True, True): "would finish what it has and take no more",
+    (False, False): "takes runs again",
+    (False, True): "would take runs again",
+}
+"""What a worker does that is drained or not, and what it would do."""
 UNCHANGED = "nothing was changed (--dry-run)"
 COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
 
@@ -91,10 +98,8 @@ def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool)
     if invocation.as_json:
         print_json({"worker": name, "draining": draining, "changed": changed, "dry_run": dry_run})
         return
-    if draining:
-        click.echo(f"{name} finishes what it has and takes no more" if changed else f"{name} takes no more already")
-    else:
-        click.echo(f"{name} takes runs again" if changed else f"{name} takes runs already")
+    already = "takes no more already" if draining else "takes runs already"
+    click.echo(f"{name} {DOES[draining, dry_run] if changed else already}")
     if dry_run:
         click.echo(UNCHANGED)
 
@@ -114,6 +119,7 @@ def forget(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     if invocation.as_json:
         print_json({"worker": name, "forgotten": not dry_run, "runs_failed": ended, "dry_run": dry_run})
         return
-    click.echo(f"{name} is forgotten" + (f"; {ended} of its runs failed as worker_lost" if ended else ""))
+    done, failed = ("would be", "would fail") if dry_run else ("is", "failed")
+    click.echo(f"{name} {done} forgotten" + (f"; {ended} of its runs {failed} as worker_lost" if ended else ""))
     if dry_run:
         click.echo(UNCHANGED)

@@ -31,10 +31,16 @@ PARTING = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a lost process left: runs that failed, and runs that went back to the queue."""
+    """What a lost process left: runs that failed, how many calls did, and runs that went back to the queue."""
 
-    failed: int
+    runs: tuple[str, ...]
+    calls: int
     requeued: int
+
+    @property
+    def failed(self) -> int:
+        """How much failed."""
+        return len(self.runs) + self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +54,26 @@ class Seen:
 class Leases:
     """Keeps the lease of one process, on a thread of its own, and says of others that they are lost.
 
-    `lost` is called on the event loop when somebody said it of us; `changed` when others left something to do.
+    `lost` is called on the event loop when somebody said it of us; `changed` when others left something to do, and
+    `ended` for each of their runs that failed with them.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, *, holder: Holder, lost: Callable[[], None], changed: Callable[[], None]
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: Holder,
+        lost: Callable[[], None],
+        changed: Callable[[], None],
+        ended: Callable[[str], None] = lambda _run_id: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._holder = holder
         self._lost = lost
         self._changed = changed
+        self._ended = ended
         self._series: Renewals | None = None
         self._refused: str | None = None
         self._ending = threading.Event()
@@ -134,6 +149,8 @@ class Leases:
             told = {"failed": left.failed, "requeued": left.requeued}
             log.warning("a worker was lost", worker=one.worker, host=one.host, kind=one.kind, **told)
             self._changed()
+            for run_id in left.runs:
+                self._ended(run_id)
 
 
 def _look(db: Database, *, but: str) -> Seen:
@@ -183,7 +200,7 @@ def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> L
     for call in direct.calls(db):
         if call.epoch == epoch:
             calling.withdraw(db, call.id, now=now)
-    return Lost(len(running) + len(calls), len(waiting))
+    return Lost(tuple(one.run_id for one in running), len(calls), len(waiting))
 
 
 def dismiss_unheard(db: Database, *, now: datetime) -> None:

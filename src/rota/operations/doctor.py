@@ -25,7 +25,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
 from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.loading import Loaded, load_project
-from rota.operations.outdated import outdated_findings
+from rota.operations.outdated import left_behind_findings
 from rota.operations.project import Place, is_applied, look_at, open_place
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
@@ -282,7 +282,7 @@ def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
     elif everything is not None:
         why = f" ({everything.reason})" if everything.reason else ""
         found.append(Finding("scheduler", Level.NOTE, f"everything is paused{why}", "rota resume --all"))
-    found += outdated_findings(db, state)
+    found += left_behind_findings(db, state)
     return [*found, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
 
 

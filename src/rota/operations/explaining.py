@@ -16,9 +16,10 @@ from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import job_json, run_json
+from rota.operations.workers import all_drained
 from rota.rules.explain import Belonging, Facts, Line, explain_run, title
 from rota.rules.explain_job import explain_job
-from rota.rules.pool_words import say_nobody, say_shortage
+from rota.rules.pool_words import say_drained, say_nobody, say_shortage
 from rota.rules.times import roughly
 from rota.store import finding, groups, jobs, queue
 from rota.store.driver import Database, Store
@@ -53,7 +54,9 @@ def explain(store: Store, name: str, *, state: Path, now: datetime) -> Explanati
 def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
     """Return why a claimable run is not running: nobody claims such, or every slot is taken (R-02)."""
     if not beat.serves(draws):
-        return Holding(Held.NO_WORKER, text=say_nobody(draws) if beat.alive else "")
+        drained = all_drained(beat.workers)
+        why = say_drained(drained) if drained else say_nobody(draws)
+        return Holding(Held.NO_WORKER, text=why if beat.alive else "")
     full = (beat.answer or beat.workers) and beat.slots_taken >= beat.slots
     if full:
         return Holding(Held.SLOT)

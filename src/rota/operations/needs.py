@@ -12,7 +12,7 @@ from rota.operations.attention import Attention, Need, attention, denied, held, 
 from rota.operations.budgets import AccountView, account_views
 from rota.operations.holds import hold_views
 from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
-from rota.operations.outdated import versions_needing
+from rota.operations.outdated import left_behind
 from rota.operations.project import in_scope
 from rota.operations.system import Heartbeat, with_ticks
 from rota.operations.workers import machines_needing
@@ -54,7 +54,7 @@ def needs_in(
     holds = hold_views(db)
     found = [
         *machines_needing(beat.workers),
-        *versions_needing(db, beat.state),
+        *left_behind(db, beat.state),
         *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
         *(note for view in views if (note := denied(view))),
         *(held(one, zone=zone, now=now) for one in holds),

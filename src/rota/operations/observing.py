@@ -1,5 +1,6 @@
 """Who watches a serving scheduler, such as its console."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from rota.declare.plan import Plan
@@ -14,8 +15,8 @@ from rota.settings import Settings
 class Observer(Protocol):
     """What is told to whoever watches a serving scheduler."""
 
-    def serving(self, settings: Settings, *, recovered: int) -> None:
-        """The scheduler is up."""
+    def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
+        """The scheduler is up; so many runs of an earlier process were looked after, these of them go on."""
         ...
 
     def applied(self, plan: Plan) -> None:

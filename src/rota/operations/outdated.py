@@ -1,4 +1,4 @@
-"""Schedulers that are another rota than the installed one: an upgrade of the package leaves them as they were."""
+"""What was left behind: schedulers that are another rota than the installed one, a database that was moved."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +11,10 @@ from rota.operations.attention import Attention
 from rota.rules.machine import Finding, Level
 from rota.store import workers
 from rota.store.driver import Database
+from rota.store.moving import MOVED_TO
 
 CALLED = {"serve": "the scheduler", "worker": "the worker", "guest": "a program that embeds rota"}
+MOVED = "let `store:` in rota.yaml name that one; two schedulers would do the same work twice"
 RESTART = "restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
 RESTART_THERE = "restart it there: `rota service restart`, or `rota stop --detach` and `rota serve`"
 
@@ -54,17 +56,27 @@ def outdated(db: Database, state: Path | None) -> list[Outdated]:
     ]
 
 
-def versions_needing(db: Database, state: Path | None) -> Iterator[Attention]:
-    """Yield which schedulers should be started again."""
+def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
+    """Yield which schedulers should be started again, and whether this is the database at all."""
+    if (place := moved_to(db)) is not None:
+        yield Attention("database", f"was moved to {place}: use that one", "rota doctor", kind="moved", sign=place)
     for one in outdated(db, state):
         yield Attention(
             one.where or "scheduler", f"{one.text}: restart it", "rota doctor", kind="version", sign=one.text
         )
 
 
-def outdated_findings(db: Database, state: Path) -> list[Finding]:
-    """Tell which schedulers are not the rota that is installed, and how they become it."""
-    return [
+def moved_to(db: Database) -> str | None:
+    """Return where `rota migrate` moved this database, None for nowhere."""
+    row = db.row("meta_get", key=MOVED_TO)
+    return row[0] if row is not None else None
+
+
+def left_behind_findings(db: Database, state: Path) -> list[Finding]:
+    """Tell which schedulers are not the rota that is installed, and how they become it; and of a move."""
+    place = moved_to(db)
+    moved = [] if place is None else [Finding("store", Level.WARNING, f"this database was moved to {place}", MOVED)]
+    return moved + [
         Finding("version", Level.WARNING, one.text, RESTART_THERE if one.where else RESTART)
         for one in outdated(db, state)
     ]

@@ -15,6 +15,7 @@ from rota.model.states import Held
 from rota.operations.direct import DirectView, direct_calls, direct_json
 from rota.operations.system import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import iso_or_none, pause_json, run_json
+from rota.operations.workers import all_drained
 from rota.rules.held import Hold, holds
 from rota.rules.hold_words import say_hold
 from rota.rules.lanes import Pool
@@ -166,7 +167,12 @@ def hold_words(one: Standing, view: QueueView, *, zone: str, now: datetime) -> s
     if hold.held is Held.PAUSED:
         return "everything is paused"
     if hold.held is Held.NO_WORKER:
-        return "no scheduler is running" if not view.beat.alive else f"no worker that is there takes it{_of(one)}"
+        if not view.beat.alive:
+            return "no scheduler is running"
+        drained = all_drained(view.beat.workers)
+        if drained:
+            return f"all workers are drained: {', '.join(drained)}"
+        return f"no worker that is there takes it{_of(one)}"
     if hold.held is Held.SLOT:
         return f"no slot is free: {view.beat.slots_taken} of {view.beat.slots} taken"
     if hold.pool is None:

@@ -25,7 +25,7 @@ from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
 from rota.operations.jobs import JobView, list_jobs
-from rota.operations.outdated import versions_needing
+from rota.operations.outdated import left_behind
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
@@ -185,7 +185,7 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
     kept = store.read(partial(held_runs, queued=queued))
     needs = store.read(
-        lambda db: with_seen(db, [*machines_needing(beat.workers), *versions_needing(db, beat.state), *needing(db)])
+        lambda db: with_seen(db, [*machines_needing(beat.workers), *left_behind(db, beat.state), *needing(db)])
     )
     return SystemView(
         heartbeat=beat,

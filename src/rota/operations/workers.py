@@ -13,6 +13,7 @@ from rota.model.errors import InvalidValue, StoreNotShared, UnknownWorker, Worke
 from rota.model.spec import Draw
 from rota.operations.attention import Attention
 from rota.operations.views import iso_or_none
+from rota.operations.words import counted
 from rota.rules.takes import NAME, Takes, takes_json
 from rota.store import processes, runs, workers
 from rota.store.driver import Database, Store
@@ -44,6 +45,8 @@ class WorkerState:
     """When the oldest of its living processes started."""
     lease_until: datetime | None = None
     here: bool = False
+    crashes: int = 0
+    """After how many crashes it was drained by itself."""
 
     @property
     def presence(self) -> Presence:
@@ -79,6 +82,7 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
         min((process.started_at for process in own), default=None),
         max(leases, default=None),
         here=here,
+        crashes=workers.crashes(db, worker.id) if worker.draining else 0,
     )
 
 
@@ -98,10 +102,25 @@ def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
     if found and not any({"serve", "guest"}.intersection(one.kinds) for one in found):
         what = "no machine serves: what is due does not fire"
         yield Attention("workers", what, "rota serve", kind="workers", sign=what)
+    if drained := all_drained(found):
+        what = f"all that are there are drained ({', '.join(drained)}): no run is taken"
+        yield Attention("workers", what, f"rota workers resume {drained[0]}", kind="workers", sign=what)
     for one in found:
+        name, left = one.worker.called, counted(one.taken, "run")
         if one.presence is Presence.GONE and one.taken:
-            name, what = one.worker.called, f"is gone and left {one.taken} runs to their keepers"
-            yield Attention(name, what, f"rota workers forget {name}", kind="worker", sign=what)
+            what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
+            command = "rota serve" if one.here else f"rota workers forget {name}"
+            yield Attention(name, what, command, kind="worker", sign=what)
+        if one.crashes:
+            what = f"was drained, since it crashed {one.crashes} times in a row: find the cause"
+            yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)
+
+
+def all_drained(found: Sequence[WorkerState]) -> list[str]:
+    """Return the names of the workers that are there, if all of them are drained."""
+    there = [one for one in found if any(kind in WHO_CLAIMS for kind in one.kinds)]
+    drained = [one.worker.called for one in there if one.worker.draining]
+    return drained if len(drained) == len(there) else []
 
 
 def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = False) -> bool:

@@ -41,6 +41,16 @@ def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | 
     return f'the pool "{pool.name}": {pool.used:,} of {pool.capacity:,} used{by}{needs}'
 
 
+def say_drained(names: Sequence[str]) -> str:
+    """Return for whom a run waits when all workers are drained.
+
+    >>> say_drained(["a", "b"])
+    'for a worker: all that are there are drained (a, b); `rota workers resume NAME` lets one take runs again'
+    """
+    told = f"all that are there are drained ({', '.join(names)})"
+    return f"for a worker: {told}; `rota workers resume NAME` lets one take runs again"
+
+
 def say_nobody(draws: Sequence[Draw]) -> str:
     """Return for whom a run waits that no worker takes who is there.
 

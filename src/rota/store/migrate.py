@@ -96,7 +96,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
     try:
         applied = _applied(connection)
         check_applied(applied, wanted, str(path))
-        _check_nobody_works(connection, path, applied)
+        _check_nobody_works(connection, path, applied, wanted=wanted[-1][0])
         copied = _copy_before(path, applied, newest=wanted[-1][0])
         for number, name, script in wanted:
             if number not in applied:
@@ -115,7 +115,7 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
         raise
 
 
-def _check_nobody_works(connection: apsw.Connection, path: Path, applied: dict[int, str]) -> None:
+def _check_nobody_works(connection: apsw.Connection, path: Path, applied: dict[int, str], *, wanted: int) -> None:
     """Refuse while a process that knows only the older schema lives: what it would write next was not made for this."""
     if not applied:
         return
@@ -126,7 +126,7 @@ def _check_nobody_works(connection: apsw.Connection, path: Path, applied: dict[i
         if process_lock_held(path.parent, str(lock))
     ]
     if living:
-        raise UpgradeBlocked(str(path), living, hint=RESTART_HINT)
+        raise UpgradeBlocked(str(path), living, schema=max(applied), wanted=wanted, hint=RESTART_HINT)
 
 
 def _check_references(connection: apsw.Connection, path: Path) -> None:

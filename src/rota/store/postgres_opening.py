@@ -95,7 +95,7 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
         applied = _applied(connection)
         check_applied(applied, wanted, place)
         if applied:
-            _check_nobody_works(connection, place)
+            _check_nobody_works(connection, place, schema=max(applied), wanted=wanted[-1][0])
         for number, name, script in wanted:
             if number not in applied:
                 connection.execute(script.encode())
@@ -107,13 +107,13 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
     faults.point("upgrade.committed")
 
 
-def _check_nobody_works(connection: psycopg.Connection[Any], place: str) -> None:
+def _check_nobody_works(connection: psycopg.Connection[Any], place: str, *, schema: int, wanted: int) -> None:
     """Refuse while processes that know only the older schema live; nobody else enters until we are through."""
     connection.execute("LOCK TABLE process IN SHARE MODE")
     found = connection.execute(AT_WORK).fetchall()
     living = [f"{kind} on {worker} (pid {pid}, rota {version})" for kind, worker, pid, version in found]
     if living:
-        raise UpgradeBlocked(place, living, hint=STOP_HINT)
+        raise UpgradeBlocked(place, living, schema=schema, wanted=wanted, hint=STOP_HINT)
 
 
 def _note_schema(connection: psycopg.Connection[Any]) -> None:

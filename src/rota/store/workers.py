@@ -12,6 +12,8 @@ from rota.store.rows import write_json
 
 CAPACITY = "worker:"
 """Before the identifier of a worker: under which key what it takes is kept."""
+CRASHES = "crashes:"
+"""Before the identifier of a worker: under which key is kept after how many crashes it was drained."""
 FORGOTTEN = "~"
 """Stands between the name that a forgotten worker had and its identifier: no name has it."""
 
@@ -72,9 +74,20 @@ def update_worker(db: Database, worker: Worker) -> None:
     db.execute("worker_update", **_stored(worker))
 
 
-def drain(db: Database, worker_id: str, *, draining: bool) -> bool:
-    """Let a worker take no more runs, or take them again; tell whether that is new."""
-    return db.execute("worker_drain", id=worker_id, draining=int(draining)) == 1
+def drain(db: Database, worker_id: str, *, draining: bool, crashes: int = 0) -> bool:
+    """Let a worker take no more runs, maybe because of `crashes`, or take them again; tell whether that is new."""
+    changed = db.execute("worker_drain", id=worker_id, draining=int(draining)) == 1
+    if changed and crashes:
+        db.execute("meta_set", key=f"{CRASHES}{worker_id}", value=str(crashes))
+    elif changed:
+        db.execute("meta_delete", key=f"{CRASHES}{worker_id}")
+    return changed
+
+
+def crashes(db: Database, worker_id: str) -> int:
+    """Return after how many crashes a worker was drained, 0 if somebody did that."""
+    row = db.row("meta_get", key=f"{CRASHES}{worker_id}")
+    return int(row[0]) if row is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ class WorkerAlive(RotaError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"the worker {name!r} is alive",
-            hint=f"stop it there first (`rota stop`), or let it finish what it has: `rota workers drain {name}`",
+            hint=f"stop it there first (`rota stop`), or let it finish what it has: `rota workers drain {name}`; "
+            "one that was killed counts for up to 30 s more",
         )
 
 

@@ -31,10 +31,11 @@ class UpgradeBlocked(StateError):
 
     code = "upgrade_blocked"
 
-    def __init__(self, place: str, who: Sequence[str], *, hint: str) -> None:
+    def __init__(self, place: str, who: Sequence[str], *, schema: int, wanted: int, hint: str) -> None:
         more = f" and {len(who) - NAMED} more" if len(who) > NAMED else ""
         told = f"{', '.join(who[:NAMED])}{more}"
-        super().__init__(f"the database {place} has to be upgraded for this rota, but is in use by {told}", hint=hint)
+        form = f"is of schema {schema} and has to be upgraded to {wanted} for this rota"
+        super().__init__(f"the database {place} {form}, but is in use by {told}", hint=hint)
 
 
 class DatabaseCorrupt(StateError):
