@@ -305,15 +305,16 @@ class Daemon:
         """Note what changed under us: new zone data is adopted; too many crashes in a row start us paused (R-23)."""
         now, store = self._clock.now(), Brief(self._store)
         await store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        lost = 0
         if self._settings.scheduler.crash_guard:
             worker_id = self._session.holder.worker_id
             lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
-            if lost and self._session.leased:
-                log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
-            elif self._session.leased:
-                self._tell_if_drained(store)
-            elif lost:
-                log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
+        if lost and self._session.leased:
+            log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
+        elif lost:
+            log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
+        elif self._session.leased:
+            self._tell_if_drained(store)
 
     def _tell_if_drained(self, store: Store) -> None:
         worker = store.read(partial(workers.worker_by_id, worker_id=self._session.holder.worker_id))
