@@ -53,7 +53,7 @@ BROKEN = {
     "a call that ended before it started": (
         Check.EXECUTION,
         "finished before it started",
-        "UPDATE execution SET finished_at = started_at - 5000 WHERE id = '{ended}'",
+        "UPDATE execution SET finished_at = started_at - 3600000 WHERE id = '{ended}'",
     ),
     "a call of a version that is not there": (
         Check.EXECUTION,
