@@ -117,7 +117,8 @@ def claim(
     known.plain = _is_plain(room, holder.takes)
     left = free[len(called) :]
     queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until)
-    known.passed_over = known.plain and len(queued) < len(left) and runs.anybody_ready(db)
+    if known.plain and until is None and len(queued) < len(left):
+        known.passed_over = runs.anybody_ready(db)
     return called + queued
 
 
