@@ -64,6 +64,17 @@ def test_a_command_that_is_not_on_the_path_is_named_with_its_job(project: Projec
     assert text == "not found on this PATH: gone: no-such-program"
 
 
+def test_a_secret_that_a_job_needs_and_nobody_has_is_told(project: Project) -> None:
+    """R-27: its runs would fail as secret_missing."""
+    project.write(
+        "jobs:\n  pull: {command: [echo], env: {TOKEN: {secret: GITHUB_TOKEN}}}\n  other: {command: [echo]}\n"
+    )
+    ((level, text, remedy),) = findings(project, "secrets")
+    assert (level, text) == ("warning", "GITHUB_TOKEN is missing, and needed by pull")
+    assert remedy.startswith("rota secrets set GITHUB_TOKEN")
+    assert findings(project, "secrets", environ={"GITHUB_TOKEN": "x"}) == []
+
+
 def test_secrets_that_others_may_read_are_a_problem(project: Project) -> None:
     project.applied(FILE)
     secrets = project.state / "secrets.env"

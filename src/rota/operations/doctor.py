@@ -27,6 +27,7 @@ from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.loading import Loaded, load_project
 from rota.operations.outdated import left_behind_findings
 from rota.operations.project import Place, is_applied, look_at, open_place
+from rota.operations.secrets import missing_secrets
 from rota.operations.setup import AGENTS, found_agents
 from rota.operations.system import Heartbeat, Liveness, heartbeat
 from rota.operations.untold import given_up
@@ -86,7 +87,9 @@ def _project(place: Place, environ: Mapping[str, str], *, clock: Clock) -> Itera
     settings = loaded.declared.settings.scheduler if loaded else Scheduler()
     yield from judge_limits(*map(_soft_limit, ("RLIMIT_NOFILE", "RLIMIT_NPROC")), slots=settings.concurrency)
     yield from told
-    yield from _paths(loaded.declared.jobs if loaded else (), beat, environ)
+    specs = loaded.declared.jobs if loaded else ()
+    yield from _paths(specs, beat, environ)
+    yield from _secrets(specs, place, beat, environ)
     yield from _scheduler(place, beat)
     yield from _database(place, beat, clock=clock)
 
@@ -142,7 +145,7 @@ def _configuration(place: Place, environ: Mapping[str, str], *, clock: Clock) ->
 
 def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Look each command up on the PATH that its runs get: the scheduler's, where one runs."""
-    own, served = environ.get("PATH", os.defpath), _path_of(beat.pid)
+    own, served = environ.get("PATH", os.defpath), _environ_of(beat.pid).get("PATH")
     path = own if served is None else served
     programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
     missing = [f"{spec.name}: {program}" for spec, program in programs if not _found(spec, program, path)]
@@ -174,14 +177,24 @@ def _found(spec: JobSpec, program: str, path: str) -> bool:
     return shutil.which(where, path=own) is not None
 
 
-def _path_of(pid: int | None) -> str | None:
-    """Return the PATH of a running scheduler, None when there is none or it may not be seen."""
-    if pid is None:
-        return None
+def _secrets(specs: Iterable[JobSpec], place: Place, beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look for each secret where runs get it from: the scheduler's environment, where one runs."""
+    served = _environ_of(beat.pid)
+    missing = missing_secrets([spec for spec in specs if spec.enabled], place.state, served or environ)
+    level = Level.PROBLEM if served else Level.WARNING
+    elsewhere = "" if served else ", unless the scheduler's own environment has it"
+    for name, jobs in missing.items():
+        more = " and others" if len(jobs) > NAMES_SHOWN else ""
+        text = f"{name} is missing, and needed by {', '.join(jobs[:NAMES_SHOWN])}{more}"
+        yield Finding("secrets", level, text, f"rota secrets set {name}{elsewhere}")
+
+
+def _environ_of(pid: int | None) -> Mapping[str, str]:
+    """Return the environment of a running scheduler, an empty one when there is none or it may not be seen."""
     try:
-        return psutil.Process(pid).environ().get("PATH")
+        return psutil.Process(pid).environ() if pid is not None else {}
     except psutil.Error:
-        return None
+        return {}
 
 
 # the scheduler and its database

@@ -11,6 +11,7 @@ from typing import Any
 from rota.model.address import secrets_of
 from rota.model.codec import encode
 from rota.model.errors import InvalidValue
+from rota.model.spec import JobSpec
 from rota.operations.jobs import list_jobs
 from rota.operations.project import make_state
 from rota.runners.secrets import FILE_NAME, read_env_file
@@ -63,6 +64,12 @@ def look_at_secrets(
         )
         for name in sorted({*jobs, *targets, *stored, *secrets_of(address)})
     ]
+
+
+def missing_secrets(specs: Iterable[JobSpec], state: Path, environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the secrets that these jobs name and that are found nowhere, each with those jobs."""
+    stored, named = _stored(state), _named((spec.name, spec) for spec in specs)
+    return {name: jobs for name, jobs in sorted(named.items()) if _source(name, stored, environ) is Source.MISSING}
 
 
 def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
