@@ -1,6 +1,7 @@
 """An upgrade of the database waits until nobody of an older rota is at work on it (R-22)."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import apsw
@@ -9,9 +10,9 @@ import pytest
 
 from rota.engine.lock import take_process_lock
 from rota.model.errors import UpgradeBlocked
-from rota.store.migrate import HISTORY, digest, open_store
+from rota.store.migrate import HISTORY, _upgrade, digest, open_store
 from rota.store.postgres_opening import HISTORY as HISTORY_THERE
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres_opening import LOCK, open_postgres
 from rota.store.queries import load_migrations
 from rota.store.schema import newest_schema
 from rota.store.sqlite import APPLICATION_ID
@@ -93,6 +94,32 @@ def test_an_upgrade_passes_over_a_machine_whose_lease_is_over(older_there):
 def test_many_who_are_at_work_are_counted():
     error = UpgradeBlocked("rota.db", ["a", "b", "c", "d", "e"], schema=8, wanted=9, hint="")
     assert error.message.endswith("in use by a, b, c and 2 more")
+
+
+def test_who_waited_while_another_upgraded_here_finds_nothing_to_do(older):
+    """R-22: by then the other one is at work, on the schema that both know."""
+    path, lock = older
+    lock.release()
+    open_store(path, now=NOW).close()
+    lock = take_process_lock(path.parent)
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE process SET lock = ?", (lock.path.name,)).fetchall()
+        assert _upgrade(connection, path, NOW) is None
+        assert not connection.in_transaction
+    lock.release()
+
+
+def test_who_waited_while_another_upgraded_there_finds_nothing_to_do(older_there):
+    """R-22: so do machines that start together on an empty database."""
+    with psycopg.connect(older_there, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        opening = pool.submit(open_postgres, older_there, now=lambda: NOW)
+        until(lambda: other.execute(WAITING).fetchone() != (0,), what="the upgrade to wait for the other one")
+        for number, name, script in load_migrations("postgres")[1:]:
+            other.execute(script)
+            other.execute("INSERT INTO migration VALUES (%s, %s, %s, 0)", (number, name, digest(script)))
+        other.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+        opening.result(LONGEST_WAIT).close()
 
 
 def test_an_upgrade_that_meets_somebody_who_enters_is_done_all_the_same(older_there):

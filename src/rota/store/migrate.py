@@ -96,14 +96,16 @@ def _upgrade(connection: apsw.Connection, path: Path, now: datetime) -> Path | N
     try:
         applied = _applied(connection)
         check_applied(applied, wanted, str(path))
+        missing = [one for one in wanted if one[0] not in applied]
+        if not missing:
+            connection.execute("ROLLBACK")
+            return None  # another process did it while this one waited, and may be at work by now
         _check_nobody_works(connection, path, applied, wanted=wanted[-1][0])
         copied = _copy_before(path, applied, newest=wanted[-1][0])
-        for number, name, script in wanted:
-            if number not in applied:
-                _run(connection, script)
-                connection.execute(
-                    "INSERT INTO migration VALUES (?, ?, ?, ?)", (number, name, digest(script), to_ms(now))
-                ).fetchall()
+        for number, name, script in missing:
+            _run(connection, script)
+            row = (number, name, digest(script), to_ms(now))
+            connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row).fetchall()
         _check_references(connection, path)
         faults.point("migrate.written")
         connection.execute("COMMIT")

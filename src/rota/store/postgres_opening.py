@@ -94,14 +94,16 @@ def _upgrade(connection: psycopg.Connection[Any], place: str, *, now: datetime, 
             connection.execute(HISTORY)
         applied = _applied(connection)
         check_applied(applied, wanted, place)
+        missing = [one for one in wanted if one[0] not in applied]
+        if not missing:
+            return  # another process did it while this one waited, and may be at work by now
         if applied:
             _check_nobody_works(connection, place, schema=max(applied), wanted=wanted[-1][0])
-        for number, name, script in wanted:
-            if number not in applied:
-                connection.execute(script.encode())
-                row = (number, name, digest(script), to_ms(now))
-                connection.execute("INSERT INTO migration VALUES (%s, %s, %s, %s)", row)
-                faults.point("upgrade.scripted")
+        for number, name, script in missing:
+            connection.execute(script.encode())
+            row = (number, name, digest(script), to_ms(now))
+            connection.execute("INSERT INTO migration VALUES (%s, %s, %s, %s)", row)
+            faults.point("upgrade.scripted")
         _note_schema(connection)
         faults.point("upgrade.written")
     faults.point("upgrade.committed")
