@@ -41,9 +41,9 @@ from rota.http.flags import Flags
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StoreNotShared
+from rota.operations.left_behind import MOVED, moved_to
 from rota.operations.loading import Loaded
 from rota.operations.observing import Observer
-from rota.operations.outdated import MOVED, moved_to
 from rota.operations.pausing import pauses
 from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk

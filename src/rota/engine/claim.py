@@ -118,7 +118,7 @@ def claim(
     left = free[len(called) :]
     queued = _claim_queued(db, holder, left, room=room, known=known.specs, now=now, until=until)
     if known.plain and until is None and len(queued) < len(left):
-        known.passed_over = runs.anybody_ready(db)
+        known.passed_over = runs.passed_over(db)
     return called + queued
 
 

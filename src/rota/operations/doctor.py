@@ -24,8 +24,8 @@ from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, RotaError
 from rota.model.spec import JobSpec
 from rota.operations.agents import AgentView, look_at_agents
+from rota.operations.left_behind import left_behind_findings
 from rota.operations.loading import Loaded, load_project
-from rota.operations.outdated import left_behind_findings
 from rota.operations.project import Place, is_applied, look_at, open_place
 from rota.operations.secrets import missing_secrets
 from rota.operations.setup import AGENTS, found_agents

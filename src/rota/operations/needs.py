@@ -12,7 +12,7 @@ from rota.operations.attention import Attention, Need, attention, denied, held, 
 from rota.operations.budgets import AccountView, account_views
 from rota.operations.holds import hold_views
 from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
-from rota.operations.outdated import left_behind
+from rota.operations.left_behind import left_behind
 from rota.operations.project import in_scope
 from rota.operations.system import Heartbeat, with_ticks
 from rota.operations.workers import machines_needing

@@ -25,7 +25,7 @@ from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
 from rota.operations.jobs import JobView, list_jobs
-from rota.operations.outdated import left_behind
+from rota.operations.left_behind import left_behind
 from rota.operations.pausing import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope

@@ -147,7 +147,7 @@ def candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> list[Cand
     return [_candidate(*row) for row in db.rows("run_candidates", lane_id=lane_id, free=free)]
 
 
-def anybody_ready(db: Database, *, lane_id: int = NO_POOLS) -> bool:
+def passed_over(db: Database, *, lane_id: int = NO_POOLS) -> bool:
     """Tell whether a run of a lane may be claimed that `candidates` passed over, since somebody else holds it."""
     return db.row("run_passed_over", lane_id=lane_id) is not None
 
