@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rota.http import feed as feeds
-from rota.http.feed import Feed, Subscriber
-from rota.operations.following import follow_from, newest
+from rota.http.feed import Feed, Subscriber, written
+from rota.operations.following import Event, Followed, follow_from, newest
 from rota.operations.runs import cancel_run, trigger
 from tests.api.conftest import COMPLETED, Api
 
@@ -52,6 +52,17 @@ def test_changes_are_told_in_order_with_the_state_of_now(api: Api) -> None:
     after = follow_from(api.store, found.seq)
     assert [(event.name, event.data["status"]) for event in after.events] == [("run.finished", "COMPLETED")]
     assert follow_from(api.store, after.seq).events == ()
+
+
+def test_who_is_cut_off_between_two_events_of_one_number_is_told_both_again() -> None:
+    """On PostgreSQL what one statement moved shares a number: only the last event has it."""
+    together = [
+        Event(7, "run.started", {"id": "a"}),
+        Event(7, "run.started", {"id": "b"}),
+        Event(9, "run.finished", {}),
+    ]
+    blocks = written(Followed(9, tuple(together))).decode().split("\n\n")
+    assert [block.split("\n")[0] for block in blocks if block] == ["event: run.started", "id: 7", "id: 9"]
 
 
 def test_a_change_of_a_job_is_told_but_not_each_of_its_instants(api: Api) -> None:

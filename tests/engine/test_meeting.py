@@ -483,6 +483,23 @@ def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
     until(all_told, what="both runs to be told")  # transactions of other tests on this server hold it up
 
 
+def test_every_run_that_one_statement_moves_is_told(two):
+    """Fifty share a row of the feed, and with it a number."""
+    job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
+    born = [add_run(two.here, job).id for _ in range(120)]
+    holder = add_holder(two.here)
+    seen = two.read(changes.bounds).last
+    taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(born)]
+    moved = two.here.write(
+        lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
+    )
+    assert moved == 120
+    until(lambda: two.read(changes.bounds).last > seen, what="the change to be told")
+    told = two.read(lambda db: changes.changes_after(db, seen, limit=1000))
+    assert {one.subject for one in told} == set(born)
+    assert len({one.seq for one in told}) == 3
+
+
 def test_changes_of_another_cluster_do_not_hide_new_ones(two):
     """A dump that is put elsewhere carries numbers of transactions that are yet to come there."""
     with psycopg.connect(two.address, autocommit=True) as connection:

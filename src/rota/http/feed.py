@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import zip_longest
 
 from anyio.to_thread import run_sync
 
@@ -160,9 +161,12 @@ def written(found: Followed) -> bytes:
     if found.reset:
         about = {"seq": found.seq, "why": "changes before this are not told one by one: read what you need again"}
         return _event(Event(found.seq, "reset", about))
-    return b"".join(_event(event) for event in found.events)
+    following = [event.seq for event in found.events[1:]]
+    return b"".join(_event(event, numbered=event.seq != after) for event, after in zip_longest(found.events, following))
 
 
-def _event(event: Event) -> bytes:
+def _event(event: Event, *, numbered: bool = True) -> bytes:
+    """Return one event. Of several with one number only the last has it: who is cut off before hears all again."""
     data = json.dumps(event.data, ensure_ascii=False, separators=(",", ":"))
-    return f"id: {event.seq}\nevent: {event.name}\ndata: {data}\n\n".encode("utf-8", "replace")
+    number = f"id: {event.seq}\n" if numbered else ""
+    return f"{number}event: {event.name}\ndata: {data}\n\n".encode("utf-8", "replace")

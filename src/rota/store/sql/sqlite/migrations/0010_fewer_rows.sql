@@ -1,0 +1,1 @@
+-- Nothing changes here: this number is that of a change on PostgreSQL, and both count alike.
