@@ -90,7 +90,7 @@ def dispatch(db: Database, run: Run, holder: Holder, *, slot: int = 0, started: 
 def begin(db: Database, run: Run, holder: Holder, *, slot: int = 0, at: datetime = NOW) -> bool:
     """Claim a run and start it, with its execution."""
     moved = dispatch(db, run, holder, slot=slot) and runs.start_run(db, run.id, epoch=holder.epoch, now=at)
-    begun = runs.Begun(new_id(at), run.id, run.job_id, slot)
+    begun = runs.Begun(run.id, run.job_id, slot)
     runs.insert_executions(db, [begun], worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=at)
     return moved
 

@@ -215,7 +215,7 @@ def test_a_run_has_one_execution(store, backend):
         store.write(
             lambda db: runs.insert_executions(
                 db,
-                [runs.Begun("x", run.id, job.id, 5)],
+                [runs.Begun(run.id, job.id, 5)],
                 worker_id=holder.worker_id,
                 epoch=holder.epoch,
                 process=PROCESS,

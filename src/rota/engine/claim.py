@@ -12,7 +12,6 @@ from rota.engine.direct import start as start_call
 from rota.engine.pause import ask_claiming_paused, claiming_paused
 from rota.engine.record import finish
 from rota.model.agents import NO_BRIEF, Brief
-from rota.model.ids import new_id
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw, JobSpec, OverlapPolicy
 from rota.model.states import Status
@@ -301,6 +300,6 @@ def start(db: Database, claimed: Claimed, holder: Holder, *, process: ProcessIde
 def _insert_executions(
     db: Database, started: Sequence[Claimed], holder: Holder, *, process: ProcessIdentity, now: datetime
 ) -> None:
-    begun = [runs.Begun(new_id(now), one.run.id, one.run.job_id, one.slot) for one in started]
+    begun = [runs.Begun(one.run.id, one.run.job_id, one.slot) for one in started]
     if begun:
         runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=process, now=now)

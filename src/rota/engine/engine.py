@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -431,27 +431,28 @@ class Engine:
         faults.point("record.committed")
         self.refusals.clear("record")
         stored = future.result()
-        fires = False
-        for finished in batch:
-            carried = self.executor.carried.pop(finished.run_id, None)
-            fires = fires or carried is None or carried.claimed is None or _moves_fires(carried.claimed)
-            if carried is not None:
-                self._follow(carried, stored.get(finished.run_id))
+        left = [self.executor.carried.pop(finished.run_id, None) for finished in batch]
+        for finished, carried in zip(batch, left, strict=True):
+            outcome = stored.get(finished.run_id)
+            if carried is not None and outcome is not None and outcome.status is Status.FAILED:
+                log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
             self._tell_finished(finished.run_id)
             self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
-        if fires:
-            self.fire_loop.wake()
+        for carried in _one_of_each_kind(left):
+            self._follow(carried)
         if self._claiming is None:
             self.claim_now()
 
-    def _follow(self, carried: Carried, outcome: Outcome | None) -> None:
-        """Tell a failure, and wake who has to do with what ended."""
-        if outcome is not None and outcome.status is Status.FAILED:
-            log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
-        claimed = carried.claimed
+    def _follow(self, carried: Carried | None) -> None:
+        """Wake who has to do with what ended."""
+        claimed = None if carried is None else carried.claimed
+        if claimed is None or _moves_fires(claimed):
+            self.fire_loop.wake()
+        if carried is None:
+            return
         if claimed is None:
             self.outbox.loop.wake()  # another process may have claimed what it works on
         if claimed is None or uses_worktree(claimed):
@@ -525,6 +526,15 @@ class Engine:
     def _call_changed(self) -> None:
         self.direct_loop.wake()
         self.claim_now()
+
+
+def _one_of_each_kind(ended: Sequence[Carried | None]) -> Iterable[Carried | None]:
+    """Return one of each job and door: what their ends have to do with others is the same for all of them."""
+    kinds: dict[tuple[int, Trigger | None], Carried | None] = {}
+    for carried in ended:
+        claimed = None if carried is None else carried.claimed
+        kinds[(id(carried), None) if claimed is None else (id(claimed.spec), claimed.run.trigger)] = carried
+    return kinds.values()
 
 
 def _ends_alone(carried: Carried, outcome: Outcome) -> bool:

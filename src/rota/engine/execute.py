@@ -112,7 +112,7 @@ class Executor:
         """Take a claimed run on."""
         self.idle = False
         run = claimed.run
-        in_process = claimed.spec.work.in_process
+        in_process = claimed.started or claimed.spec.work.in_process
         carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
         carried.agent = claimed.spec.work.agent is not None
         carried.shares = claimed.spec.work.output.shared

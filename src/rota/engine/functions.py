@@ -176,7 +176,8 @@ class InProcessFunctions:
 
     def holds(self, run_id: str) -> bool:
         """Tell whether code of a run that ended still runs: a thread cannot be killed."""
-        return any(token.partition(CONDITION)[0] == run_id for token in self._runner.abandoned())
+        abandoned = self._runner.abandoned()
+        return bool(abandoned) and any(token.partition(CONDITION)[0] == run_id for token in abandoned)
 
     async def until_free(self, job_id: str) -> None:
         """Wait until no code of an ended run of this job still runs (R-12)."""

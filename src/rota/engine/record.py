@@ -1,9 +1,9 @@
 """Record: the end of a run and everything that follows from it, in one transaction."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from rota import faults
 from rota.engine import budget, group, holds, notices, poll, shared_state, work
@@ -25,8 +25,7 @@ from rota.store.locking import hold_jobs_of, hold_jobs_waited_for
 RUNNING = runs.Standing(Status.RUNNING, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """A run that ended, as its executor saw it."""
 
     run_id: str
@@ -107,7 +106,7 @@ def _record_standing(
     ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
     if any(end.outcome.scheduler_state for end in ends):
         judged = shared_state.judge(db, [end.outcome for end in ends])
-        ends = [replace(end, outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
+        ends = [end._replace(outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
     return finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=held)
 
 
@@ -170,7 +169,7 @@ def _end(
 ) -> list[runs.Ended]:
     if ends and not held:
         hold_jobs_of(db, [end.run_id for end in ends])
-    ends = [replace(end, outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
+    ends = [end._replace(outcome=budget.price(db, end.outcome)) if end.outcome.usage else end for end in ends]
     ended = runs.finish_runs(db, ends, epoch=epoch, sent=sent) if ends else []
     if not ended:
         return []

@@ -4,11 +4,10 @@ import json
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.model.budget import Usage
 from rota.model.clock import iso
@@ -23,8 +22,7 @@ from rota.runners.writer import OUTPUT_LIMIT, BoundedWriter
 NO_SDK = "ctx.sdk is there only inside a scheduler's process"
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(NamedTuple):
     """The run that a function is part of; `scheduled_for` is nominal and aware (R-05)."""
 
     id: str

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from rota.model.clock import from_ms_or_none, to_ms
 from rota.model.records import Run
@@ -10,8 +11,7 @@ from rota.store.driver import Database
 from rota.store.rows import run_of
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """What a run and its retries began with: the door it came through, and the first start of them all."""
 
     trigger: Trigger

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import select
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,8 +17,11 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.adapt import AdaptersMap, Loader, Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
 from psycopg.pq.abc import PGresult
+from psycopg.types.numeric import FloatLoader, IntLoader
+from psycopg.types.string import TextLoader
 
 from rota.store.driver import Row
 
@@ -83,7 +87,8 @@ NOTHING: Mapping[str, Any] = {}
 
 REPLAN_AFTER = timedelta(seconds=2)
 """For how long a plan is kept: one that was made for a short queue reads a long one from end to end."""
-_FORGET_PLANS = Statement(b"DISCARD PLANS")
+_FORGET_PLANS = Statement(b"DEALLOCATE ALL")
+"""Not DISCARD PLANS: the server would compare with what plans cost while tables were small, and at last plan each time."""
 _ASK_TRANSACTION = Statement(b"SELECT pg_current_xact_id_if_assigned()")
 
 
@@ -127,6 +132,7 @@ class Link:
         if abs(now - self._planned_at) > REPLAN_AFTER:
             self._planned_at = now
             self.leave(_FORGET_PLANS)
+            self._prepared.clear()
         self.later(command)
 
     def later(self, command: Statement) -> None:
@@ -319,35 +325,53 @@ def _encoded(names: tuple[str, ...], params: Mapping[str, Any]) -> tuple[list[by
     return values, tuple(types)
 
 
-def _number(value: bytes) -> int | float:
-    number = Decimal(value.decode())
-    return int(number) if number == number.to_integral_value() else float(number)
+class _Number(Loader):
+    """A sum of whole numbers is a numeric of the server's."""
+
+    def load(self, data: Any) -> int | float:
+        number = Decimal(bytes(data).decode())
+        return int(number) if number == number.to_integral_value() else float(number)
 
 
-def _truth(value: bytes) -> int:
-    return int(value == b"t")
+class _Truth(Loader):
+    """Truth as 0 and 1."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data) == b"t")
 
 
-_LOADERS: dict[int, Callable[[bytes], Any]] = {
-    INT2: int,
-    INT4: int,
-    INT8: int,
-    FLOAT4: float,
-    FLOAT8: float,
-    NUMERIC: _number,
-    BOOL: _truth,
+_LOADERS: dict[int, type[Loader]] = {
+    UNKNOWN: TextLoader,
+    INT2: IntLoader,
+    INT4: IntLoader,
+    INT8: IntLoader,
+    FLOAT4: FloatLoader,
+    FLOAT8: FloatLoader,
+    NUMERIC: _Number,
+    BOOL: _Truth,
 }
+
+
+class _Reading(threading.local):
+    """psycopg's reader of rows, one for each thread: values by the loaders above, all others as texts."""
+
+    connection = None
+
+    def __init__(self) -> None:
+        self.adapters = AdaptersMap(None)
+        for oid, loader in _LOADERS.items():
+            self.adapters.register_loader(oid, loader)
+        self.reader = Transformer(self)
+
+
+_reading = _Reading()
 
 
 def rows_of(result: PGresult) -> list[Row]:
     """Return the rows of an answer as SQLite would give them: whole numbers as int, truth as 0 and 1."""
-    places = range(result.ntuples)
-    return list(zip(*(_column(result, column, places) for column in range(result.nfields)), strict=True))
-
-
-def _column(result: PGresult, column: int, places: range) -> list[Any]:
-    load, get = _LOADERS.get(result.ftype(column), bytes.decode), result.get_value
-    return [None if (value := get(row, column)) is None else load(value) for row in places]
+    reader = _reading.reader
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
 
 
 def names_of(result: PGresult) -> list[str]:
