@@ -30,6 +30,7 @@ class Call:
         "context",
         "decided",
         "ended",
+        "entered",
         "function",
         "given",
         "read",
@@ -60,7 +61,8 @@ class Call:
         self.abandon_at: float | None = None
         self.reported = False
         self.ended = False
-        self.task: asyncio.Task[Outcome] | None = None
+        self.entered = False
+        self.task: asyncio.Task[None] | None = None
         # Whoever takes the ticket decides whether the call begins: a thread, or a cancel that came first.
         self.ticket = [True]
 

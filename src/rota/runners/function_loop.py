@@ -28,7 +28,7 @@ class FunctionLoop:
         self._thread: threading.Thread | None = None
         self._waiting: deque[Call] = deque()
         self._hinted = False
-        self._tasks: set[asyncio.Task[Outcome]] = set()
+        self._under_way: set[Call] = set()
 
     def start(self, started: Call) -> None:
         """Run a coroutine function on the loop, from the engine's thread."""
@@ -52,7 +52,7 @@ class FunctionLoop:
 
     def cancel(self, stopped: Call) -> None:
         """Cancel a call's task, from the engine's thread."""
-        self._tell(partial(_cancel_task, stopped))
+        self._tell(partial(self._cancel, stopped))
 
     def close(self) -> None:
         """Cancel what runs and end the loop, but not a host's; one that user code blocks ends with the process."""
@@ -78,14 +78,21 @@ class FunctionLoop:
         assert self._loop is not None
         while self._waiting:
             started = self._waiting.popleft()
-            started.task = self._loop.create_task(_run(started))
-            self._tasks.add(started.task)
-            started.task.add_done_callback(partial(self._ended, started))
+            started.task = self._loop.create_task(self._carry(started))
+            self._under_way.add(started)
 
-    def _ended(self, ended: Call, task: "asyncio.Task[Outcome]") -> None:
-        self._tasks.discard(task)
-        # A task that was cancelled before its first step never got as far as an outcome.
-        self._done.append((ended, STOPPED if task.cancelled() else task.result()))
+    async def _carry(self, started: Call) -> None:
+        """Run a call and take its outcome, without a callback for each: that would be a tenth of a short call."""
+        started.entered = True
+        try:
+            outcome = await _run(started)
+        except asyncio.CancelledError:  # a second time, while it was closing what it had opened
+            outcome = STOPPED
+        self._ended(started, outcome)
+
+    def _ended(self, ended: Call, outcome: Outcome) -> None:
+        self._under_way.discard(ended)
+        self._done.append((ended, outcome))
         if len(self._done) == 1:
             assert self._loop is not None
             self._loop.call_soon(self._report)
@@ -97,13 +104,22 @@ class FunctionLoop:
 
     def _end(self) -> None:
         assert self._loop is not None
-        tasks = [task for task in self._tasks if not task.done()]
-        for task in tasks:
-            task.cancel()
+        under_way = list(self._under_way)
+        for started in under_way:
+            self._cancel(started)
         if self._hosted:
             return
+        tasks = [started.task for started in under_way if started.task is not None]
         ending = self._loop.create_task(_wait_briefly(tasks))
         ending.add_done_callback(lambda _: self._stop_loop())
+
+    def _cancel(self, stopped: Call) -> None:
+        """Cancel the task of a call; one that is cancelled before its first step gets no further, and so ends here."""
+        if stopped.task is None or stopped not in self._under_way:
+            return
+        stopped.task.cancel()
+        if not stopped.entered:
+            self._ended(stopped, STOPPED)
 
     def _stop_loop(self) -> None:
         assert self._loop is not None
@@ -123,11 +139,6 @@ async def _run(started: Call) -> Outcome:
                 await started.context.aclose()
 
 
-async def _wait_briefly(tasks: list["asyncio.Task[Outcome]"]) -> None:
+async def _wait_briefly(tasks: list["asyncio.Task[None]"]) -> None:
     if tasks:
         await asyncio.wait(tasks, timeout=END_WAIT)
-
-
-def _cancel_task(stopped: Call) -> None:
-    if stopped.task is not None:
-        stopped.task.cancel()

@@ -88,7 +88,7 @@ NOTHING: Mapping[str, Any] = {}
 REPLAN_AFTER = timedelta(seconds=2)
 """For how long a plan is kept: one that was made for a short queue reads a long one from end to end."""
 _FORGET_PLANS = Statement(b"DEALLOCATE ALL")
-"""Not DISCARD PLANS: the server would compare with what plans cost while tables were small, and at last plan each time."""
+"""Not DISCARD PLANS: the server would compare with what plans cost in smaller tables, and at last plan each time."""
 _ASK_TRANSACTION = Statement(b"SELECT pg_current_xact_id_if_assigned()")
 
 

@@ -16,7 +16,7 @@ from rota.model.records import ARTIFACTS_LIMIT, Execution, Outcome, ProcessIdent
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS
 from rota.store import budgets, counters, queue
-from rota.store.driver import Database
+from rota.store.driver import Database, Row
 from rota.store.rows import execution_of, merge_objects, read_object, run_of, write_json
 
 _TRIGGERS = {one.value: one for one in Trigger}
@@ -271,10 +271,7 @@ def finish_runs(
 
     `sent` may ask ahead what is looked at next; it is answered as of after the change.
     """
-    told = write_json([_ending(end, end.outcome) for end in ends])
-    db.ahead("run_finish", runs=told, epoch=epoch)
-    sent()
-    rows = db.rows("run_finish", runs=told, epoch=epoch)
+    rows = (_finish_alike if _alike(ends) else _finish_each)(db, ends, epoch=epoch, sent=sent)
     changed = {row[0]: row for row in rows}
     final = [end for end in ends if end.run_id in changed]
     moves = ((end.expected, end.outcome.status, changed[end.run_id][-1]) for end in final)
@@ -285,6 +282,36 @@ def finish_runs(
     return [_ended(*changed[end.run_id][:-1], end=end) for end in final]
 
 
+def _alike(ends: Sequence[End]) -> bool:
+    """Tell whether all end in one way: then only their identifiers are told one by one."""
+    _, outcome, expected, at = ends[0]
+    return all(end.outcome is outcome and end.expected is expected and end.at == at for end in ends)
+
+
+def _finish_alike(db: Database, ends: Sequence[End], *, epoch: int | None, sent: Callable[[], None]) -> list[Row]:
+    _, outcome, expected, at = ends[0]
+    told = {
+        "ids": write_json([end.run_id for end in ends]),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "error": outcome.error,
+        "summary": outcome.summary,
+        "finished_at": to_ms(at),
+        "expected": expected,
+        "epoch": epoch,
+    }
+    db.ahead("run_finish_alike", **told)
+    sent()
+    return db.rows("run_finish_alike", **told)
+
+
+def _finish_each(db: Database, ends: Sequence[End], *, epoch: int | None, sent: Callable[[], None]) -> list[Row]:
+    told = write_json([_ending(end, end.outcome) for end in ends])
+    db.ahead("run_finish", runs=told, epoch=epoch)
+    sent()
+    return db.rows("run_finish", runs=told, epoch=epoch)
+
+
 def _ending(end: End, outcome: Outcome) -> tuple[Any, ...]:
     left = (outcome.status, outcome.reason, outcome.error, outcome.summary)
     return (end.run_id, end.expected, to_ms(end.at), *left)
@@ -292,7 +319,19 @@ def _ending(end: End, outcome: Outcome) -> tuple[Any, ...]:
 
 def finish_executions(db: Database, ends: Sequence[End]) -> None:
     """Close the audit records of runs."""
-    db.later("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
+    if not _alike(ends):
+        db.later("execution_finish", executions=write_json([_closing(end, end.outcome) for end in ends]))
+        return
+    _, finished_at, status, exit_code, error, artifacts = _closing(ends[0], ends[0].outcome)
+    db.later(
+        "execution_finish_alike",
+        run_ids=write_json([end.run_id for end in ends]),
+        finished_at=finished_at,
+        status=status,
+        exit_code=exit_code,
+        error=error,
+        artifacts=artifacts,
+    )
 
 
 def _closing(end: End, outcome: Outcome) -> tuple[Any, ...]:
