@@ -139,9 +139,9 @@ class Late:
 class TwoTransactions(DyingStore):
     """Fires in two transactions: the rows, then the cursor."""
 
-    def submit(self, operation: Operation[Any]) -> Any:
+    def submit(self, operation: Operation[Any], *, aside: bool = False) -> Any:
         if not isinstance(operation, partial) or operation.func is not fire:
-            return super().submit(operation)
+            return super().submit(operation, aside=aside)
         held: list[dict[str, Any]] = []
 
         def rows(db: Database) -> Any:

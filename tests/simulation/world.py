@@ -105,7 +105,7 @@ class DyingStore:
             raise Crashed
         return value
 
-    def submit(self, operation: Operation[Any]) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], *, aside: bool = False) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._life.alive:

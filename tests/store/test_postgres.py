@@ -88,6 +88,25 @@ async def submitted(store, *operations):
     )
 
 
+def test_what_is_submitted_aside_waits_for_nothing_that_was_submitted_before(store, beside):
+    stored_aside = threading.Event()
+
+    def wait(db):
+        assert stored_aside.wait(LONGEST_WAIT)
+        return put(db, "in order", "1")
+
+    async def both():
+        first = store.submit(wait)
+        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), aside=True), LONGEST_WAIT)
+        found = stored(beside)
+        stored_aside.set()
+        await asyncio.wait_for(first, LONGEST_WAIT)
+        return found
+
+    assert asyncio.run(both()) == {"aside": "1"}
+    assert stored(beside) == {"aside": "1", "in order": "1"}
+
+
 # values
 
 

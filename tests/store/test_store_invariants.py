@@ -214,7 +214,7 @@ def test_a_run_names_a_worker_and_a_process_that_exist(store, backend, change):
 @pytest.mark.parametrize("missing", ["run_id", "job_id", "worker_id", "epoch"])
 def test_an_execution_names_rows_that_exist(store, backend, missing):
     job, holder = add_job(store), add_holder(store)
-    run = run_in(store, Status.DISPATCHED, job, holder=holder)
+    run = run_in(store, Status.DISPATCHED, job, holder=holder, slot=5)
     named = {"run_id": run.id, "job_id": job.id, "worker_id": holder.worker_id, "epoch": holder.epoch}
     insert = """INSERT INTO execution (id, run_id, job_id, worker_id, epoch, slot, boot_id, pid, pid_start, started_at)
         VALUES ('e', :run_id, :job_id, :worker_id, :epoch, 5, 'boot', 1, 1, 1)"""

@@ -68,11 +68,13 @@ class Known:
     """What a process remembers of earlier claims: definitions, and whether one look at the front told who goes.
 
     `passed_over`: the last one left runs alone that somebody else held just then, and may let go of without a word.
+    `alone`: no other process was there to take runs.
     """
 
     specs: Specs = field(default_factory=dict)
     plain: bool = False
     passed_over: bool = False
+    alone: bool = False
 
     def keep(self, claimed: "Sequence[Claimed]") -> None:
         """Remember the definitions of a claim, once it is committed: before that they may yet be others'."""
@@ -140,7 +142,11 @@ def slots_to_fill(db: Database, holder: Holder, free: Sequence[int], *, limit: i
     direct.ask_anybody_waits(db)
     if known.plain:
         runs.ask_candidates(db, free=min(len(free), limit))
-    return _not_taken(db, holder, free)[:limit] if processes.may_claim(db, holder.epoch) else None
+    claiming = processes.may_claim(db, holder.epoch)
+    if claiming is None:
+        return None
+    known.alone = claiming.alone
+    return _not_taken(db, holder, free)[:limit]
 
 
 def usable_slots(db: Database, holder: Holder, free: Sequence[int]) -> list[int]:

@@ -49,6 +49,8 @@ RESERVED = ""
 PASSED_OVER = 0.1
 """After how many seconds is looked again for runs that somebody else held."""
 CLAIM_AT_ONCE = 16
+ASIDE_FROM = 128
+"""From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,12 @@ class Engine:
         self._on_finished = on_finished
         self._outcomes: list[Finished] = []
         self._flush_planned = False
+        self._storing_aside = False
         self._sharing: set[asyncio.Task[None]] = set()
         self._fires = fires
         """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
         self._claiming: asyncio.Future[Claims] | None = None
         self._claim_again = False
-        # With many slots one half is stored while the other half runs; on a shared database others fill that time.
-        self._portion = max(CLAIM_AT_ONCE, settings.scheduler.concurrency // (1 if holder.leased else 2))
         self._known = Known()
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
@@ -281,6 +282,20 @@ class Engine:
         )
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
+    @property
+    def _portion(self) -> int:
+        """How many are claimed at once. With many slots one half is stored while the other half runs.
+
+        On a shared database others fill that time, and whole batches cost less.
+        """
+        whole = self._holder.leased and not self._stores_aside
+        return max(CLAIM_AT_ONCE, self.slots.concurrency // (1 if whole else 2))
+
+    @property
+    def _stores_aside(self) -> bool:
+        """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
+        return self._holder.leased and self._known.alone and self.slots.concurrency >= ASIDE_FROM
+
     def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
         usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
         if usable is None:
@@ -380,25 +395,32 @@ class Engine:
         """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
 
         While a claim is under way they gather: the writer could not take them earlier, and together they cost less.
+        Where ends are stored beside claims, those that concern nobody else only wait for each other; their slots are
+        free when they are stored.
         """
         self._flush_planned = False
-        if not self._outcomes or self._claiming is not None:
-            return
-        batch, self._outcomes = self._outcomes, []
+        batch = self._outcomes
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
-        alone = True
-        for finished in batch:
-            carried = self.executor.carried.get(finished.run_id)
+        left = [self.executor.carried.get(finished.run_id) for finished in batch]
+        alone = all(
+            carried is not None and _ends_alone(carried, finished.outcome)
+            for finished, carried in zip(batch, left, strict=True)
+        )
+        aside = alone and not kept and self._stores_aside
+        if not batch or (self._storing_aside if aside else self._claiming is not None):
+            return
+        self._outcomes = []
+        for carried in left:
             if carried is not None:
                 carried.storing = True
-            if carried is not None and finished.run_id not in kept:
-                self.slots.give_back(carried.slot)
-            alone = alone and carried is not None and _ends_alone(carried, finished.outcome)
+                if not aside and carried.run_id not in kept:
+                    self.slots.give_back(carried.slot)
         self._kept.keep(kept)
+        self._storing_aside = self._storing_aside or aside
         calls, now = self._calls(batch), self._clock.now()
         record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
-        future = self._store.submit(record_all)
-        future.add_done_callback(partial(self._recorded, batch))
+        future = self._store.submit(record_all, aside=aside)
+        future.add_done_callback(partial(self._recorded, batch, aside=aside))
         self.claim_now()
 
     def _calls(self, batch: Sequence[Finished]) -> set[str]:
@@ -423,7 +445,8 @@ class Engine:
         rest = [finished for finished in batch if finished.run_id not in calls]
         return {**record(db, rest, epoch=epoch, now=now, kept=kept), **stored}
 
-    def _recorded(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]") -> None:
+    def _recorded(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]", *, aside: bool) -> None:
+        self._storing_aside = self._storing_aside and not aside
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._record_later(batch, error)
@@ -433,6 +456,8 @@ class Engine:
         stored = future.result()
         left = [self.executor.carried.pop(finished.run_id, None) for finished in batch]
         for finished, carried in zip(batch, left, strict=True):
+            if aside and carried is not None:
+                self.slots.give_back(carried.slot)
             outcome = stored.get(finished.run_id)
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
@@ -443,6 +468,8 @@ class Engine:
         self._emptied.set()
         for carried in _one_of_each_kind(left):
             self._follow(carried)
+        if aside:
+            self.flush()  # what has gathered meanwhile
         if self._claiming is None:
             self.claim_now()
 

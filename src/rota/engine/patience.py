@@ -40,9 +40,9 @@ class Brief:
         """Run `operation` in a transaction."""
         return self._store.write(partial(_briefly, operation))
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread."""
-        return self._store.submit(partial(_briefly, operation))
+        return self._store.submit(partial(_briefly, operation), aside=aside)
 
     def close(self) -> None:
         """Let go of the database."""

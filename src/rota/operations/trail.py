@@ -60,12 +60,12 @@ class Trailed:
         self._noted = True
         return result
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread, noted as `write` does."""
         if self._noted:
-            return self._store.submit(operation)
+            return self._store.submit(operation, aside=aside)
         self._noted = True
-        return self._store.submit(partial(self._with_note, operation))
+        return self._store.submit(partial(self._with_note, operation), aside=aside)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -71,8 +71,12 @@ class Store(Protocol):
         """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
         ...
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
+
+        `aside`: it need not come after what was submitted before, nor before what comes after: where others write at
+        the same time anyway, so may we.
+        """
         ...
 
     def close(self) -> None:

@@ -131,7 +131,7 @@ class PostgresDatabase:
 
 
 class PostgresStore:
-    """One database of a server. Reads and inline writes share a few links, submitted writes have the writer's own."""
+    """One database of a server. Reads and inline writes share a few links, each writer thread has its own."""
 
     copied_to: Path | None = None
     """No copy is made before an upgrade: that is pg_dump's."""
@@ -139,8 +139,7 @@ class PostgresStore:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self.place = reach.place
-        self._writer: Writer | None = None
-        self._link: Link | None = None
+        self._writers: dict[bool, Writer] = {}
 
     @property
     def problem(self) -> str | None:
@@ -177,12 +176,16 @@ class PostgresStore:
                     raise self._reach.gone(error) from error
         raise AssertionError("the last attempt raises")
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
-        if self._writer is None:
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
+
+        `aside`: to a second one with a link of its own.
+        """
+        if aside not in self._writers:
             self._reach.stay()
-            self._writer = Writer(self._commit, end=self._drop)
-        return self._writer.submit(operation)
+            batches = Batches(self._reach)
+            self._writers[aside] = Writer(batches.commit, end=batches.drop)
+        return self._writers[aside].submit(operation)
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
@@ -197,9 +200,9 @@ class PostgresStore:
     def close(self) -> None:
         """Finish what was submitted and let go of the database; what waits for a server that is gone fails."""
         self._reach.give_up()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
         self._reach.close()
 
     def _read(self, operation: Operation[T]) -> T:
@@ -223,7 +226,29 @@ class PostgresStore:
             raise
         return value
 
-    def _commit(self, batch: list[Submitted]) -> list[Done]:
+    def _resolve_soon(self, unknown: Unknown) -> bool:
+        """Tell whether a transaction was committed; somebody waits for the answer, so not without end."""
+        try:
+            return resolve(self._reach, unknown, patient=False)
+        except DatabaseGone as error:
+            told = f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
+            raise DatabaseGone(told, hint="look before you try again, when the database is back") from error
+
+    def _pause_after(self, attempt: int, error: Conflict) -> None:
+        if attempt == ATTEMPTS - 1:
+            raise busy(self.place, error) from error
+        self._reach.pause(WHOLE_MOMENT * attempt / ATTEMPTS)
+
+
+class Batches:
+    """Commits what a writer thread hands over, on a link of its own."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self.place = reach.place
+        self._link: Link | None = None
+
+    def commit(self, batch: list[Submitted]) -> list[Done]:
         """Commit what the writer hands over as one transaction; where that cannot be, each operation alone.
 
         Savepoints would be half of what is sent, and many of them slow every reader of the server down: a batch goes
@@ -231,28 +256,28 @@ class PostgresStore:
         """
         try:
             try:
-                return self._commit_together(batch)
+                return self._together(batch)
             except Refused as refused:
                 if len(batch) == 1:
                     return failed(batch, refused.error)
-                return self._commit_together(batch, guarded=True)
+                return self._together(batch, guarded=True)
         except (Conflict, Lost):
-            return [done for item in batch for done in self._commit_alone(item)]
+            return [done for item in batch for done in self._alone(item)]
 
-    def _commit_alone(self, item: Submitted) -> list[Done]:
+    def _alone(self, item: Submitted) -> list[Done]:
         for attempt in range(ATTEMPTS):
             try:
-                return self._commit_together([item], guarded=True)
+                return self._together([item], guarded=True)
             except Conflict as error:
                 if attempt == ATTEMPTS - 1:
                     return failed([item], busy(self.place, error))
             except Lost:
-                self._drop()
+                self.drop()
             except Exception as error:
                 return failed([item], error)
         return failed([item], self._reach.gone(Lost("the server ended the connection again and again")))
 
-    def _commit_together(self, batch: list[Submitted], *, guarded: bool = False) -> list[Done]:
+    def _together(self, batch: list[Submitted], *, guarded: bool = False) -> list[Done]:
         link = self._link = self._link or self._reach.wait()
         try:
             with translated(self.place):
@@ -267,11 +292,11 @@ class PostgresStore:
                         hand_back(done)
                     commit(link)
         except Unknown as unknown:
-            self._drop()
-            if not self._resolve(unknown, patient=True):
+            self.drop()
+            if not resolve(self._reach, unknown, patient=True):
                 raise Lost("the commit did not reach the server") from unknown
         except Lost:
-            self._drop()
+            self.drop()
             raise
         except BaseException:
             end(link)
@@ -309,38 +334,27 @@ class PostgresStore:
         except Exception as error:
             raise Refused(ours(self.place, error)) from error
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Let go of the link; the next batch gets another one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
-    def _resolve_soon(self, unknown: Unknown) -> bool:
-        """Tell whether a transaction was committed; somebody waits for the answer, so not without end."""
+
+def resolve(reach: Reach, unknown: Unknown, *, patient: bool) -> bool:
+    """Tell whether a transaction was committed whose COMMIT got no answer."""
+    reach.forget_idle()
+    while True:
+        link = reach.wait(patient=patient)
         try:
-            return self._resolve(unknown, patient=False)
-        except DatabaseGone as error:
-            told = f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
-            raise DatabaseGone(told, hint="look before you try again, when the database is back") from error
-
-    def _resolve(self, unknown: Unknown, *, patient: bool) -> bool:
-        """Tell whether a transaction was committed whose COMMIT got no answer."""
-        self._reach.forget_idle()
-        while True:
-            link = self._reach.wait(patient=patient)
-            try:
-                if not _under_way(link, unknown.transaction):
-                    return bool(rows_of(link.run(MARKED, unknown.mark)))
-                link.run(END_OLD, {"pid": unknown.pid, "transaction": unknown.transaction})
-            except Lost:
-                continue
-            finally:
-                link.close()
-            self._reach.pause(WHOLE_MOMENT)
-
-    def _pause_after(self, attempt: int, error: Conflict) -> None:
-        if attempt == ATTEMPTS - 1:
-            raise busy(self.place, error) from error
-        self._reach.pause(WHOLE_MOMENT * attempt / ATTEMPTS)
+            if not _under_way(link, unknown.transaction):
+                return bool(rows_of(link.run(MARKED, unknown.mark)))
+            link.run(END_OLD, {"pid": unknown.pid, "transaction": unknown.transaction})
+        except Lost:
+            continue
+        finally:
+            link.close()
+        reach.pause(WHOLE_MOMENT)
 
 
 def _under_way(link: Link, transaction: str) -> bool:

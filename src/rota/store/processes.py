@@ -137,12 +137,19 @@ def still_lapsed(db: Database, epoch: int, *, forced: bool = False) -> bool:
     return db.row("process_lapsed", epoch=epoch, forced=int(forced)) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """That a process may claim. `alone`: no other one has begun and not ended."""
+
+    alone: bool
+
+
 def ask_may_claim(db: Database, epoch: int) -> None:
     """Ask `may_claim` ahead."""
     db.ahead("process_claims", epoch=epoch)
 
 
-def may_claim(db: Database, epoch: int) -> bool:
-    """Tell whether a process may claim: it was not declared lost, and its worker is not being drained."""
+def may_claim(db: Database, epoch: int) -> Claiming | None:
+    """Tell how a process may claim; None if not: it was declared lost, or its worker is being drained."""
     row = db.row("process_claims", epoch=epoch)
-    return row is not None and not row[0]
+    return Claiming(alone=bool(row[1])) if row is not None and not row[0] else None

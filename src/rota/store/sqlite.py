@@ -140,8 +140,11 @@ class SqliteStore:
                 raise
         return value
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":  # noqa: ARG002
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
+
+        Nothing is written `aside`: one writes at a time.
+        """
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path)
             self._writer = Writer(self._commit, end=self._end_writer)

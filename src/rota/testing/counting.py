@@ -72,9 +72,9 @@ class CountingStore:
         """Write inline."""
         return self._store.write(self.watched(operation))
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
         """Hand to the writer thread."""
-        future = self._store.submit(self.watched(operation))
+        future = self._store.submit(self.watched(operation), aside=aside)
         self.under_way.add(future)
         future.add_done_callback(self.under_way.discard)
         return future

@@ -9,8 +9,9 @@ LEFT JOIN run ON run.id = abandoned.run_id LEFT JOIN job ON job.id = run.job_id
 WHERE lane_pool.pool = :pool
 UNION ALL
 SELECT 'direct ' || coalesce(job.name, 'slot')
-FROM execution JOIN lane_pool ON lane_pool.lane_id = execution.lane_id LEFT JOIN job ON job.id = execution.job_id
-WHERE execution.finished_at IS NULL AND execution.run_id IS NULL AND lane_pool.pool = :pool
+FROM direct_hold JOIN execution ON execution.id = direct_hold.execution_id
+JOIN lane_pool ON lane_pool.lane_id = execution.lane_id LEFT JOIN job ON job.id = execution.job_id
+WHERE lane_pool.pool = :pool
 UNION ALL
 SELECT 'direct ' || coalesce(job.name, 'slot')
 FROM direct_wait JOIN lane_pool ON lane_pool.lane_id = direct_wait.lane_id LEFT JOIN job ON job.id = direct_wait.job_id

@@ -9,5 +9,5 @@ SELECT
     CAST(CAST('run_unfinished' AS regclass) AS bigint),
     CAST(CAST('run_fire' AS regclass) AS bigint),
     CAST(CAST('run_slot' AS regclass) AS bigint),
-    CAST(CAST('execution_slot' AS regclass) AS bigint),
+    CAST(CAST('execution_run_id_key' AS regclass) AS bigint),
     CAST(CAST('process_open' AS regclass) AS bigint)

@@ -29,3 +29,52 @@ BEGIN
         SELECT seq FROM change WHERE seq < (SELECT seq FROM change ORDER BY seq DESC OFFSET 20000 LIMIT 1) FOR UPDATE SKIP LOCKED);
     RETURN NULL;
 END $$;
+
+-- INV-003 for executions. A slot belongs to the run that is in it (run_slot), or to the direct call that somebody carries (direct_hold).
+-- The execution of a run names the slot that its run has: so no two have one. With an index of its own over those that are unfinished,
+-- the end of an execution would need new entries in all of its indexes; now it needs none, if its page has room.
+DROP INDEX execution_slot;
+ALTER TABLE execution SET (fillfactor = 50);
+
+CREATE OR REPLACE FUNCTION execution_made_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM holder_is_known('execution', worker_id, epoch) FROM (SELECT DISTINCT worker_id, epoch FROM made) AS held;
+    PERFORM refuse_key('execution', 'job') FROM (SELECT DISTINCT job_id FROM made WHERE job_id IS NOT NULL) AS named
+    WHERE (SELECT job.id FROM job WHERE job.id = named.job_id) IS NULL;
+    PERFORM refuse_key('execution', 'run') FROM made
+    WHERE run_id IS NOT NULL AND (
+        SELECT made.finished_at IS NOT NULL
+            OR (run.status IN ('DISPATCHED', 'RUNNING') AND run.worker_id = made.worker_id AND run.slot = made.slot)
+        FROM run WHERE run.id = made.run_id) IS NOT TRUE;
+    IF EXISTS (SELECT 1 FROM direct_hold JOIN execution AS called ON called.id = direct_hold.execution_id
+        JOIN made ON made.worker_id = called.worker_id AND made.slot = called.slot
+        WHERE called.finished_at IS NULL AND made.finished_at IS NULL AND made.run_id IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'INV-003', ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Who gives out slots holds the worker's row.
+CREATE FUNCTION call_in_slot(worker TEXT, number BIGINT) RETURNS BOOLEAN LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT 1 FROM direct_hold JOIN execution ON execution.id = direct_hold.execution_id
+        WHERE execution.worker_id = worker AND execution.slot = number AND execution.finished_at IS NULL)
+$$;
+
+CREATE OR REPLACE FUNCTION inv_003_dispatched() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM run WHERE worker_id = NEW.worker_id AND slot = NEW.slot AND status IN ('DISPATCHED', 'RUNNING'))
+        OR call_in_slot(NEW.worker_id, NEW.slot) THEN
+        RAISE EXCEPTION USING MESSAGE = 'INV-003', ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION inv_003_direct() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.finished_at IS NULL AND (
+        EXISTS (SELECT 1 FROM run WHERE worker_id = NEW.worker_id AND slot = NEW.slot AND status IN ('DISPATCHED', 'RUNNING'))
+        OR call_in_slot(NEW.worker_id, NEW.slot)) THEN
+        RAISE EXCEPTION USING MESSAGE = 'INV-003', ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;

@@ -1,0 +1,128 @@
+"""A machine that has a server to itself and many slots stores ends beside its claims, in a transaction of their own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota.testing
+from rota.engine.engine import ASIDE_FROM
+from rota.model.errors import StateError
+from rota.model.ids import new_id
+from rota.model.records import ProcessIdentity
+from rota.model.spec import Overlap, OverlapPolicy
+from rota.rules.lease import LEASE
+from rota.store import processes, workers
+from rota.store.driver import Database, Operation, Store
+from rota.store.postgres_opening import open_postgres
+from tests.engine.conftest import NOON, audit, function
+from tests.postgres import lay_postgres
+from tests.waiting import LONGEST_WAIT
+
+pytestmark = pytest.mark.anyio
+RUNS = 3 * ASIDE_FROM
+ALLOW = Overlap(OverlapPolicy.ALLOW)
+
+
+class Noting:
+    """A store that notes what is submitted aside; the first `refused` of it fail."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read, self.write, self.close = store.read, store.write, store.close
+        self.asides = 0
+        self.refused = 0
+
+    def submit(self, operation: Operation[Any], *, aside: bool = False) -> "asyncio.Future[Any]":
+        if aside and self.refused:
+            self.refused -= 1
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(StateError("no room", hint="make some"))
+            return future
+        self.asides += aside
+        return self._store.submit(operation, aside=aside)
+
+
+class OnServer(rota.testing.Scene):
+    """A scene on a database of a server, whatever the others play on."""
+
+    noting: Noting
+
+    def open_database(self) -> Store:
+        self.noting = Noting(open_postgres(lay_postgres("aside"), now=self.clock.now))
+        return self.noting
+
+
+@pytest.fixture
+async def wide(tmp_path: Path) -> AsyncIterator[OnServer]:
+    made = OnServer(tmp_path, NOON, concurrency=ASIDE_FROM)
+    await made.start()
+    made.table.functions = {"work": work, "fail": fail}
+    try:
+        yield made
+        assert audit(made).violations == ()  # type: ignore[arg-type]  # it is a scene
+    finally:
+        await made.close()
+
+
+async def work() -> None:
+    return
+
+
+async def fail() -> None:
+    raise ValueError("no")
+
+
+async def play(scene: OnServer, name: str, *, runs: int = RUNS) -> None:
+    for _ in range(runs):
+        scene.trigger(name)
+    async with asyncio.timeout(LONGEST_WAIT):
+        await scene.settle()
+        await scene.engine.until_empty()
+        await scene.quiet()
+
+
+async def test_ends_that_concern_nobody_else_are_stored_beside_claims(wide: OnServer) -> None:
+    wide.declare(function("work", overlap=ALLOW))
+    await play(wide, "work")
+    assert wide.told("work") == [("COMPLETED", None)] * RUNS
+    assert wide.noting.asides
+    assert wide.engine.slots.taken == 0
+
+
+async def test_ends_that_others_have_to_do_with_come_in_order_with_the_rest(wide: OnServer) -> None:
+    wide.declare(function("fail", overlap=ALLOW))
+    await play(wide, "fail")
+    assert wide.told("fail") == [("FAILED", "exception")] * RUNS
+    assert wide.noting.asides == 0
+
+
+async def test_beside_another_machine_whole_batches_are_stored(wide: OnServer) -> None:
+    wide.store.write(partial(enter, name="neighbour"))
+    wide.declare(function("work", overlap=ALLOW))
+    await play(wide, "work")
+    assert wide.told("work") == [("COMPLETED", None)] * RUNS
+    assert wide.noting.asides == 0
+
+
+async def test_an_end_that_is_refused_keeps_its_slot_until_it_is_stored(wide: OnServer) -> None:
+    wide.noting.refused = 1
+    wide.declare(function("work", overlap=ALLOW))
+    await play(wide, "work", runs=3)
+    assert wide.told("work") == [("COMPLETED", None)] * 3
+    assert wide.noting.refused == 0
+    assert wide.engine.slots.taken == 0
+
+
+def enter(db: Database, *, name: str) -> None:
+    """Let another machine begin."""
+    worker = workers.Worker(new_id(NOON), name, {}, name, f"/srv/{name}")
+    workers.insert_worker(db, worker, now=NOON)
+    me = ProcessIdentity("boot elsewhere", 1, 1)
+    epoch = processes.open_process(
+        db, worker_id=worker.id, kind="serve", identity=me, lock=new_id(NOON), version="0", now=NOON
+    )
+    processes.renew_lease(db, epoch, lease=LEASE)
