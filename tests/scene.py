@@ -16,6 +16,7 @@ from rota.store.postgres_opening import open_postgres
 from rota.store.sqlite import SqliteStore
 from tests.postgres import copy_postgres, lay_postgres, spoil_postgres
 from tests.template import lay_database
+from tests.waiting import LONGEST_WAIT
 
 VARIABLE = "ROTA_TEST_STORE"
 ON_POSTGRES = os.environ.get(VARIABLE) == "postgres"
@@ -113,6 +114,7 @@ def tamper(scene: rota.testing.Scene, *statements: str) -> None:
 def tamper_file(database: Path, *statements: str) -> None:
     """Do so with a file of SQLite."""
     connection = apsw.Connection(str(database))
+    connection.set_busy_timeout(int(1000 * LONGEST_WAIT))  # a scheduler may be at work on it
     triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
     connection.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
     for name, _ in triggers:
