@@ -380,7 +380,7 @@ def lay_disk(folder: Path, now: datetime) -> Disk:
 def end_writer(disk: Disk) -> None:
     """Close what the batches were written through."""
     if isinstance(disk, PostgresStore):
-        disk._drop()
+        disk._batches[False].drop()
     else:
         disk._end_writer()
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,6 +139,7 @@ class PostgresStore:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self.place = reach.place
+        self._batches = {aside: Batches(reach) for aside in (False, True)}
         self._writers: dict[bool, Writer] = {}
 
     @property
@@ -183,8 +184,7 @@ class PostgresStore:
         """
         if aside not in self._writers:
             self._reach.stay()
-            batches = Batches(self._reach)
-            self._writers[aside] = Writer(batches.commit, end=batches.drop)
+            self._writers[aside] = Writer(partial(self._commit, aside=aside), end=self._batches[aside].drop)
         return self._writers[aside].submit(operation)
 
     @contextlib.asynccontextmanager
@@ -225,6 +225,9 @@ class PostgresStore:
             end(link)
             raise
         return value
+
+    def _commit(self, batch: list[Submitted], *, aside: bool = False) -> list[Done]:
+        return self._batches[aside].commit(batch)
 
     def _resolve_soon(self, unknown: Unknown) -> bool:
         """Tell whether a transaction was committed; somebody waits for the answer, so not without end."""
