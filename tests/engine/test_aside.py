@@ -1,13 +1,17 @@
 """A machine that has a server to itself and many slots stores ends beside its claims, in a transaction of their own."""
 
 import asyncio
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+import rota
 import rota.testing
 from rota.engine.engine import ASIDE_FROM
 from rota.model.errors import StateError
@@ -25,6 +29,8 @@ from tests.waiting import LONGEST_WAIT
 pytestmark = pytest.mark.anyio
 RUNS = 3 * ASIDE_FROM
 ALLOW = Overlap(OverlapPolicy.ALLOW)
+END_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
 
 
 class Noting:
@@ -50,9 +56,11 @@ class OnServer(rota.testing.Scene):
     """A scene on a database of a server, whatever the others play on."""
 
     noting: Noting
+    address: str
 
     def open_database(self) -> Store:
-        self.noting = Noting(open_postgres(lay_postgres("aside"), now=self.clock.now))
+        self.address = lay_postgres("aside")
+        self.noting = Noting(open_postgres(self.address, now=self.clock.now))
         return self.noting
 
 
@@ -115,6 +123,35 @@ async def test_an_end_that_is_refused_keeps_its_slot_until_it_is_stored(wide: On
     assert wide.told("work") == [("COMPLETED", None)] * 3
     assert wide.noting.refused == 0
     assert wide.engine.slots.taken == 0
+
+
+async def test_connections_that_end_at_random_lose_and_double_nothing(wide: OnServer) -> None:
+    begun: Counter[str] = Counter()
+
+    async def count(context: rota.JobContext) -> None:
+        begun[context.run.id] += 1
+
+    wide.table.functions = {"count": count}
+    wide.declare(function("count", overlap=ALLOW))
+    over = threading.Event()
+    ending = asyncio.create_task(asyncio.to_thread(end_connections, wide.address, over))
+    try:
+        await play(wide, "count", runs=2 * RUNS)
+    finally:
+        over.set()
+        assert await ending > 0
+    assert wide.told("count") == [("COMPLETED", None)] * (2 * RUNS)
+    assert set(begun.values()) == {1}
+    assert len(begun) == 2 * RUNS
+
+
+def end_connections(address: str, over: threading.Event) -> int:
+    """End all connections to a database again and again until it is over; return how many."""
+    ended = 0
+    with psycopg.connect(address, autocommit=True) as connection:
+        while not over.wait(0.05):
+            ended += len(connection.execute(END_OTHERS).fetchall())
+    return ended
 
 
 def enter(db: Database, *, name: str) -> None:
