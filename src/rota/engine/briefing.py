@@ -39,7 +39,7 @@ class Briefing:
         if brief.session is not None:
             told = {"session": brief.session.id}
             await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
-        return replace(claimed, brief=brief)
+        return claimed._replace(brief=brief)
 
 
 def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: str) -> Brief:

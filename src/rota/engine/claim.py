@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota import faults
 from rota.engine.direct import Alive, anybody_came_after, serve
@@ -47,8 +47,7 @@ class Holder:
         return self.leased and caller.boot_id != self.identity.boot_id
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A run in a slot, with its frozen definition. `started`: nothing stood before its start (R-01).
 
     `call`: a direct call, which has no row of a run (R-13).
@@ -196,6 +195,7 @@ def _claim_round(
 ) -> tuple[list[Claimed], bool]:
     """Claim those who come first; tell whether some of them had expired, or were taken by others."""
     claimed: list[Claimed] = []
+    at_once: dict[tuple[int, bool], bool] = {}  # by definition: runs of one are many
     gone = False
     for chosen in _chosen(db, room, holder.takes, free=free):
         run = chosen.run
@@ -212,7 +212,10 @@ def _claim_round(
             gone = finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or gone
             room.give_back(chosen.draws)
         elif queue.take(db, chosen.draws):
-            claimed.append(Claimed(run, spec, next(slots), starts_at_once(spec, forced=run.forced)))
+            kind = (id(spec), run.forced)
+            if kind not in at_once:
+                at_once[kind] = starts_at_once(spec, forced=run.forced)
+            claimed.append(Claimed(run, spec, next(slots), at_once[kind]))
     _take(db, claimed, holder, now=now)
     return claimed, gone
 
@@ -274,8 +277,7 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: date
     if not claimed:
         return
     taken = [runs.Taken(one.run.id, one.slot, one.started) for one in claimed]
-    changed = runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
-    assert changed == len(claimed), "the candidates were read in this transaction"
+    runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now, held=True)
     faults.point("claim.updated")
     _insert_executions(db, [one for one in claimed if one.started], holder, process=holder.identity, now=now)
 

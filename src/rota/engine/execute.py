@@ -256,7 +256,7 @@ class Executor:
         # A direct call does not wait for anything but its slot: it takes the newest data there is.
         needed = await self._store.submit(partial(self._look_at_poll, claimed=claimed))
         if needed is not None:
-            return replace(claimed, poll_data=needed.data)
+            return claimed._replace(poll_data=needed.data)
         log.info("run waits", run=claimed.run.handle, waiting_for=WaitingFor.POLL.value)
         self._drop(claimed.run.id)
         return None
@@ -292,7 +292,7 @@ class Executor:
         await self._store.submit(partial(runs.note_decisions, run_id=run.id, decisions=told))
         if isinstance(admission, Go):
             outputs = tuple(result.output for result in results)
-            return replace(claimed, brief=replace(claimed.brief, condition_outputs=outputs))
+            return claimed._replace(brief=replace(claimed.brief, condition_outputs=outputs))
         if isinstance(admission, Wait):
             await self._put_back(claimed, admission)
         else:

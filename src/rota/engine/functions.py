@@ -191,16 +191,8 @@ class InProcessFunctions:
 
     def _context(self, claimed: Claimed, function: Function, token: str) -> JobContext:
         run = claimed.run
-        info = RunInfo(
-            id=run.id,
-            handle=run.handle,
-            job=run.job,
-            number=run.number,
-            attempt=run.attempt,
-            trigger=run.trigger,
-            scheduled_for=run.nominal,
-            timezone=claimed.spec.schedule.timezone,
-        )
+        zone = claimed.spec.schedule.timezone
+        info = RunInfo(run.id, run.handle, run.job, run.number, run.attempt, run.trigger, run.nominal, zone)
         folder = partial(folder_of, self._settings.state, run.id)
         log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output.on_disk)
         return JobContext(

@@ -41,7 +41,7 @@ class Items:
             return Skip(Reason.SOURCE_ERROR, f"{agent.source.title}: {error}")
         if item is None:
             return Skip(Reason.NO_WORK, f"{agent.source.title} has nothing to do")
-        return replace(claimed, brief=replace(claimed.brief, item=item))
+        return claimed._replace(brief=replace(claimed.brief, item=item))
 
     def left(self, run_id: str) -> None:
         """Let the sources be told about a run that ended or went back to the queue."""

@@ -54,7 +54,7 @@ class Workspaces:
         if agent is None or agent.workspace is Workspace.PROJECT:
             return claimed
         make = self._scratch if agent.workspace is Workspace.SCRATCH else self._worktree
-        return replace(claimed, brief=replace(claimed.brief, workspace=await make(claimed)))
+        return claimed._replace(brief=replace(claimed.brief, workspace=await make(claimed)))
 
     async def sweep(self) -> int:
         """Look at the worktrees of runs that have ended: keep what holds work, remove the rest; return how many."""

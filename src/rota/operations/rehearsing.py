@@ -187,8 +187,8 @@ def _as_briefed(claimed: Claimed, store: Store | None, work: Peeked | None) -> C
     """Give a run what a start would give it: the data of the last poll, and the item that is next."""
     if store is not None and claimed.spec.gates.needs_poll:
         polled = store.read(polls.last_poll)
-        claimed = replace(claimed, poll_data=polled.data if polled else None)
-    return claimed if work is None else replace(claimed, brief=replace(claimed.brief, item=work.item))
+        claimed = claimed._replace(poll_data=polled.data if polled else None)
+    return claimed if work is None else claimed._replace(brief=replace(claimed.brief, item=work.item))
 
 
 def _refused(job: Job | None) -> str | None:
@@ -257,7 +257,7 @@ class _Stage:
     def take_answers(self, results: Sequence[ConditionResult]) -> None:
         """Give a prompt what the conditions wrote."""
         outputs = tuple(result.output for result in results)
-        self._claimed = replace(self._claimed, brief=replace(self._claimed.brief, condition_outputs=outputs))
+        self._claimed = self._claimed._replace(brief=replace(self._claimed.brief, condition_outputs=outputs))
 
     def ask_agent(self) -> Asked | None:
         """Return what the agent would be asked, None for other jobs."""

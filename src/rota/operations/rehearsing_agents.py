@@ -1,7 +1,7 @@
 """A dry run of an agent job: who would be asked what, and where; nothing is claimed, made or spent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claime
     if work is None or store is None:
         return claimed
     own = read_worker(state) or store.read(only_worker) or ""
-    return replace(claimed, brief=store.read(partial(remembered, claimed=claimed, work=work, worker_id=own)))
+    return claimed._replace(brief=store.read(partial(remembered, claimed=claimed, work=work, worker_id=own)))
 
 
 def ask(claimed: Claimed, run: RunFacts, surroundings: Surroundings, *, env: Mapping[str, str]) -> Asked | None:

@@ -171,27 +171,36 @@ def _candidate(
     state: str,
 ) -> Candidate:
     return Candidate(
-        id=id_,
-        job_id=job_id,
-        version=version,
-        number=number,
-        job=job,
-        trigger=_TRIGGERS[trigger],
-        scheduled_for=from_ms_or_none(scheduled_for),
-        created_at=from_ms(created_at),
-        attempt=attempt,
-        params=read_object(params),
-        expires_at=from_ms_or_none(expires_at),
-        forced=bool(forced),
-        state=read_object(state),
+        id_,
+        job_id,
+        version,
+        number,
+        job,
+        _TRIGGERS[trigger],
+        from_ms_or_none(scheduled_for),
+        from_ms(created_at),
+        attempt,
+        read_object(params),
+        from_ms_or_none(expires_at),
+        bool(forced),
+        read_object(state),
     )
 
 
-def claim_runs(db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime) -> int:
-    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01)."""
+def claim_runs(
+    db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime, held: bool = False
+) -> int:
+    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01).
+
+    `held`: this transaction has read them as such and holds them, so that nobody need wait for the answer.
+    """
     running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
-    items = [(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken]
-    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    told = write_json([(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken])
+    if held:
+        db.later("run_claim", runs=told, worker_id=worker_id, epoch=epoch, now=to_ms(now))
+        changed = len(taken)
+    else:
+        changed = db.execute("run_claim", runs=told, worker_id=worker_id, epoch=epoch, now=to_ms(now))
     counters.count(db, Status.QUEUED, -changed)
     counters.count(db, Status.RUNNING, changed, worker_id=worker_id)
     return changed
@@ -441,18 +450,18 @@ def _ended(
     end: End,
 ) -> Ended:
     return Ended(
-        id=id_,
-        job_id=job_id,
-        version=version,
-        trigger=_TRIGGERS[trigger],
-        scheduled_for=from_ms_or_none(scheduled_for),
-        started_at=from_ms_or_none(started_at),
-        predecessor_id=predecessor_id,
-        lane_id=lane_id,
-        attempt=attempt,
-        chain_id=chain_id,
-        group_id=group_id,
-        cancel_reason=reason_or_none(cancel_reason),
-        outcome=end.outcome,
-        finished_at=end.at,
+        id_,
+        job_id,
+        version,
+        _TRIGGERS[trigger],
+        from_ms_or_none(scheduled_for),
+        from_ms_or_none(started_at),
+        predecessor_id,
+        lane_id,
+        attempt,
+        chain_id,
+        group_id,
+        reason_or_none(cancel_reason),
+        end.outcome,
+        end.at,
     )
