@@ -1,10 +1,10 @@
 """Budgets in the database (R-19): reserved at the gate, counted on the way, settled with the end; all or none."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota import faults
 from rota.model.budget import Account, Exceeded, Price, Unit, Usage, Window
@@ -26,8 +26,7 @@ LET_GO_AT_ONCE = 100
 EVERYBODY = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(NamedTuple):
     """A run or direct call that ended, and what it used; `started`: it did any work at all."""
 
     run_id: str

@@ -82,8 +82,7 @@ class Known:
         self.specs |= {(one.run.job_id, one.run.version): one.spec for one in claimed if one.call is None}
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A run that comes next, and what it draws on its pools; None: another scheduler took it, or changed it."""
 
     run: runs.Candidate | None

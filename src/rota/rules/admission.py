@@ -44,6 +44,7 @@ class Skip:
 
 
 Admission = Go | Wait | Skip
+GO = Go()
 
 
 def decide(
@@ -61,14 +62,14 @@ def decide(
     if expires_at is not None and now >= expires_at:
         return Skip(Reason.EXPIRED, "it waited longer than `expires_after`")
     if forced:
-        return Go()
+        return GO
     for result in conditions:
         if result.answer == "error" and not faults.planted("condition_error_opens"):
             return Skip(Reason.CONDITION_ERROR, f"condition {result.title} failed: {result.detail}")
     for result in conditions:
         if result.answer == "false":
             return _refused(gates, result, now)
-    return Go()
+    return GO
 
 
 def _refused(gates: Gates, result: ConditionResult, now: datetime) -> Admission:
