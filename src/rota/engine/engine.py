@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
 from rota.engine.deliveries import Deliveries
 from rota.engine.direct import record_calls
+from rota.engine.ends import carried_alone, moves_fires, notifies, one_of_each_kind
 from rota.engine.execute import Carried, Executor, handle_of
 from rota.engine.fire import Fired
 from rota.engine.firing import Firer
@@ -38,9 +39,7 @@ from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
 from rota.model.records import Outcome
-from rota.model.spec import Kind
-from rota.model.states import Status, Trigger
-from rota.rules.outcome import ends_alone
+from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import runs
 from rota.store.driver import Database, Store
@@ -402,10 +401,7 @@ class Engine:
         batch = self._outcomes
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
         left = [self.executor.carried.get(finished.run_id) for finished in batch]
-        alone = all(
-            carried is not None and _ends_alone(carried, finished.outcome)
-            for finished, carried in zip(batch, left, strict=True)
-        )
+        alone = all(carried_alone(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
         aside = alone and not kept and self._stores_aside
         if not batch or (self._storing_aside if aside else self._claiming is not None):
             return
@@ -466,7 +462,7 @@ class Engine:
         if any(outcome.status is Status.FAILED for outcome in stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
-        for carried in _one_of_each_kind(left):
+        for carried in one_of_each_kind(left):
             self._follow(carried)
         if aside:
             self.flush()  # what has gathered meanwhile
@@ -476,7 +472,7 @@ class Engine:
     def _follow(self, carried: Carried | None) -> None:
         """Wake who has to do with what ended."""
         claimed = None if carried is None else carried.claimed
-        if claimed is None or _moves_fires(claimed):
+        if claimed is None or moves_fires(claimed):
             self.fire_loop.wake()
         if carried is None:
             return
@@ -486,7 +482,7 @@ class Engine:
             self.workspace_loop.wake()
         if carried.direct:
             self.direct_loop.wake()  # nobody need watch its caller any more
-        if claimed is None or _notifies(claimed):
+        if claimed is None or notifies(claimed):
             self.deliveries.loop.wake()
 
     def _tell_finished(self, run_id: str) -> None:
@@ -553,28 +549,3 @@ class Engine:
     def _call_changed(self) -> None:
         self.direct_loop.wake()
         self.claim_now()
-
-
-def _one_of_each_kind(ended: Sequence[Carried | None]) -> Iterable[Carried | None]:
-    """Return one of each job and door: what their ends have to do with others is the same for all of them."""
-    kinds: dict[tuple[int, Trigger | None], Carried | None] = {}
-    for carried in ended:
-        claimed = None if carried is None else carried.claimed
-        kinds[(id(carried), None) if claimed is None else (id(claimed.spec), claimed.run.trigger)] = carried
-    return kinds.values()
-
-
-def _ends_alone(carried: Carried, outcome: Outcome) -> bool:
-    claimed = carried.claimed
-    return claimed is not None and ends_alone(outcome, claimed.spec, claimed.run.trigger)
-
-
-def _notifies(claimed: Claimed) -> bool:
-    """Tell whether somebody may be told of the end of a run, or of that of its group."""
-    return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
-
-
-def _moves_fires(claimed: Claimed) -> bool:
-    """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
-    alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
-    return not alone or not claimed.spec.schedule.manual
