@@ -437,6 +437,29 @@ def test_of_many_ends_only_those_that_are_ours_are_stored_r_22(store):
     assert look(store, theirs) == theirs
 
 
+@pytest.mark.parametrize("outcomes", [(DONE, FAILED), (FAILED, FAILED), (DONE, DONE)])
+def test_runs_that_end_together_are_stored_each_as_it_ended(store, outcomes):
+    """Told one by one, or, where all end in one way, by what they share."""
+    job, holder = add_job(store), add_holder(store)
+    ended = [run_in(store, Status.RUNNING, job, holder=holder, slot=slot) for slot in range(len(outcomes))]
+    ends = [
+        runs.End(run.id, outcome, expected=Status.RUNNING, at=NOW + MINUTE)
+        for run, outcome in zip(ended, outcomes, strict=True)
+    ]
+
+    def finish(db):
+        assert {run.id for run in runs.finish_runs(db, ends, epoch=holder.epoch)} == {run.id for run in ended}
+        runs.finish_executions(db, ends)
+
+    store.write(finish)
+    for run, outcome in zip(ended, outcomes, strict=True):
+        final = look(store, run)
+        assert (final.status, final.reason, final.error) == (outcome.status, outcome.reason, outcome.error)
+        closed = store.read(lambda db, run=run: runs.execution_of_run(db, run.id))
+        assert (closed.status, closed.exit_code, closed.error) == (outcome.status, outcome.exit_code, outcome.error)
+        assert closed.finished_at == final.finished_at == NOW + MINUTE
+
+
 def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     job, holder = add_job(store), add_holder(store)
     made = [add_run(store, job) for _ in range(3)]

@@ -20,6 +20,12 @@ def test_an_instant_is_kept_to_the_millisecond(at):
     assert to_ms(kept) == to_ms(at)
 
 
+@given(st.one_of(st.integers(-(10**13), 10**14), st.integers(1000 * 2**32 - 3, 1000 * 2**32 + 3)))
+def test_stored_milliseconds_are_an_exact_instant_however_far_away(ms):
+    assert from_ms(ms) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert to_ms(from_ms(ms)) == ms
+
+
 @given(instants)
 def test_what_is_shown_reads_back_as_the_instant_that_is_stored(at):
     assert datetime.fromisoformat(iso(cut_to_ms(at))) == cut_to_ms(at)

@@ -36,12 +36,20 @@ END $$;
 DROP INDEX execution_slot;
 ALTER TABLE execution SET (fillfactor = 50);
 
+CREATE FUNCTION refuse_execution(run TEXT) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM run AS known WHERE known.id = run) THEN
+        PERFORM refuse_key('execution', 'run');
+    END IF;
+    RAISE EXCEPTION USING MESSAGE = 'INV-003', ERRCODE = 'integrity_constraint_violation';
+END $$;
+
 CREATE OR REPLACE FUNCTION execution_made_keys() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM holder_is_known('execution', worker_id, epoch) FROM (SELECT DISTINCT worker_id, epoch FROM made) AS held;
     PERFORM refuse_key('execution', 'job') FROM (SELECT DISTINCT job_id FROM made WHERE job_id IS NOT NULL) AS named
     WHERE (SELECT job.id FROM job WHERE job.id = named.job_id) IS NULL;
-    PERFORM refuse_key('execution', 'run') FROM made
+    PERFORM refuse_execution(run_id) FROM made
     WHERE run_id IS NOT NULL AND (
         SELECT made.finished_at IS NOT NULL
             OR (run.status IN ('DISPATCHED', 'RUNNING') AND run.worker_id = made.worker_id AND run.slot = made.slot)
