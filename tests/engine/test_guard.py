@@ -6,10 +6,12 @@ from functools import partial
 import pytest
 
 from rota.engine.pause import everything_paused, pause_in_crash_loop
+from rota.operations.pausing import Chosen, resume
+from rota.operations.workers import drain_worker, worker_states
 from rota.operations.zones import adopt_tzdata
 from rota.testing import Scene
 from tests.engine.conftest import command, cron
-from tests.scene import one_machine
+from tests.scene import many_machines, one_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -19,6 +21,11 @@ async def crash_times(scene: Scene, count: int) -> None:
         await scene.crash()
         scene.clock.advance("10s")
         await scene.start()
+
+
+def own_name(scene: Scene) -> str:
+    found = scene.store.read(partial(worker_states, state=scene.settings.state))
+    return next(one.worker.called for one in found if one.here)
 
 
 def guarded(scene: Scene) -> int:
@@ -41,6 +48,29 @@ async def test_the_sixth_start_after_crashes_within_five_minutes_is_paused(scene
     scene.trigger("tick")
     await scene.advance("1h")
     assert scene.told("tick") == [("QUEUED", None)]
+
+
+@one_machine
+async def test_crashes_before_everything_was_resumed_do_not_count(scene: Scene) -> None:
+    """Who found the cause and goes on has five more."""
+    await crash_times(scene, 6)
+    assert guarded(scene) == 6
+    resume(scene.store, Chosen(everything=True), catch_up=False, now=scene.clock.now())
+    await crash_times(scene, 5)
+    assert guarded(scene) == 0
+    await crash_times(scene, 1)
+    assert guarded(scene) == 6
+
+
+@many_machines
+async def test_crashes_before_a_worker_was_resumed_do_not_count(scene: Scene) -> None:
+    await crash_times(scene, 6)
+    assert guarded(scene) == 6
+    drain_worker(scene.store, own_name(scene), draining=False)
+    await crash_times(scene, 5)
+    assert guarded(scene) == 0
+    await crash_times(scene, 1)
+    assert guarded(scene) == 6
 
 
 async def test_crashes_that_are_long_ago_do_not_count(scene: Scene) -> None:

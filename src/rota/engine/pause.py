@@ -173,8 +173,7 @@ def pause_in_crash_loop(db: Database, *, worker_id: str, now: datetime) -> int:
 
     Where other machines are at work, what happens here is no reason to stop them: this worker is drained instead.
     """
-    row = db.row("processes_lost_since", worker_id=worker_id, kind="serve", since=to_ms(now - WINDOW))
-    lost = row[0] if row else 0
+    lost = processes.crashes(db, worker_id, since=now - WINDOW)
     if crash_loop(lost) and processes.is_shared(db):
         return int(lost) if workers.drain(db, worker_id, draining=True, crashes=lost) else 0
     if not crash_loop(lost) or everything_paused(db) is not None:

@@ -23,7 +23,7 @@ from rota.model.records import Job
 from rota.operations.jobs import find_job, has_labels
 from rota.rules.instants import count_instants, next_instant
 from rota.rules.pause import plan_pause_end
-from rota.store import events, finding, jobs
+from rota.store import events, finding, jobs, processes
 from rota.store.driver import Database, Store
 
 
@@ -138,6 +138,7 @@ def _end(job: Job, now: datetime) -> datetime:
 def _resume(db: Database, *, chosen: Chosen, catch_up: bool, now: datetime) -> tuple[PauseEnded, ...]:
     if chosen.everything:
         end_pause_of_everything(db)
+        processes.forgive_crashes(db)
         _resume_retired(db, now)
     ended = [_resume_job(db, job, catch_up=catch_up, now=now) for job in choose(db, chosen)]
     told = tuple(one for one in ended if one is not None)

@@ -12,6 +12,10 @@ from rota.store.schema import newest_schema
 Ending = Literal["clean", "detached", "lost"]
 
 
+FORGIVEN, EVERYBODY = "forgiven:", ""
+"""Up to which process crashes count no longer, by worker, and for all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenProcess:
     """A process that has not said goodbye; on a shared database it counts as alive until `lease_until`."""
@@ -142,6 +146,24 @@ class Claiming:
     """That a process may claim. `alone`: no other one has begun and not ended."""
 
     alone: bool
+
+
+def crashes(db: Database, worker_id: str, *, since: datetime) -> int:
+    """Return how often a worker's scheduler was lost, without what was forgiven."""
+    after = max(_forgiven(db, worker_id), _forgiven(db, EVERYBODY))
+    row = db.row("processes_lost_since", worker_id=worker_id, kind="serve", since=to_ms(since), after=after)
+    return int(row[0]) if row else 0
+
+
+def forgive_crashes(db: Database, worker_id: str = EVERYBODY) -> None:
+    """Let crashes until now count no longer: somebody looked at them, and goes on."""
+    row = db.row("process_last_ended")
+    db.execute("meta_set", key=f"{FORGIVEN}{worker_id}", value=str(row[0] if row else 0))
+
+
+def _forgiven(db: Database, worker_id: str) -> int:
+    row = db.row("meta_get", key=f"{FORGIVEN}{worker_id}")
+    return int(row[0]) if row is not None else 0
 
 
 def ask_may_claim(db: Database, epoch: int) -> None:

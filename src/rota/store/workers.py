@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rota.model.clock import from_ms, to_ms
 from rota.rules.takes import EVERYTHING, Takes, read_takes, takes_json
+from rota.store import processes
 from rota.store.driver import Database
 from rota.store.rows import write_json
 
@@ -77,6 +78,8 @@ def update_worker(db: Database, worker: Worker) -> None:
 def drain(db: Database, worker_id: str, *, draining: bool, crashes: int = 0) -> bool:
     """Let a worker take no more runs, maybe because of `crashes`, or take them again; tell whether that is new."""
     changed = db.execute("worker_drain", id=worker_id, draining=int(draining)) == 1
+    if not draining:
+        processes.forgive_crashes(db, worker_id)
     if changed and crashes:
         db.execute("meta_set", key=f"{CRASHES}{worker_id}", value=str(crashes))
     elif changed:
