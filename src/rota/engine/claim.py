@@ -276,7 +276,8 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: date
     if not claimed:
         return
     taken = [runs.Taken(one.run.id, one.slot, one.started) for one in claimed]
-    runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now, held=True)
+    changed = runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
+    assert changed == len(claimed), "the candidates were read in this transaction"
     faults.point("claim.updated")
     _insert_executions(db, [one for one in claimed if one.started], holder, process=holder.identity, now=now)
 

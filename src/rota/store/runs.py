@@ -187,20 +187,11 @@ def _candidate(
     )
 
 
-def claim_runs(
-    db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime, held: bool = False
-) -> int:
-    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01).
-
-    `held`: this transaction has read them as such and holds them, so that nobody need wait for the answer.
-    """
+def claim_runs(db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime) -> int:
+    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01)."""
     running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
-    told = write_json([(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken])
-    if held:
-        db.later("run_claim", runs=told, worker_id=worker_id, epoch=epoch, now=to_ms(now))
-        changed = len(taken)
-    else:
-        changed = db.execute("run_claim", runs=told, worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    items = [(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken]
+    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
     counters.count(db, Status.QUEUED, -changed)
     counters.count(db, Status.RUNNING, changed, worker_id=worker_id)
     return changed
