@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from rota.engine.birth import bear
-from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
+from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
+from rota.engine.move import Aim, Where, move
 from rota.engine.pools import forget_kept, return_kept
 from rota.engine.record import finish_all
 from rota.model.ids import begin_again, new_id
@@ -17,7 +18,7 @@ from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.rules.lanes import NO_POOLS, Pool, room_of, walk
 from rota.store import births, queue, runs
 from rota.store.driver import Database, Store
-from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look
+from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look, seen
 
 TIMED_OUT = Outcome(Status.FAILED, Reason.TIMED_OUT)
 OLLAMA = (Draw("ollama"),)
@@ -191,6 +192,28 @@ class TestClaiming:
         plain = enqueue(store, add_job(store, "plain"), later=52)
         assert ids(claim_for(store, holder, 1, 2)) == [plain]
 
+    @pytest.mark.parametrize("meanwhile", ["one comes in front", "it moves to the end", "it is taken"])
+    def test_who_stands_behind_the_head_of_a_lane_is_never_the_head_itself_nor_one_before_it(self, store, meanwhile):
+        """R-03: other machines change the queue between a look at the heads and the next one."""
+        job, holder = add_job(store), add_holder(store)
+        first, second, third = (enqueue(store, job, later=10 + number) for number in range(3))
+
+        def look(db: Database) -> list[str]:
+            (head,) = queue.heads(db)
+            assert head.run_id == first
+            if meanwhile == "one comes in front":
+                newborn = births.Newborn(id=new_id(NOW), job=job, trigger=Trigger.MANUAL, created_at=NOW, priority=1)
+                bear(db, newborn)
+            elif meanwhile == "it moves to the end":
+                move(db, [seen(db, first)], Aim(Where.LAST))
+            else:
+                runs.claim_runs(
+                    db, [runs.Taken(first, 0, started=False)], worker_id=holder.worker_id, epoch=holder.epoch, now=NOW
+                )
+            return [one.run_id for one in queue.behind(db, head, limit=9)]
+
+        assert store.write(look) == [second, third]
+
     @pytest.mark.parametrize("seed", range(12))
     def test_a_claim_takes_whom_a_look_at_every_run_in_order_would_take(self, store, seed):
         """R-03, INV-004: however it is cut short."""
@@ -331,6 +354,7 @@ class TestRemembering:
 
     def fill(self, store: Store, holder: Holder, known: Known, *slots: int, limit: int = 9) -> list[str]:
         def take(db: Database) -> list[Claimed]:
+            ask_claim(db, holder, slots, limit=limit, known=known)
             usable = slots_to_fill(db, holder, slots, limit=limit, known=known)
             return [] if usable is None else claim(db, holder, usable, now=NOW, known=known)
 

@@ -23,7 +23,7 @@ from rota.operations.jobs import create
 from rota.operations.runs import cancel_run, trigger
 from rota.operations.verify import verify
 from rota.store import finding, jobs, processes, queue, workers
-from rota.store.driver import Database
+from rota.store.driver import Database, Row
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_opening import open_postgres
 from tests.postgres import lay_postgres
@@ -158,6 +158,37 @@ def test_pools_hold_for_all_schedulers_together(stores) -> None:
         manual("both", pools=(Draw("gpu"), Draw("disk"))),
     )
     judge(stores, play(stores, partial(enqueue_all, stores, ["plain", "model", "copy", "both"] * 12)))
+
+
+class Interrupted:
+    """A transaction during which others commit something, right after its first look at the heads of the lanes."""
+
+    def __init__(self, db: Database, meanwhile: Callable[[], object]) -> None:
+        self._db = db
+        self._meanwhile: list[Callable[[], object]] = [meanwhile]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+    def rows(self, query: str, /, **params: object) -> list[Row]:
+        found = self._db.rows(query, **params)
+        if query == "lane_heads" and self._meanwhile:
+            self._meanwhile.pop()()
+        return found
+
+
+def test_a_run_that_comes_in_front_during_a_claim_lets_nobody_be_claimed_twice(stores) -> None:
+    """INV-003, R-03: the heads of the lanes and who stands behind them are two looks, each of its own instant."""
+    mine, theirs = stores[:2]
+    mine.write(partial(queue.declare_pools, capacities={"gpu": 0, "disk": 1}))
+    declare(mine, manual("full", pools=(Draw("gpu"),)), manual("plain"), manual("urgent", priority=1))
+    for name in ["full"] * 40 + ["plain"] * 2:
+        trigger(mine, name, now=NOW)
+    holder = mine.write(partial(enter, name="host"))
+    urgent = partial(trigger, theirs, "urgent", now=NOW)
+    claimed = mine.write(lambda db: claim(Interrupted(db, urgent), holder, range(3), now=LATE))
+    assert [one.run.handle for one in claimed] == ["plain:1", "plain:2"]
+    assert verify(mine, Path("/srv/rota"), now=LATE, jobs=["full", "plain", "urgent"]).violations == ()
 
 
 def test_who_waits_for_a_predecessor_is_never_forgotten(stores) -> None:

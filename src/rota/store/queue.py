@@ -64,12 +64,17 @@ def _heads(rows: Iterable[Row]) -> Iterator[Head]:
 
 
 def behind(db: Database, head: Head, *, limit: int) -> list[Head]:
-    """Return up to `limit` runs that stand behind the head of their lane, in order."""
-    found = db.rows("lane_front", lane_id=head.lane_id, limit=limit + 1)[1:]
-    return [
+    """Return up to `limit` runs that stand behind the head of their lane, in order.
+
+    Other machines may have changed the lane since its head was read: who came in front of it is left for the next
+    round, and the head itself, wherever it stands by now, is not told again.
+    """
+    found = db.rows("lane_front", lane_id=head.lane_id, limit=limit + 1)
+    standing = (
         Head((-rank, position, created_at, run_id), head.lane_id, head.draws)
         for rank, position, created_at, run_id in found
-    ]
+    )
+    return [one for one in standing if one.order > head.order and one.run_id != head.run_id][:limit]
 
 
 def holders(db: Database, pool: str, *, limit: int) -> list[str]:
