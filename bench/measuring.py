@@ -63,15 +63,35 @@ def interleave(contenders: Mapping[str, Measure], *, rounds: int) -> dict[str, l
     return found
 
 
-def rows_of(found: Mapping[str, Sequence[float]], unit: str, *, against: Mapping[str, Sequence[str]]) -> list[Row]:
+Spread = Callable[[Sequence[float]], tuple[float, float]]
+
+
+def extremes(values: Sequence[float]) -> tuple[float, float]:
+    """Return the lowest and the highest."""
+    return min(values), max(values)
+
+
+def middle_half(values: Sequence[float]) -> tuple[float, float]:
+    """Return between which values half of all lie: for many short looks, some of which met somebody else's work."""
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
+    return low, high
+
+
+def rows_of(
+    found: Mapping[str, Sequence[float]],
+    unit: str,
+    *,
+    against: Mapping[str, Sequence[str]],
+    spread: Spread = extremes,
+) -> list[Row]:
     """Return a row for each contender and, for those named in `against`, one for each ratio within the rounds."""
     rows = []
     for name, values in found.items():
-        spread = (statistics.median(values), min(values), max(values))
-        rows.append(Row(name, unit, *spread))
+        shown = (statistics.median(values), *spread(values))
+        rows.append(Row(name, unit, *shown))
         for other in against.get(name, ()):
             ratios = [mine / theirs for mine, theirs in zip(values, found[other], strict=True)]
-            rows.append(Row(name, unit, *spread, other, statistics.median(ratios), min(ratios), max(ratios)))
+            rows.append(Row(name, unit, *shown, other, statistics.median(ratios), *spread(ratios)))
     return rows
 
 

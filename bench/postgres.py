@@ -1,10 +1,12 @@
 """No-op runs on one PostgreSQL server with 1, 2 and 4 worker processes, beside raw SQL, pgqueuer and procrastinate.
 
-`BENCH_SECONDS` is how long each is looked at (10), `BENCH_BACKLOG` how long the long queue is (1,000,000).
+All take turns of half a second: what the machine gives changes from second to second. `BENCH_SECONDS` is how long each
+is looked at (10), `BENCH_BACKLOG` how long the long queue is (1,000,000).
 """
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from bench import postgres_rota
-from bench.measuring import Report, Row, figure, quantile, rows_of, scratch
+from bench.measuring import Report, Row, figure, middle_half, quantile, rows_of, scratch
 from bench.postgres_peers import NAMES, PEERS, SLOTS, UNBOUNDED
 from bench.scheduling import CLOCK, put
 from rota.operations.jobs import find_job
@@ -31,15 +33,13 @@ TARGET = (
 )
 SECONDS = float(os.environ.get("BENCH_SECONDS", "10"))
 BACKLOG = int(os.environ.get("BENCH_BACKLOG", "1000000"))
-ROUNDS = 3 if SECONDS >= 10 else 1
 WORKERS = (1, 2, 4)
 BACKENDS = b"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 SAMPLES = 200 if SECONDS >= 10 else 50
 GAP = 0.02
-WARM_SHARE, LOOK = 0.1, 0.1
+TURN, SETTLING, WARM, LOOK = 0.5, 0.15, 0.5, 0.1
 PATIENCE = 120
 TICKS = os.sysconf("SC_CLK_TCK")
-LONG = f"rota, 1, {BACKLOG:,} more wait"
 _names = numbers()
 
 
@@ -52,6 +52,8 @@ class Contender:
     done: str
     most: int
     command: Callable[[str, Path], list[str]]
+    more: int = 0
+    """How many wait behind all that it can end."""
 
 
 def _peer_command(name: str, uri: str, _folder: Path) -> list[str]:
@@ -62,18 +64,24 @@ def _rota_command(uri: str, folder: Path, *, slots: int = SLOTS) -> list[str]:
     return [sys.executable, "-m", "bench.postgres_rota", uri, str(folder), str(slots)]
 
 
-WIDE, MANY_SLOTS = "rota with 256 slots", 256
-"""What is set beside those that take on without end."""
-MOST = {"raw SKIP LOCKED": 20_000, "pgqueuer": 12_000, UNBOUNDED: 12_000, "procrastinate": 1_500}
-_ROTA = Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 10_000, _rota_command)
+ROTA, WIDE, MANY_SLOTS = "rota", "rota with 256 slots", 256
+"""The second is set beside those that take on without end."""
+LONG = f"rota with {BACKLOG:,} more that wait"
+MOST = {"raw SKIP LOCKED": 30_000, "pgqueuer": 20_000, UNBOUNDED: 20_000, "procrastinate": 1_500}
+_ROTA = Contender(postgres_rota.prepare, postgres_rota.fill, postgres_rota.DONE, 20_000, _rota_command)
 CONTENDERS = {
-    "rota": _ROTA,
+    ROTA: _ROTA,
+    LONG: replace(_ROTA, more=BACKLOG),
     WIDE: replace(_ROTA, command=partial(_rota_command, slots=MANY_SLOTS)),
     **{
         name: Contender(peer.prepare, peer.fill, peer.done, MOST[name], partial(_peer_command, name))
         for name, peer in PEERS.items()
     },
 }
+
+
+GROUPS = ((ROTA, "pgqueuer"), (WIDE, UNBOUNDED), (ROTA, "procrastinate", "raw SKIP LOCKED"))
+"""Who is set beside whom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +93,22 @@ class Found:
 
 
 def measure() -> Report:
-    """Measure all in turn on one server, then the long queue, then the way from enqueue to start."""
-    found: dict[str, list[Found]] = {}
+    """Measure on one server who is set beside whom, in turns, then the way from enqueue to start."""
+    rates: list[Row] = []
+    costs: list[Row] = []
     with _server() as server:
-        for _ in range(ROUNDS):
-            for workers in WORKERS:
-                for name, contender in CONTENDERS.items():
-                    amount = int(contender.most * SECONDS)
-                    found.setdefault(f"{name}, {workers}", []).append(
-                        _look_at(server, contender, workers=workers, count=amount)
-                    )
-            amount = BACKLOG + int(CONTENDERS["rota"].most * SECONDS)
-            found.setdefault(LONG, []).append(_look_at(server, CONTENDERS["rota"], workers=1, count=amount))
+        for workers in WORKERS:
+            for group in (*GROUPS, *([(ROTA, LONG)] if workers == 1 else [])):
+                turns = _in_turns(server, group, workers=workers)
+                found = {f"{name}, {workers}": [turn[name] for turn in turns] for name in group}
+                first, *others = found
+                values = {name: [one.rate for one in ones] for name, ones in found.items()}
+                rates += rows_of(values, "runs/s", against={first: others}, spread=middle_half)
+                used = {f"processor time, {name}": [one.cost for one in ones] for name, ones in found.items()}
+                costs += rows_of(used, "ms/run", against={}, spread=middle_half)
         late = _latencies(server)
-    against = {}
-    for workers in WORKERS:
-        against[f"rota, {workers}"] = [f"{name}, {workers}" for name in PEERS if name != UNBOUNDED]
-        against[f"{WIDE}, {workers}"] = [f"{UNBOUNDED}, {workers}"]
-    rates = {name: [one.rate for one in values] for name, values in found.items()}
-    costs = {f"processor time, {name}": [one.cost for one in values] for name, values in found.items()}
-    rows = rows_of(rates, "runs/s", against={**against, LONG: ["rota, 1"]})
     shown = [figure(f"enqueue to start, p{share * 100:g}", "ms", quantile(late, share)) for share in (0.5, 0.99)]
-    return Report("postgres", TARGET, [*rows, *rows_of(costs, "ms/run", against={}), *shown], _verdicts(rows, late))
+    return Report("postgres", TARGET, [*rates, *costs, *shown], _verdicts(rates, late))
 
 
 def _verdicts(rows: list[Row], late: list[float]) -> list[str]:
@@ -116,8 +118,8 @@ def _verdicts(rows: list[Row], late: list[float]) -> list[str]:
         for (name, other), ratio in ratios.items()
         if other.startswith(("pgqueuer", "procrastinate"))
     }
-    cost = 1 - ratios[LONG, "rota, 1"]
-    goals[f"{BACKLOG:,} more wait"] = (cost <= 0.2, f"costs {cost:.0%}")
+    cost = 1 - 1 / ratios[f"{ROTA}, 1", f"{LONG}, 1"]
+    goals[LONG] = (cost <= 0.2, f"costs {cost:.0%}")
     p50 = quantile(late, 0.5)
     goals["enqueue to start, p50"] = (p50 <= 10, f"{p50:.1f} ms")
     load = Path("/proc/loadavg").read_text("ascii").split()[0]
@@ -164,8 +166,38 @@ def _working(commands: list[list[str]]) -> Iterator[list[int]]:
             one.wait()
 
 
-def _look_at(server: str, contender: Contender, *, workers: int, count: int) -> Found:
-    """Let workers take from a queue that was there before them, and look at that for a while."""
+@dataclass(slots=True)
+class AtWork:
+    """A contender at work on a database of its own; between its turns its workers stand still."""
+
+    connection: "psycopg.Connection[tuple[int]]"
+    query: str
+    pids: list[int]
+    count: int
+
+    def turn(self) -> Found:
+        """Let it work for a while, and return what was found."""
+        self.signal(signal.SIGCONT)
+        time.sleep(SETTLING)
+        busy = [*self.pids, *(pid for (pid,) in self.connection.execute(BACKENDS).fetchall())]
+        used, before, began = _used(busy), _count(self.connection, self.query), time.perf_counter()
+        time.sleep(TURN)
+        after, ended = _count(self.connection, self.query), time.perf_counter()
+        used = _used(busy) - used
+        self.signal(signal.SIGSTOP)
+        assert after < self.count, "the queue ran out: MOST is too little for this machine"
+        return Found((after - before) / (ended - began), 1000 * used / max(1, after - before))
+
+    def signal(self, number: int) -> None:
+        """Stop the workers, or let them go on."""
+        for pid in self.pids:
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def _at_work(server: str, contender: Contender, *, workers: int) -> Iterator[AtWork]:
+    """Let workers begin with a queue that was there before them, and stop."""
+    count = contender.more + int(contender.most * (SECONDS * (TURN + SETTLING) / TURN + 3))
     with _database(server) as uri, scratch() as folder:
         contender.prepare(uri)
         contender.fill(uri, count)
@@ -176,24 +208,33 @@ def _look_at(server: str, contender: Contender, *, workers: int, count: int) -> 
             for one in own:
                 one.mkdir()
             with _working([contender.command(uri, one) for one in own]) as pids:
-                return _watch(connection, contender.done, pids=pids, count=count)
+                working = AtWork(connection, contender.done, pids, count)
+                _wait_for_the_first(working)
+                working.signal(signal.SIGSTOP)
+                yield working
 
 
-def _watch(connection: "psycopg.Connection[tuple[int]]", query: str, *, pids: list[int], count: int) -> Found:
-    """Return what was found after a short warm-up."""
+def _wait_for_the_first(working: AtWork) -> None:
     limit = time.perf_counter() + PATIENCE
-    while not _count(connection, query):
+    while not _count(working.connection, working.query):
         assert time.perf_counter() < limit, "nothing was done"
         time.sleep(LOOK)
-    time.sleep(WARM_SHARE * SECONDS)
-    busy = [*pids, *(pid for (pid,) in connection.execute(BACKENDS).fetchall())]
-    used, before, began = _used(busy), _count(connection, query), time.perf_counter()
-    after, ended = before, began
-    while after < count and ended - began < SECONDS:
-        time.sleep(LOOK)
-        after, ended = _count(connection, query), time.perf_counter()
-    done = max(1, after - before)
-    return Found(done / (ended - began), 1000 * (_used(busy) - used) / done)
+    time.sleep(WARM)
+
+
+def _in_turns(server: str, names: tuple[str, ...], *, workers: int) -> list[dict[str, Found]]:
+    """Let a few take turns of half a second: what the machine gives changes from second to second.
+
+    A round in which one of them ended nothing, as the disk stood still, tells nothing. Few, since who stands still for
+    seconds finds its memory cold.
+    """
+    with contextlib.ExitStack() as stack:
+        begun = {name: stack.enter_context(_at_work(server, CONTENDERS[name], workers=workers)) for name in names}
+        rounds = []
+        for number in range(max(1, round(SECONDS / TURN))):
+            order = names[:: 1 if number % 2 else -1]
+            rounds.append({name: begun[name].turn() for name in order})
+        return [found for found in rounds if all(one.rate for one in found.values())]
 
 
 def _count(connection: "psycopg.Connection[tuple[int]]", query: str) -> int:
