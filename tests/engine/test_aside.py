@@ -1,6 +1,7 @@
 """A machine that has a server to itself and many slots stores ends beside its claims, in a transaction of their own."""
 
 import asyncio
+import random
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import Overlap, OverlapPolicy
 from rota.rules.lease import LEASE
 from rota.store import processes, workers
-from rota.store.driver import Database, Operation, Store
+from rota.store.driver import PLAIN, Database, Manner, Operation, Store
 from rota.store.postgres_opening import open_postgres
 from tests.engine.conftest import NOON, audit, function
 from tests.postgres import lay_postgres
@@ -42,14 +43,14 @@ class Noting:
         self.asides = 0
         self.refused = 0
 
-    def submit(self, operation: Operation[Any], *, aside: bool = False) -> "asyncio.Future[Any]":
-        if aside and self.refused:
+    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
+        if manner.aside and self.refused:
             self.refused -= 1
             future = asyncio.get_running_loop().create_future()
             future.set_exception(StateError("no room", hint="make some"))
             return future
-        self.asides += aside
-        return self._store.submit(operation, aside=aside)
+        self.asides += manner.aside
+        return self._store.submit(operation, manner)
 
 
 class OnServer(rota.testing.Scene):
@@ -127,29 +128,39 @@ async def test_an_end_that_is_refused_keeps_its_slot_until_it_is_stored(wide: On
 
 async def test_connections_that_end_at_random_lose_and_double_nothing(wide: OnServer) -> None:
     begun: Counter[str] = Counter()
+    all_begun, some_begun = asyncio.Event(), threading.Event()
 
     async def count(context: rota.JobContext) -> None:
         begun[context.run.id] += 1
+        some_begun.set()
+        if len(begun) == 2 * RUNS:
+            all_begun.set()
 
     wide.table.functions = {"count": count}
     wide.declare(function("count", overlap=ALLOW))
+    for _ in range(2 * RUNS):
+        wide.trigger("count")
     over = threading.Event()
-    ending = asyncio.create_task(asyncio.to_thread(end_connections, wide.address, over))
+    ending = asyncio.create_task(asyncio.to_thread(end_connections, wide.address, over, after=some_begun))
     try:
-        await play(wide, "count", runs=2 * RUNS)
+        async with asyncio.timeout(LONGEST_WAIT):
+            wide.engine.claim_now()
+            await all_begun.wait()
+            await wide.engine.until_empty()
     finally:
         over.set()
+        some_begun.set()
         assert await ending > 0
-    assert wide.told("count") == [("COMPLETED", None)] * (2 * RUNS)
-    assert set(begun.values()) == {1}
-    assert len(begun) == 2 * RUNS
+    assert Counter(wide.told("count")) == {("COMPLETED", None): 2 * RUNS}
+    assert Counter(begun.values()) == {1: 2 * RUNS}
 
 
-def end_connections(address: str, over: threading.Event) -> int:
-    """End all connections to a database again and again until it is over; return how many."""
-    ended = 0
+def end_connections(address: str, over: threading.Event, *, after: threading.Event) -> int:
+    """End all connections to a database again and again, each time soon `after` something; return how many."""
+    ended, chance = 0, random.Random(8)
     with psycopg.connect(address, autocommit=True) as connection:
-        while not over.wait(0.05):
+        while after.wait() and not over.wait(chance.uniform(0, 0.03)):
+            after.clear()
             ended += len(connection.execute(END_OTHERS).fetchall())
     return ended
 

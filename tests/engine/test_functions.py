@@ -165,11 +165,11 @@ async def test_outcomes_survive_a_storage_that_refuses_for_a_while(scene: Scene)
     refusals = [1, 1]
     submit = scene.store.submit
 
-    def refusing(operation, **how):
+    def refusing(operation, *manner):
         if refusals and "_record" in repr(operation):
             refusals.pop()
             return submit(_refuse)
-        return submit(operation, **how)
+        return submit(operation, *manner)
 
     def _refuse(db):
         from rota.model.errors import StorageFull

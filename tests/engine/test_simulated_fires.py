@@ -226,6 +226,8 @@ class PollsAtOnce:
     def __init__(self, scene: "PollingScene") -> None:
         self._scene = scene
 
+    def prepare(self, claimed: Sequence[Claimed]) -> None: ...
+
     def begin(self, claimed: Claimed) -> None:
         finished = Finished(claimed.run.id, claimed.run.job_id, Outcome(Status.COMPLETED, poll={}))
         asyncio.get_running_loop().call_soon(self._scene.engine.all_ended, [finished])

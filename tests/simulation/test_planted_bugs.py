@@ -21,7 +21,7 @@ import pytest
 
 from rota import faults
 from rota.engine.fire import fire
-from rota.store.driver import Database, Operation
+from rota.store.driver import PLAIN, Database, Manner, Operation
 from tests import forking
 from tests.simulation.failing import failing
 from tests.simulation.world import DyingStore, World
@@ -139,9 +139,9 @@ class Late:
 class TwoTransactions(DyingStore):
     """Fires in two transactions: the rows, then the cursor."""
 
-    def submit(self, operation: Operation[Any], *, aside: bool = False) -> Any:
+    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> Any:
         if not isinstance(operation, partial) or operation.func is not fire:
-            return super().submit(operation, aside=aside)
+            return super().submit(operation, manner)
         held: list[dict[str, Any]] = []
 
         def rows(db: Database) -> Any:

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.settings import Scheduler, Settings
 from rota.store import jobs
-from rota.store.driver import Database, Operation
+from rota.store.driver import PLAIN, Database, Manner, Operation
 from rota.store.migrate import open_store
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_opening import open_postgres
@@ -105,13 +105,13 @@ class DyingStore:
             raise Crashed
         return value
 
-    def submit(self, operation: Operation[Any], *, aside: bool = False) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._life.alive:
             if not self._submitted:
                 loop.call_soon(self._flush)
-            self._submitted.append(Submitted(self._store.watched(operation), future))
+            self._submitted.append(Submitted(self._store.watched(operation), future, manner))
         return future
 
     def _flush(self) -> None:
@@ -329,6 +329,8 @@ class Inside:
         self._commands = Commands(machine, life)
         self.engine: Engine
         self.running: dict[str, Claimed] = {}
+
+    def prepare(self, claimed: Sequence[Claimed]) -> None: ...
 
     def begin(self, claimed: Claimed) -> None:
         if not self._life.alive:

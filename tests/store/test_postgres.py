@@ -17,6 +17,7 @@ import pytest
 
 from rota.engine.execute import pause_for
 from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
+from rota.store.driver import Manner
 from rota.store.link import Link, rows_of, statement
 from rota.store.listening import Listener
 from rota.store.postgres_opening import is_made, open_postgres
@@ -97,7 +98,7 @@ def test_what_is_submitted_aside_waits_for_nothing_that_was_submitted_before(sto
 
     async def both():
         first = store.submit(wait)
-        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), aside=True), LONGEST_WAIT)
+        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), Manner(aside=True)), LONGEST_WAIT)
         found = stored(beside)
         stored_aside.set()
         await asyncio.wait_for(first, LONGEST_WAIT)
@@ -304,6 +305,111 @@ def test_what_was_asked_ahead_is_there_also_when_nothing_was_sent_since(store):
     assert store.write(look) == ("1",)
 
 
+class Asked:
+    """What operations were asked ahead of, in which order, and what they found."""
+
+    def __init__(self):
+        self.noted = []
+
+    def first(self, db, *, writes=False):
+        put(db, "key", "1")
+        db.ask_next()
+        self.noted.append("first goes on")
+        if writes:
+            put(db, "key", "2")
+        return "first"
+
+    def asks(self, db):
+        self.noted.append("asked")
+        db.ahead("meta_get", key="key")
+
+    def second(self, db):
+        self.noted.append("second")
+        return db.row("meta_get", key="key")
+
+    async def play(self, store, *, writes=False, refused=False):
+        futures = [store.submit(partial(self.first, writes=writes)), store.submit(self.second, Manner(asks=self.asks))]
+        if refused:
+            futures.append(store.submit(refuse))
+        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
+
+
+def refuse(db):
+    db.execute("meta_set", key="key", value=None)
+
+
+def together(store):
+    """Keep the writer busy until several operations wait for it, so that they are one transaction."""
+    free = threading.Event()
+    store.submit(lambda _: free.wait(LONGEST_WAIT))
+    return free
+
+
+def play_together(store, asked, **changes):
+    async def play():
+        free = together(store)
+        asyncio.get_running_loop().call_soon(free.set)
+        return await asked.play(store, **changes)
+
+    return asyncio.run(play())
+
+
+def test_what_an_operation_asks_first_may_be_asked_while_the_one_before_it_goes_on(store):
+    asked = Asked()
+    assert play_together(store, asked) == ["first", ("1",)]
+    assert asked.noted == ["asked", "first goes on", "second"]
+
+
+def test_what_was_asked_for_the_next_operation_is_asked_again_where_something_was_written_since(store):
+    asked = Asked()
+    assert play_together(store, asked, writes=True) == ["first", ("2",)]
+    assert asked.noted == ["asked", "first goes on", "asked", "second"]
+
+
+def test_where_one_of_several_operations_is_refused_the_others_ask_for_themselves(store):
+    asked = Asked()
+    first, second, refused = play_together(store, asked, refused=True)
+    assert (first, second) == ("first", ("1",))
+    assert isinstance(refused, Exception)
+    assert asked.noted[-3:] == ["first goes on", "asked", "second"]
+
+
+def test_who_is_asked_for_and_comes_alone_asks_when_he_begins(store):
+    asked = Asked()
+    store.write(partial(put, key="key"))
+    future = asyncio.run(_alone(store, asked))
+    assert (future, asked.noted) == (("1",), ["asked", "second"])
+
+
+async def _alone(store, asked):
+    return await asyncio.wait_for(store.submit(asked.second, Manner(asks=asked.asks)), LONGEST_WAIT)
+
+
+def test_what_comes_of_an_operation_is_foretold_before_it_is_acknowledged(store):
+    noted = []
+
+    async def play():
+        future = store.submit(partial(put, key="key"), Manner(foretold=lambda value: noted.append(("foretold", value))))
+        noted.append(("done", await asyncio.wait_for(future, LONGEST_WAIT)))
+
+    asyncio.run(play())
+    assert noted == [("foretold", "key"), ("done", "key")]
+
+
+def test_nothing_is_foretold_of_what_is_refused(store):
+    noted = []
+
+    async def play():
+        futures = [
+            store.submit(operation, Manner(foretold=noted.append)) for operation in (refuse, partial(put, key="key"))
+        ]
+        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
+
+    refused, kept = asyncio.run(play())
+    assert isinstance(refused, Exception)
+    assert (kept, set(noted)) == ("key", {"key"})
+
+
 def test_what_one_operation_asked_ahead_is_no_answer_to_the_next(store):
     held, go = threading.Event(), threading.Event()
 
@@ -445,6 +551,7 @@ def test_a_commit_without_an_answer_is_looked_up_and_happens_once(store, beside,
 
     def operation(db):
         number = add(db, "count")
+        db._link.settle()
         if not begun:
             setattr(proxy, f"on_{lost}", swallow)  # what is sent next is the COMMIT
         begun.append(number)
@@ -871,6 +978,7 @@ def test_a_commit_that_a_crash_took_along_is_not_mistaken_for_another_that_got_i
 
     def operation(db):
         add(db, "count")
+        db._link.settle()
         if not begun:
             begun.append(db._link.transaction)
             proxy.on_question = crash  # what is sent next is the COMMIT

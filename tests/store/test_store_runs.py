@@ -473,6 +473,29 @@ def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     assert [run.status for run in found] == [Status.DISPATCHED, Status.DISPATCHED, Status.RUNNING]
 
 
+@pytest.mark.parametrize("wrong", ["it is taken already", "it is named twice", "it waits"])
+def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_come_into_its_slot_inv_003(
+    store, backend, wrong
+):
+    job, holder = add_job(store), add_holder(store)
+    first = add_run(store, job)
+    waits = {"waiting_for": WaitingFor.BACKOFF, "not_before": NOW} if wrong == "it waits" else {}
+    second = first if wrong == "it is named twice" else add_run(store, job, **waits)
+    if wrong == "it is taken already":
+        store.write(lambda db: dispatch(db, second, holder, slot=7))
+    before = [look(store, run) for run in (first, second)]
+
+    def claim(db):
+        taken = [runs.Taken(run.id, slot, started=True) for slot, run in enumerate((first, second))]
+        runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
+        begun = [runs.Begun(one.run_id, job.id, one.slot) for one in taken]
+        runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=NOW)
+
+    with pytest.raises(backend.refusal):
+        store.write(claim)
+    assert [look(store, run) for run in (first, second)] == before
+
+
 def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not(store):
     job, holder = add_job(store), add_holder(store)
     added = [add_run(store, job).id for _ in range(3)]

@@ -126,11 +126,11 @@ def anything_goes(db: Database, *, now: datetime) -> bool:
     return not claiming_paused(db, now) and bool(_chosen(db, queue.room(db), EVERYTHING, free=1))
 
 
-def slots_to_fill(db: Database, holder: Holder, free: Sequence[int], *, limit: int, known: Known) -> list[int] | None:
-    """Return up to `limit` of our free slots that may be filled; None if this process may claim nothing any more.
+def ask_claim(db: Database, holder: Holder, free: Sequence[int], *, limit: int, known: Known) -> None:
+    """Ask all that every claim looks at, at once: a server may be far away.
 
-    All that every claim looks at is asked here, at once: a server may be far away. So is who goes, where that was plain
-    the last time; if it no longer is, those runs are ours to lock all the same, and are asked for again.
+    Who goes is asked too, where that was plain the last time; if it no longer is, those runs are ours to lock all the
+    same, and are asked for again.
     """
     processes.ask_may_claim(db, holder.epoch)
     hold_worker(db, holder.worker_id)
@@ -140,6 +140,10 @@ def slots_to_fill(db: Database, holder: Holder, free: Sequence[int], *, limit: i
     direct.ask_anybody_waits(db)
     if known.plain:
         runs.ask_candidates(db, free=min(len(free), limit))
+
+
+def slots_to_fill(db: Database, holder: Holder, free: Sequence[int], *, limit: int, known: Known) -> list[int] | None:
+    """Return up to `limit` of our free slots that may be filled; None if this process may claim nothing any more."""
     claiming = processes.may_claim(db, holder.epoch)
     if claiming is None:
         return None
@@ -279,6 +283,7 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: Holder, *, now: date
     changed = runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
     assert changed == len(claimed), "the candidates were read in this transaction"
     faults.point("claim.updated")
+    db.send()
     _insert_executions(db, [one for one in claimed if one.started], holder, process=holder.identity, now=now)
 
 

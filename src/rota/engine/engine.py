@@ -11,7 +11,7 @@ from functools import partial
 from rota import faults
 from rota.engine.cadence import outlook, replan
 from rota.engine.callers import Callers
-from rota.engine.claim import Claimed, Holder, Known, claim, slots_to_fill
+from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
 from rota.engine.deliveries import Deliveries
 from rota.engine.direct import record_calls
 from rota.engine.ends import carried_alone, moves_fires, notifies, one_of_each_kind
@@ -42,7 +42,7 @@ from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import runs
-from rota.store.driver import Database, Store
+from rota.store.driver import Database, Manner, Store
 
 RESERVED = ""
 PASSED_OVER = 0.1
@@ -277,7 +277,11 @@ class Engine:
             self.slots.take(slot, RESERVED)
         self._claim_again = False
         self._claiming = self._store.submit(
-            partial(self._claim, free=free, until=self.claims_until, now=self._clock.now())
+            partial(self._claim, free=free, until=self.claims_until, now=self._clock.now()),
+            Manner(
+                asks=partial(self._ask_claim, free=free),
+                foretold=lambda claims: self._functions.prepare(claims.claimed),
+            ),
         )
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
@@ -294,6 +298,9 @@ class Engine:
     def _stores_aside(self) -> bool:
         """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
         return self._holder.leased and self._known.alone and self.slots.concurrency >= ASIDE_FROM
+
+    def _ask_claim(self, db: Database, *, free: Sequence[int]) -> None:
+        ask_claim(db, self._holder, free, limit=self._portion, known=self._known)
 
     def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
         usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
@@ -413,15 +420,12 @@ class Engine:
                     self.slots.give_back(carried.slot)
         self._kept.keep(kept)
         self._storing_aside = self._storing_aside or aside
-        calls, now = self._calls(batch), self._clock.now()
+        calls = {carried.run_id for carried in left if carried is not None and carried.direct}
+        now = self._clock.now()
         record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
-        future = self._store.submit(record_all, aside=aside)
+        future = self._store.submit(record_all, Manner(aside=aside))
         future.add_done_callback(partial(self._recorded, batch, aside=aside))
         self.claim_now()
-
-    def _calls(self, batch: Sequence[Finished]) -> set[str]:
-        carried = [self.executor.carried.get(finished.run_id) for finished in batch]
-        return {one.run_id for one in carried if one is not None and one.direct}
 
     def _record(
         self,

@@ -111,11 +111,17 @@ class Executor:
     def begin(self, claimed: Claimed) -> None:
         """Take a claimed run on."""
         self.idle = False
-        run = claimed.run
-        in_process = claimed.started or claimed.spec.work.in_process
-        carried = Carried(claimed, run.id, run.job_id, claimed.slot, in_process, direct=claimed.call is not None)
-        carried.agent = claimed.spec.work.agent is not None
-        carried.shares = claimed.spec.work.output.shared
+        run, work = claimed.run, claimed.spec.work
+        carried = Carried(
+            claimed,
+            run.id,
+            run.job_id,
+            claimed.slot,
+            in_process=claimed.started or work.in_process,
+            direct=claimed.call is not None,
+            agent=work.agent is not None,
+            shares=work.output.shared,
+        )
         self.carried[run.id] = carried
         if carried.shares:
             self.outputs.begin(run.id)

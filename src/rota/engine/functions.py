@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.agents.registry import adapter
 from rota.engine.called_agents import called_task, read_result
@@ -19,7 +19,7 @@ from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Condition, EnvValue, Kind
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
-from rota.runners.calling import Reader, is_async, read_answer, read_returned
+from rota.runners.calling import Call, Reader, is_async, read_answer, read_returned
 from rota.runners.context import JobContext, RunInfo, RunLog
 from rota.runners.function import FunctionRunner
 from rota.runners.network import network_up
@@ -43,6 +43,13 @@ class FunctionTable:
     conditions: Mapping[str, Function] = field(default_factory=dict)
     sources: Mapping[str, Function] = field(default_factory=dict)
     agents: Mapping[str, Function] = field(default_factory=dict)
+
+
+class Prepared(NamedTuple):
+    """What a run will call as soon as its start is stored, or how it ends since that cannot be made."""
+
+    claimed: Claimed
+    call: Call | Outcome
 
 
 class InProcessFunctions:
@@ -74,6 +81,7 @@ class InProcessFunctions:
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[str, str] = {}
         self._contexts: dict[str, JobContext] = {}
+        self._prepared: dict[str, Prepared] = {}
         self._answers: dict[str, asyncio.Future[Outcome]] = {}
         self._freed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -85,22 +93,34 @@ class InProcessFunctions:
             host=host,
         )
 
+    def prepare(self, claimed: Sequence[Claimed]) -> None:
+        """Make ready what is about to be started, while that is being stored; who was ready before never came."""
+        self._prepared = {one.run.id: Prepared(one, self._call(one)) for one in claimed if one.started}
+
     def begin(self, claimed: Claimed) -> None:
         """Start a function; its outcome is reported later."""
-        run, work = claimed.run, claimed.spec.work
+        run = claimed.run
         self._jobs[run.id] = run.job_id
-        timeout = None if work.timeout is None else work.timeout.total_seconds()
+        prepared = self._prepared.pop(run.id, None)
+        call = prepared.call if prepared is not None and prepared.claimed is claimed else self._call(claimed)
+        if isinstance(call, Outcome):
+            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, call)])
+            return
+        self._contexts[run.id] = call.context
+        self._runner.start(call)
+
+    def _call(self, claimed: Claimed) -> Call | Outcome:
+        """Return the call of a run's function, or how the run ends since that cannot be made."""
         function = self._function(claimed)
         if isinstance(function, Outcome):
-            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, function)])
-            return
-        context = self._context(claimed, function, run.id)
+            return function
+        run_id, timeout = claimed.run.id, claimed.spec.work.timeout
+        context = self._context(claimed, function, run_id)
         given = self._given(claimed, context)
         if isinstance(given, Outcome):
-            asyncio.get_running_loop().call_soon(self._take_outcomes, [(run.id, given)])
-            return
-        self._contexts[run.id] = context
-        self._runner.start(run.id, function, context, timeout=timeout, read=_reader(claimed), given=given)
+            return given
+        seconds = None if timeout is None else timeout.total_seconds()
+        return Call(run_id, function, context, timeout=seconds, read=_reader(claimed), given=given)
 
     def _given(self, claimed: Claimed, context: JobContext) -> JobContext | AgentTask | Outcome:
         """Return what a function is called with, or how its run ends since that cannot be made."""
@@ -155,7 +175,7 @@ class InProcessFunctions:
         began = self._clock.monotonic()
         timeout = condition.timeout.total_seconds()
         context = self._contexts[token] = self._context(claimed, function, token)
-        self._runner.start(token, function, context, timeout=timeout, read=read_answer)
+        self._runner.start(Call(token, function, context, timeout=timeout, read=read_answer))
         try:
             outcome = await answer
         except asyncio.CancelledError:
@@ -191,13 +211,10 @@ class InProcessFunctions:
 
     def _context(self, claimed: Claimed, function: Function, token: str) -> JobContext:
         run = claimed.run
-        zone = claimed.spec.schedule.timezone
-        info = RunInfo(run.id, run.handle, run.job, run.number, run.attempt, run.trigger, run.nominal, zone)
         folder = partial(folder_of, self._settings.state, run.id)
-        log = RunLog(folder, self._clock.now, policy=claimed.spec.work.output.on_disk)
         return JobContext(
-            info,
-            log,
+            partial(_info, claimed),
+            RunLog(folder, self._clock.now, policy=claimed.spec.work.output.on_disk),
             params=run.params,
             state=run.state,
             poll_data=claimed.poll_data,
@@ -252,6 +269,11 @@ def _result(condition: Condition, outcome: Outcome, *, took_ms: int) -> Conditio
     if outcome.reason is Reason.CONDITION:
         return ConditionResult(condition.title, "false", took_ms=took_ms)
     return ConditionResult(condition.title, "error", outcome.error or "it failed", took_ms)
+
+
+def _info(claimed: Claimed) -> RunInfo:
+    run, zone = claimed.run, claimed.spec.schedule.timezone
+    return RunInfo(run.id, run.handle, run.job, run.number, run.attempt, run.trigger, run.nominal, zone)
 
 
 def _reader(claimed: Claimed) -> Reader:

@@ -10,7 +10,7 @@ from rota.engine.execute import pause_for
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseBusy, DatabaseGone
-from rota.store.driver import Database, OpenStore, Operation, Store
+from rota.store.driver import PLAIN, Database, Manner, OpenStore, Operation, Store
 from rota.store.locking import wait_briefly
 
 T = TypeVar("T")
@@ -40,9 +40,9 @@ class Brief:
         """Run `operation` in a transaction."""
         return self._store.write(partial(_briefly, operation))
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread."""
-        return self._store.submit(partial(_briefly, operation), aside=aside)
+        return self._store.submit(partial(_briefly, operation), manner)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -3,7 +3,7 @@
 The real ones are `engine/processes.py` and `engine/functions.py`; tests script their own (`rota.testing`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -77,6 +77,10 @@ class Processes(Protocol):
 
 class Functions(Protocol):
     """Runs Python functions inside this process."""
+
+    def prepare(self, claimed: Sequence[Claimed]) -> None:
+        """Make ready what may be begun soon, and forget who was made ready before."""
+        ...
 
     def begin(self, claimed: Claimed) -> None:
         """Start a function; its outcome is reported later."""

@@ -58,7 +58,8 @@ def record(
         ends = [_settled(one, RUNNING, now) for one in finished]
         if alone:
             ends.sort(key=lambda end: end.run_id)  # as all lock runs who lock several
-        ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=True, sent=partial(_ask_standing, db, job_ids))
+        sent = partial(_ask_standing, db, job_ids, last=alone)
+        ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=True, sent=sent)
         _follow_all(db, ended, now=now, standing=_standing(db, ended, held=not alone))
     if len(ended) < len(finished):
         final = {run.id for run in ended}
@@ -79,9 +80,12 @@ def _ask_ahead(db: Database) -> None:
     polls.ask_poll_job(db)
 
 
-def _ask_standing(db: Database, job_ids: Collection[str]) -> None:
+def _ask_standing(db: Database, job_ids: Collection[str], *, last: bool) -> None:
+    """Send along how the jobs stand; `last`: as a rule that is all, and somebody else may be asked for."""
     for job_id in job_ids:
         jobs.ask_standing(db, job_id)
+    if last:
+        db.ask_next()
 
 
 def _standing(db: Database, ended: Sequence[runs.Ended], *, held: bool) -> dict[str, jobs.Standing]:
@@ -178,6 +182,7 @@ def _end(
     started = [end for end in ends if end.expected is Status.RUNNING and end.run_id in final]
     if started:
         runs.finish_executions(db, started)
+        db.send()
     queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
     settle_pools(db, [run for run in ended if run.id not in queued], kept=kept)
     answered = [run for run in ended if run.outcome.provider is not None]

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.model.clock import Clock, iso
 from rota.store import audit
-from rota.store.driver import Database, Operation, Store, T
+from rota.store.driver import PLAIN, Database, Manner, Operation, Store, T
 
 Also = Callable[[Database], None]
 
@@ -60,12 +60,12 @@ class Trailed:
         self._noted = True
         return result
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread, noted as `write` does."""
         if self._noted:
-            return self._store.submit(operation, aside=aside)
+            return self._store.submit(operation, manner)
         self._noted = True
-        return self._store.submit(partial(self._with_note, operation), aside=aside)
+        return self._store.submit(partial(self._with_note, operation), manner)
 
     def close(self) -> None:
         """Let go of the database."""

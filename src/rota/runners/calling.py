@@ -29,7 +29,6 @@ class Call:
         "abandon_at",
         "context",
         "decided",
-        "ended",
         "entered",
         "function",
         "given",
@@ -45,22 +44,21 @@ class Call:
         self,
         token: str,
         function: Function,
-        *,
         context: JobContext,
-        read: Reader,
-        timeout: float | None,
+        *,
+        timeout: float | None = None,
+        read: Reader | None = None,
         given: Any = None,
     ) -> None:
         self.token = token
         self.function = function
         self.context = context
         self.given = context if given is None else given
-        self.read = read
+        self.read = read or read_returned
         self.timeout = timeout
         self.decided: Outcome | None = None
         self.abandon_at: float | None = None
         self.reported = False
-        self.ended = False
         self.entered = False
         self.task: asyncio.Task[None] | None = None
         # Whoever takes the ticket decides whether the call begins: a thread, or a cancel that came first.

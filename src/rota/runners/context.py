@@ -99,13 +99,13 @@ class RunLog:
 
     def close(self) -> None:
         """Close the file; a later line, of a thread that was abandoned, opens the next one."""
-        with self._lock:
-            if self._writer is not None:
+        if self._writer is not None:
+            with self._lock:
                 self._writer.close()
 
 
 class JobContext:
-    """The one argument of a job's function and of a condition."""
+    """The one argument of a job's function and of a condition; what tells of its `run` is made when it is asked for."""
 
     __slots__ = (
         "_asynchronous",
@@ -113,10 +113,12 @@ class JobContext:
         "_client",
         "_count",
         "_given",
+        "_make_run",
         "_meter",
         "_original",
         "_params",
         "_poll_data",
+        "_run",
         "_scheduler_state",
         "_sdk",
         "_settled",
@@ -124,12 +126,11 @@ class JobContext:
         "_shared_before",
         "_state",
         "log",
-        "run",
     )
 
     def __init__(
         self,
-        run: RunInfo,
+        run: Callable[[], RunInfo],
         log: RunLog,
         *,
         params: Mapping[str, Any],
@@ -140,7 +141,8 @@ class JobContext:
         count: Counter | None = None,
         asynchronous: bool = False,
     ) -> None:
-        self.run = run
+        self._make_run = run
+        self._run: RunInfo | None = None
         self.log = log
         self._given = params
         self._params: dict[str, Any] | None = None
@@ -157,6 +159,13 @@ class JobContext:
         self._settled = False
         self._meter: Meter | None = None
         self._client: Any = None
+
+    @property
+    def run(self) -> RunInfo:
+        """The run that the function is part of."""
+        if self._run is None:
+            self._run = self._make_run()
+        return self._run
 
     @property
     def poll_data(self) -> Mapping[str, Any] | None:

@@ -2,28 +2,30 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable
-
-from rota.runners.calling import Call
+from collections.abc import Callable, Container
 
 _HEAP_ROOM = 1024
 
 
 class Deadlines:
-    """One timer for all calls: thousands of timeouts cost one entry of the loop."""
+    """One timer for all calls: thousands of timeouts cost one entry of the loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[Call], None]) -> None:
+    They are known by name alone, so that a call that has ended is gone at once, and not with its deadline.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, expired: Callable[[str], None], *, under_way: Container[str]
+    ) -> None:
         self._loop = loop
         self._expired = expired
-        self._heap: list[tuple[float, int, Call]] = []
-        self._count = 0
+        self._under_way = under_way
+        self._heap: list[tuple[float, str]] = []
         self._room = _HEAP_ROOM
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, seconds: float, call: Call) -> None:
+    def add(self, seconds: float, token: str) -> None:
         """Tell `expired` about a call in so many seconds."""
-        self._count += 1
-        heapq.heappush(self._heap, (self._loop.time() + seconds, self._count, call))
+        heapq.heappush(self._heap, (self._loop.time() + seconds, token))
         if len(self._heap) > self._room:
             self._forget_ended()
         if self._timer is None or self._heap[0][0] < self._timer.when():
@@ -35,7 +37,7 @@ class Deadlines:
         self._set()
 
     def _forget_ended(self) -> None:
-        self._heap = [entry for entry in self._heap if not entry[2].ended]
+        self._heap = [entry for entry in self._heap if entry[1] in self._under_way]
         heapq.heapify(self._heap)
         self._room = max(_HEAP_ROOM, 2 * len(self._heap))
 
@@ -48,5 +50,5 @@ class Deadlines:
         now = self._loop.time()
         self._timer = None
         while self._heap and self._heap[0][0] <= now:
-            self._expired(heapq.heappop(self._heap)[2])
+            self._expired(heapq.heappop(self._heap)[1])
         self._set()

@@ -10,14 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Any
 
 from rota import faults
 from rota.model.durations import say_duration
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.runners.calling import STOPPED, Call, Function, Reader, call, is_async, read_raised, read_returned
-from rota.runners.context import JobContext
+from rota.runners.calling import STOPPED, Call, call, is_async, read_raised
 from rota.runners.deadlines import Deadlines
 from rota.runners.function_loop import FunctionLoop
 
@@ -52,24 +50,14 @@ class FunctionRunner:
         self._finished: deque[tuple[Call, Outcome]] = deque()
         self._left_alone: Finished = []
         self._hinted = False
-        self._deadlines = Deadlines(loop, self._on_deadline)
+        self._deadlines = Deadlines(loop, self._on_deadline, under_way=self._calls)
 
-    def start(
-        self,
-        token: str,
-        function: Function,
-        context: JobContext,
-        *,
-        timeout: float | None = None,
-        read: Reader = read_returned,
-        given: Any = None,
-    ) -> None:
-        """Start a function; its outcome arrives through `on_outcomes` under `token`. It is `given` its context."""
-        started = Call(token, function, context=context, read=read, timeout=timeout, given=given)
-        self._calls[token] = started
-        if timeout is not None:
-            self._deadlines.add(timeout, started)
-        if is_async(function):
+    def start(self, started: Call) -> None:
+        """Start a function; its outcome arrives through `on_outcomes` under its token."""
+        self._calls[started.token] = started
+        if started.timeout is not None:
+            self._deadlines.add(started.timeout, started.token)
+        if is_async(started.function):
             self._async.start(started)
             return
         self._sync_calls += 1
@@ -137,7 +125,6 @@ class FunctionRunner:
 
     def _settle(self, ended: Call) -> None:
         self._sync_calls -= not is_async(ended.function)
-        ended.ended = True
         self._calls.pop(ended.token, None)
         ended.context.log.close()
 
@@ -146,8 +133,9 @@ class FunctionRunner:
         if self._on_released:
             self._on_released(token)
 
-    def _on_deadline(self, late: Call) -> None:
-        if late.token not in self._calls:
+    def _on_deadline(self, token: str) -> None:
+        late = self._calls.get(token)
+        if late is None:
             return
         if late.decided is None:
             faults.point("function.timed_out")
@@ -162,7 +150,7 @@ class FunctionRunner:
         if is_async(stopped.function):
             self._async.cancel(stopped)
             stopped.abandon_at = self._loop.time() + self._grace
-            self._deadlines.add(self._grace, stopped)
+            self._deadlines.add(self._grace, stopped.token)
         elif stopped.begin():
             self._finish([(stopped, outcome)])  # no thread had taken it yet
         else:

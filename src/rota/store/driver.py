@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -49,8 +50,36 @@ class Database(Protocol):
         """
         ...
 
+    def send(self) -> None:
+        """Let a server begin with what was told and asked so far, while we go on."""
+        ...
+
+    def ask_next(self) -> None:
+        """Let a server be asked already what the operation behind this one asks first, if there is one.
+
+        For who expects to write nothing more; where something is written after all, it is asked again.
+        """
+        ...
+
 
 Operation = Callable[[Database], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an operation that is submitted may be hastened, where a server is at work.
+
+    `aside`: it need not come after what was submitted before, nor before what comes after: where others write at the
+    same time anyway, so may we. `asks`: what it asks first, and holds; the server is asked before it begins.
+    `foretold`: is told on the event loop what comes of it while the server commits; it may yet come otherwise.
+    """
+
+    aside: bool = False
+    asks: Operation[None] | None = None
+    foretold: Callable[[Any], None] | None = None
+
+
+PLAIN = Manner()
 
 
 def store_counts(db: Database) -> None:
@@ -71,12 +100,8 @@ class Store(Protocol):
         """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
         ...
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
-
-        `aside`: it need not come after what was submitted before, nor before what comes after: where others write at
-        the same time anyway, so may we.
-        """
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
         ...
 
     def close(self) -> None:

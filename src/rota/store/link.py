@@ -8,6 +8,7 @@ import os
 import re
 import select
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ import psycopg
 from psycopg import errors
 from psycopg.adapt import AdaptersMap, Loader, Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.types.numeric import FloatLoader, IntLoader
 from psycopg.types.string import TextLoader
 
@@ -65,11 +66,11 @@ def statement(sql: str) -> Statement:
 
 
 class _Kind(Enum):
-    """What is done with the result of a command."""
+    """What is done with a result that nobody awaits. SYNC: the mark behind what was sent together."""
 
     IGNORED = auto()
-    ANSWER = auto()
     TRANSACTION = auto()
+    SYNC = auto()
 
 
 class Awaited:
@@ -81,7 +82,7 @@ class Awaited:
         self.result: PGresult | None = None
 
 
-IGNORED, ANSWER, TRANSACTION = _Kind
+IGNORED, TRANSACTION, SYNC = _Kind
 FATAL, TUPLES = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK
 NOTHING: Mapping[str, Any] = {}
 
@@ -92,12 +93,37 @@ _FORGET_PLANS = Statement(b"DEALLOCATE ALL")
 _ASK_TRANSACTION = Statement(b"SELECT pg_current_xact_id_if_assigned()")
 
 
+class _Speaking:
+    """Tells what an error means while somebody speaks with the server; a generator would cost more than a command."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: PGconn) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise Lost where that is what it means; after another one halfway, the connection is of no more use."""
+        if isinstance(error, psycopg.OperationalError):
+            raise Lost(str(error).strip()) from error
+        if error is not None and not isinstance(error, KeyError | TypeError | Lost):
+            self._connection.finish()
+
+
 class Link:
-    """One connection, used by one thread at a time, always in pipeline mode."""
+    """One connection, used by one thread at a time, always in pipeline mode.
+
+    Commands wait until somebody needs an answer, or says that the server may begin. Answers are read in order, and no
+    further than needed: the server works on while we do. Whatever is sent ends with a mark, after which the server
+    counts as idle: it ends a transaction whose client stopped halfway.
+    """
 
     def __init__(self, owner: "psycopg.Connection[Any]", *, now: Callable[[], datetime]) -> None:
         self._owner = owner
         self._connection = connection = owner.pgconn
+        self._speaking = _Speaking(connection)
         self.pid = connection.backend_pid
         self.id = os.urandom(12).hex()
         self.commits = 0
@@ -108,16 +134,21 @@ class Link:
         self._poll.register(self.socket, select.POLLIN)
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._fresh: list[tuple[bytes, tuple[int, ...]]] = []
+        """What was prepared since all answers were read: after an error it may not be."""
         self._names = itertools.count()
-        self._sent: list[_Kind | Awaited] = []
-        self._left: list[list[_Kind | Awaited]] = []
+        self._due: deque[_Kind | Awaited] = deque()
+        """What is to be read yet, in order."""
+        self._waiting = False
+        """Whether commands wait to be sent."""
+        self._abandoned = 0
+        """Of how many that are due nobody minds what came of them."""
         self._now = now
         self._planned_at = now()
         self.writing = False
         self.transaction: str | None = None
         """The number of the transaction, as soon as it has written something."""
         self.owes = False
-        """Whether something waits to be sent along that the transaction does not stand without."""
+        """Whether something was told or asked of which is not known yet whether it wrote."""
         connection.enter_pipeline_mode()
 
     @property
@@ -127,24 +158,21 @@ class Link:
 
     def begin(self, command: Statement, *, writing: bool) -> None:
         """Begin a transaction along with the first command in it."""
-        self.writing, self.transaction, self.owes = writing, None, False
         now = self._now()
         if abs(now - self._planned_at) > REPLAN_AFTER:
             self._planned_at = now
             self.leave(_FORGET_PLANS)
             self._prepared.clear()
+        self.writing, self.transaction, self.owes = writing, None, False
         self.later(command)
 
     def later(self, command: Statement) -> None:
         """Send a command along with the next one; nobody waits for it."""
-        try:
+        with self._speaking:
             self._queue(command, NOTHING, IGNORED)
-        except BaseException as error:
-            self._tell_lost(error)
-            raise
 
     def defer(self, command: Statement, params: Mapping[str, Any]) -> None:
-        """Send a command along with the next one; if the server refuses it, the next answer says so."""
+        """Send a command along with the next one; if the server refuses it, a later answer says so."""
         self._ask(command, params, IGNORED)
 
     def ahead(self, command: Statement, params: Mapping[str, Any]) -> Awaited:
@@ -155,86 +183,57 @@ class Link:
 
     def run(self, command: Statement, params: Mapping[str, Any]) -> PGresult:
         """Send a command and what waits to be sent along; return its answer."""
-        self._ask(command, params, ANSWER)
-        answer = self._exchange()
-        assert answer is not None
-        return answer
+        return self.answer(self.ahead(command, params))
+
+    def answer(self, awaited: Awaited) -> PGresult:
+        """Return the answer to a command as soon as it is there; the server may be at work on later ones."""
+        if awaited.result is None:
+            with self._speaking:
+                self._flush()
+                error = self._read(awaited)
+            self._refuse(error)
+        assert awaited.result is not None
+        return awaited.result
+
+    def send(self) -> None:
+        """Let the server begin with what waits to be sent."""
+        with self._speaking:
+            self._flush()
 
     def settle(self) -> None:
-        """Send what waits to be sent along, and see that the server took it."""
-        if self._sent:
-            self._exchange()
-
-    def _ask(self, command: Statement, params: Mapping[str, Any], kind: "_Kind | Awaited") -> None:
-        try:
-            self._queue(command, params, kind)
-        except BaseException as error:
-            self._tell_lost(error)
-            raise
-        self.owes = True
-
-    def _exchange(self) -> PGresult | None:
-        try:
-            if self.writing and self.transaction is None:
-                self._queue(_ASK_TRANSACTION, NOTHING, TRANSACTION)
+        """Send what waits to be sent, and see that the server took all of it."""
+        with self._speaking:
             self._flush()
-            answer, error = self._receive()
-        except BaseException as error:
-            self._tell_lost(error)
-            raise
+            error = self._read(None)
+        self._refuse(error)
         self.owes = False
-        if error is not None:
-            raise _failure(error)
-        return answer
 
     def leave(self, command: Statement) -> None:
-        """Send a command without waiting for what comes of it; that is read before the next answer."""
-        try:
-            if self._sent:
-                self._let_go()  # apart: where one of those is refused, the server passes over all that is sent with it
+        """Send a command without waiting for what comes of it, nor of all before; that is read with the next answer."""
+        self.writing = False
+        with self._speaking:
+            self._flush()  # apart: where one of those is refused, the server passes over all that is sent with it
             self._queue(command, NOTHING, IGNORED)
-            self._let_go()
-        except BaseException as error:
-            self._tell_lost(error)
-            raise
-
-    def _let_go(self) -> None:
-        self._flush()
-        self._left.append(self._sent)
-        self._sent = []
+            self._flush()
+        self._abandoned = len(self._due)
 
     def announced(self) -> bool:
         """Read what the server sent unasked; tell whether somebody announced something."""
         heard = False
-        try:
+        with self._speaking:
             self._connection.consume_input()
             while self._connection.notifies() is not None:
                 heard = True
-        except BaseException as error:
-            self._tell_lost(error)
-            raise
         return heard
 
     def close(self) -> None:
         """Let go of the connection; a transaction under way is rolled back."""
         self._owner.close()
 
-    def _tell_lost(self, error: BaseException) -> None:
-        """Raise Lost where that is what an error means; after another one halfway, the connection is of no more use."""
-        if isinstance(error, psycopg.OperationalError):
-            raise Lost(str(error).strip()) from error
-        if not isinstance(error, KeyError | TypeError | Lost):
-            self._connection.finish()
-
-    def _flush(self) -> None:
-        """Send all that is queued; a socket that is full is waited for without keeping other threads from working."""
-        connection = self._connection
-        connection.pipeline_sync()
-        while connection.flush():
-            self._poll.modify(self.socket, select.POLLIN | select.POLLOUT)
-            self._poll.poll()
-            connection.consume_input()
-            self._poll.modify(self.socket, select.POLLIN)
+    def _ask(self, command: Statement, params: Mapping[str, Any], kind: "_Kind | Awaited") -> None:
+        with self._speaking:
+            self._queue(command, params, kind)
+        self.owes = True
 
     def _queue(self, command: Statement, params: Mapping[str, Any], kind: _Kind | Awaited) -> None:
         values, types = _encoded(command.names, params)
@@ -244,61 +243,78 @@ class Link:
             name = self._prepared[key] = b"rota%d" % next(self._names)
             self._fresh.append(key)
             self._connection.send_prepare(name, command.text, types)
-            self._sent.append(IGNORED)
+            self._due.append(IGNORED)
         self._connection.send_query_prepared(name, values)
-        self._sent.append(kind)
+        self._due.append(kind)
+        self._waiting = True
 
-    def _receive(self) -> tuple[PGresult | None, PGresult | None]:
-        """Read the answer to what was just sent, after what was left; or the first error."""
-        for kinds in self._left:
-            self._collect(kinds)
-        self._left.clear()
-        kinds, self._sent = self._sent, []
-        answer, error = self._collect(kinds)
-        if error is not None:
-            for key in self._fresh:
-                self._prepared.pop(key, None)  # it may be what failed, or have been skipped after it
-        self._fresh.clear()
-        return answer, error
-
-    def _collect(self, kinds: list[_Kind | Awaited]) -> tuple[PGresult | None, PGresult | None]:
-        """Read what came of the commands of one round trip: the answer that was asked for, the first error."""
-        answer: PGresult | None = None
-        error: PGresult | None = None
-        for kind in kinds:
-            result = self._next()
-            status = result.status
-            if status == FATAL:
-                error = error or result
-            elif kind is ANSWER:
-                answer = result
-            elif isinstance(kind, Awaited):
-                kind.result = result
-            elif kind is TRANSACTION and status == TUPLES:
-                value = result.get_value(0, 0)
-                self.transaction = value.decode() if value is not None else None
-            self._end_of_command(error)
-        self._next()
-        return answer, error
-
-    def _next(self) -> PGresult:
+    def _flush(self) -> None:
+        """Send all that waits; a socket that is full is waited for without keeping other threads from working."""
+        if not self._waiting:
+            return
+        if self.writing and self.transaction is None:
+            self._queue(_ASK_TRANSACTION, NOTHING, TRANSACTION)
         connection = self._connection
-        while connection.is_busy():
+        connection.pipeline_sync()
+        self._due.append(SYNC)
+        self._waiting = False
+        while connection.flush():
+            self._poll.modify(self.socket, select.POLLIN | select.POLLOUT)
             self._poll.poll()
             connection.consume_input()
-        result = connection.get_result()
+            self._poll.modify(self.socket, select.POLLIN)
+
+    def _read(self, awaited: Awaited | None) -> PGresult | None:
+        """Read until an answer is there, or all of them; return the first error, after all that was sent."""
+        error: PGresult | None = None
+        while self._due and (error is not None or awaited is None or awaited.result is None):
+            found = self._read_next()
+            error = found if error is None else error
+        if not self._due:
+            self._fresh.clear()
+        return error
+
+    def _read_next(self) -> PGresult | None:
+        """Read what came of the next command that is due; return it if it is an error that somebody minds."""
+        kind, minded = self._due.popleft(), not self._abandoned
+        self._abandoned -= not minded
+        result = self._result()
+        status = result.status
+        if kind is SYNC:
+            return None
+        if status == FATAL and _state(result) is None:
+            raise _failure(result)  # the connection ended: there is no mark behind it
+        self._result_or_none()
+        if isinstance(kind, Awaited):
+            kind.result = result
+        elif kind is TRANSACTION and minded and status == TUPLES:
+            value = result.get_value(0, 0)
+            self.transaction = value.decode() if value is not None else None
+        if status != FATAL:
+            return None
+        for key in self._fresh:
+            self._prepared.pop(key, None)  # it may be what failed, or have been skipped after it
+        self._fresh.clear()
+        return result if minded else None
+
+    def _result(self) -> PGresult:
+        result = self._result_or_none()
         if result is None:
             raise Lost("the answers of the server are out of step")
         return result
 
-    def _end_of_command(self, error: PGresult | None) -> None:
-        """Read the mark behind a result; a connection that ended has none."""
-        if error is not None and _state(error) is None:
-            raise _failure(error)
-        while self._connection.is_busy():
+    def _result_or_none(self) -> PGresult | None:
+        """Return the next result, None for the mark behind one."""
+        connection = self._connection
+        while connection.is_busy():
             self._poll.poll()
-            self._connection.consume_input()
-        self._connection.get_result()
+            connection.consume_input()
+        return connection.get_result()
+
+    @staticmethod
+    def _refuse(error: PGresult | None) -> None:
+        if error is not None:
+            raise _failure(error)
 
 
 def _encoded(names: tuple[str, ...], params: Mapping[str, Any]) -> tuple[list[bytes | None] | None, tuple[int, ...]]:

@@ -12,16 +12,18 @@ from psycopg.errors import InvalidParameterValue
 
 from rota import faults
 from rota.model.errors import DatabaseGone, StateError
-from rota.store.driver import Counts, Operation, Row, store_counts
+from rota.store.driver import PLAIN, Counts, Manner, Operation, Row, store_counts
 from rota.store.link import Awaited, Conflict, Link, Lost, Statement, names_of, rows_of, statement
 from rota.store.listening import ANNOUNCE, Listener
 from rota.store.postgres_errors import busy, ours, translated
 from rota.store.queries import load_queries
 from rota.store.reach import Reach
-from rota.store.writer import Done, Submitted, Writer, failed, hand_back
+from rota.store.writer import Done, Submitted, Writer, failed, foretell, hand_back
 
 T = TypeVar("T")
 
+CONCERNS_NOBODY = ("execution_finish", "execution_finish_alike")
+"""What changes nothing that another operation asks first: the audit of what has ended already."""
 ATTEMPTS = 20
 """How often a transaction runs again after it stood in another one's way."""
 WHOLE_MOMENT = 0.05
@@ -81,17 +83,18 @@ class PostgresDatabase:
         self._link = link
         self._queries = queries
         self._ahead: dict[tuple[Any, ...], Awaited] = {}
+        self._coming: dict[tuple[Any, ...], Awaited] | None = None
+        """What the next operation asks first, where it was asked already."""
+        self._asks_next: Operation[None] | None = None
         self.counted: Counts = {}
         self.announces = announces
 
     def rows(self, query: str, /, **params: Any) -> list[Row]:
         """Return all rows of a named query."""
         if self._ahead and (awaited := self._ahead.pop((query, *params.items()), None)) is not None:
-            if awaited.result is None:
-                self._link.settle()
-            assert awaited.result is not None
-            return rows_of(awaited.result)
+            return rows_of(self._link.answer(awaited))
         found = self._queries[query]
+        self._change(query)
         return rows_of(self._link.run(found, params)) if found.text else []
 
     def row(self, query: str, /, **params: Any) -> Row | None:
@@ -102,27 +105,53 @@ class PostgresDatabase:
     def execute(self, query: str, /, **params: Any) -> int:
         """Run a named statement and return how many rows it changed."""
         found = self._queries[query]
+        self._change(query)
         return self._link.run(found, params).command_tuples or 0 if found.text else 0
 
     def later(self, query: str, /, **params: Any) -> None:
         """Run a named statement whose answer nobody looks at; the next one, or the commit, says if it was refused."""
         found = self._queries[query]
+        self._change(query)
         if found.text:
             self._link.defer(found, params)
 
     def ahead(self, query: str, /, **params: Any) -> None:
         """Ask now, without waiting, what `rows` or `row` of the same operation soon asks in the same words."""
         found = self._queries[query]
+        self._change(query)
         if found.text:
             self._ahead[(query, *params.items())] = self._link.ahead(found, params)
 
-    def forget(self) -> None:
-        """Drop what was asked ahead: it was true for the operation that asked."""
-        self._ahead.clear()
+    def send(self) -> None:
+        """Let the server begin with what was told and asked so far."""
+        self._link.send()
+
+    def ask_next(self) -> None:
+        """Ask what the next operation asks first, apart: what was asked before is answered without waiting for it."""
+        if self._asks_next is None or self._coming is not None:
+            return
+        own, self._ahead = self._ahead, {}
+        self._link.send()
+        self._asks_next(self)
+        self._link.send()
+        self._ahead, self._coming = own, self._ahead
+
+    def turn_to(self, asks: Operation[None] | None, *, following: Operation[None] | None = None) -> None:
+        """Begin with an operation: what was asked ahead is that of the one before, unless that asked for this one."""
+        asked, self._coming, self._asks_next = self._coming, None, following
+        self._ahead = {} if asked is None else asked
+        if asked is None and asks is not None:
+            asks(self)
+
+    def _change(self, query: str) -> None:
+        """Ask again for the next operation: what it asked first may have been changed since."""
+        if self._coming is not None and query not in CONCERNS_NOBODY:
+            self._coming = None
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return all rows of a named query by column name."""
         found = self._queries[query]
+        self._change(query)
         if not found.text:
             return []
         result = self._link.run(found, params)
@@ -177,15 +206,16 @@ class PostgresStore:
                     raise self._reach.gone(error) from error
         raise AssertionError("the last attempt raises")
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
 
-        `aside`: to a second one with a link of its own.
+        What need not be in order goes to a second one with a link of its own.
         """
+        aside = manner.aside
         if aside not in self._writers:
             self._reach.stay()
             self._writers[aside] = Writer(partial(self._commit, aside=aside), end=self._batches[aside].drop)
-        return self._writers[aside].submit(operation)
+        return self._writers[aside].submit(operation, manner)
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
@@ -286,14 +316,17 @@ class Batches:
             with translated(self.place):
                 link.begin(BEGIN, writing=True)
                 database = PostgresDatabase(link, statements(writing=True))
-                done = [self._attempt(link, database, item, guarded=guarded) for item in batch]
+                done = []
+                for item, following in zip(batch, [*batch[1:], None], strict=True):
+                    asks_next = None if following is None or guarded else following.manner.asks
+                    done.append(self._attempt(link, database, item, asks_next=asks_next, guarded=guarded))
                 with contextlib.nullcontext() if guarded else self._refusing():
                     store_counts(database)
                     if database.announces:
                         link.later(ANNOUNCE)
                     if faults.planted("acknowledged_before_commit"):
                         hand_back(done)
-                    commit(link)
+                    commit(link, meanwhile=partial(foretell, batch, done))
         except Unknown as unknown:
             self.drop()
             if not resolve(self._reach, unknown, patient=True):
@@ -306,14 +339,23 @@ class Batches:
             raise
         return done
 
-    def _attempt(self, link: Link, database: PostgresDatabase, item: Submitted, *, guarded: bool) -> Done:
-        database.forget()
+    def _attempt(
+        self,
+        link: Link,
+        database: PostgresDatabase,
+        item: Submitted,
+        *,
+        asks_next: Operation[None] | None,
+        guarded: bool,
+    ) -> Done:
         if not guarded:
             with self._refusing():
+                database.turn_to(item.manner.asks, following=asks_next)
                 return Done(item.future, item.operation(database))
         link.later(SAVEPOINT)
         counted = database.counted.copy()
         try:
+            database.turn_to(item.manner.asks)
             done = Done(item.future, item.operation(database))
             link.settle()
         except (Lost, Conflict):
@@ -379,14 +421,17 @@ def _leave_mark(link: Link) -> None:
     link.defer(MARK, _mark_of(link))
 
 
-def commit(link: Link) -> None:
-    """Commit; raise Unknown when the connection ends before the answer."""
+def commit(link: Link, *, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Commit, and do something while the server does; raise Unknown when the connection ends before the answer."""
     if link.owes and link.transaction is None:
         link.settle()  # its number must be known before
     if link.transaction is not None:
         _leave_mark(link)
     try:
-        result = link.run(COMMIT, {})
+        committed = link.ahead(COMMIT, {})
+        link.send()
+        meanwhile()
+        result = link.answer(committed)
     except Lost:
         if link.transaction is None:
             raise  # it has written nothing

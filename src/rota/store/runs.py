@@ -188,10 +188,19 @@ def _candidate(
 
 
 def claim_runs(db: Database, taken: Sequence[Taken], *, worker_id: str, epoch: int, now: datetime) -> int:
-    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01)."""
+    """Move QUEUED runs into slots: DISPATCHED, or RUNNING at once where nothing stands before their start (R-01).
+
+    Return how many. Where all start at once nobody waits for that: whoever is not in its slot is refused its execution
+    (INV-003), and with it the whole claim.
+    """
     running, dispatched = (Status.RUNNING, to_ms(now)), (Status.DISPATCHED, None)
     items = [(one.run_id, one.slot, *(running if one.started else dispatched)) for one in taken]
-    changed = db.execute("run_claim", runs=write_json(items), worker_id=worker_id, epoch=epoch, now=to_ms(now))
+    told = {"runs": write_json(items), "worker_id": worker_id, "epoch": epoch, "now": to_ms(now)}
+    if all(one.started for one in taken):
+        db.later("run_claim", **told)
+        changed = len(taken)
+    else:
+        changed = db.execute("run_claim", **told)
     counters.count(db, Status.QUEUED, -changed)
     counters.count(db, Status.RUNNING, changed, worker_id=worker_id)
     return changed

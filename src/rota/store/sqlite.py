@@ -22,7 +22,7 @@ from rota.model.errors import (
     StateError,
     StorageFull,
 )
-from rota.store.driver import Counts, Operation, Row, store_counts
+from rota.store.driver import PLAIN, Counts, Manner, Operation, Row, store_counts
 from rota.store.invariants import refused
 from rota.store.queries import load_queries
 from rota.store.writer import Done, Submitted, Writer, failed, hand_back
@@ -76,6 +76,12 @@ class SqliteDatabase:
 
     def ahead(self, query: str, /, **params: Any) -> None:
         """Do nothing: no server is far away, so what is asked is asked when it is needed."""
+
+    def send(self) -> None:
+        """Do nothing: what was told is done."""
+
+    def ask_next(self) -> None:
+        """Do nothing, as in `ahead`."""
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return all rows of a named query by column name."""
@@ -140,10 +146,10 @@ class SqliteStore:
                 raise
         return value
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":  # noqa: ARG002
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
 
-        Nothing is written `aside`: one writes at a time.
+        Nothing is hastened: one writes at a time, who asks is answered at once, and a commit takes less time.
         """
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path)

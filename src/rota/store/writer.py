@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from rota.store.driver import Operation, T
+from rota.store.driver import PLAIN, Manner, Operation, T
 
 BATCH = 512
 
@@ -19,6 +19,7 @@ class Submitted:
 
     operation: Callable[[Any], Any]
     future: "asyncio.Future[Any]"
+    manner: Manner = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class Writer:
         self._thread = threading.Thread(target=self._write_batches, name="rota-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
         """Queue an operation; the future of the calling loop ends after the commit."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submitted.put(Submitted(operation, future))
+        self._submitted.put(Submitted(operation, future, manner))
         return future
 
     def close(self) -> None:
@@ -79,6 +80,14 @@ class Writer:
 def failed(batch: list[Submitted], error: BaseException) -> list[Done]:
     """Return the same error for all of a batch."""
     return [Done(item.future, error=error) for item in batch]
+
+
+def foretell(batch: list[Submitted], done: list[Done]) -> None:
+    """Tell who wants to know what will come of an operation, each on its event loop."""
+    for item, ended in zip(batch, done, strict=True):
+        if item.manner.foretold is not None and ended.error is None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                item.future.get_loop().call_soon_threadsafe(item.manner.foretold, ended.value)
 
 
 def hand_back(done: list[Done]) -> None:

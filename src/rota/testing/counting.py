@@ -5,7 +5,7 @@ import re
 from functools import cache
 from typing import Any, cast
 
-from rota.store.driver import Database, Operation, Row, Store, T
+from rota.store.driver import PLAIN, Database, Manner, Operation, Row, Store, T
 from rota.store.queries import load_queries
 
 _COMMENT = re.compile(r"--[^\n]*")
@@ -72,9 +72,9 @@ class CountingStore:
         """Write inline."""
         return self._store.write(self.watched(operation))
 
-    def submit(self, operation: Operation[T], *, aside: bool = False) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
         """Hand to the writer thread."""
-        future = self._store.submit(self.watched(operation), aside=aside)
+        future = self._store.submit(self.watched(operation), manner)
         self.under_way.add(future)
         future.add_done_callback(self.under_way.discard)
         return future

@@ -1,0 +1,109 @@
+"""What will be claimed is made ready while the claim is being stored; nothing of it begins before that is done."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.model.errors import StateError
+from rota.model.spec import Retry
+from rota.store.driver import PLAIN, Database, Manner, Operation, Store
+from rota.testing import Scene as Played
+from tests.engine.conftest import ALLOW, NOON, audit, function
+from tests.scene import Scene
+from tests.waiting import LONGEST_WAIT
+
+pytestmark = pytest.mark.anyio
+RUNS = 3
+
+
+class Foretelling:
+    """A store that foretells what comes of operations, whatever is below it; so many of them are `refused` then."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read, self.write, self.close = store.read, store.write, store.close
+        self.refused = 0
+        self.foretold: list[Any] = []
+
+    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
+        foretold = manner.foretold
+        if foretold is None:
+            return self._store.submit(operation, manner)
+        loop, refuses = asyncio.get_running_loop(), self.refused > 0
+        self.refused -= refuses
+
+        def tell(value: Any) -> None:
+            self.foretold.append(value)
+            foretold(value)
+
+        def play(db: Database) -> Any:
+            value = operation(db)
+            loop.call_soon_threadsafe(tell, value)
+            if refuses:
+                raise StateError("no room", hint="make some")
+            return value
+
+        return self._store.submit(play, Manner(asks=manner.asks))
+
+
+class ForetellingScene(Scene):
+    """A scene on such a store."""
+
+    telling: Foretelling
+
+    def open_database(self) -> Store:
+        self.telling = Foretelling(super().open_database())
+        return self.telling
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[ForetellingScene]:
+    made = ForetellingScene(tmp_path, NOON)
+    await made.start()
+    try:
+        yield made
+        assert audit(made).violations == ()
+    finally:
+        await made.close()
+
+
+async def play(scene: Played, name: str, *, runs: int = RUNS) -> None:
+    for _ in range(runs):
+        scene.trigger(name)
+    async with asyncio.timeout(LONGEST_WAIT):
+        await scene.settle()
+        await scene.engine.until_empty()
+        await scene.quiet()
+
+
+async def test_what_was_made_ready_is_called_once_with_its_own_run(scene: ForetellingScene) -> None:
+    seen = []
+    scene.table.functions = {"work": lambda context: seen.append((context.run.handle, context.params))}
+    scene.declare(function("work", overlap=ALLOW))
+    await play(scene, "work")
+    assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
+    assert sum(len(claims.claimed) for claims in scene.telling.foretold) == RUNS
+
+
+async def test_a_claim_that_is_foretold_and_then_refused_begins_nothing(scene: ForetellingScene) -> None:
+    seen = []
+    scene.table.functions = {"work": lambda context: seen.append((context.run.handle, len(scene.telling.foretold)))}
+    scene.declare(function("work", overlap=ALLOW))
+    scene.telling.refused = 1
+    await play(scene, "work")
+    scene.engine.claim_now()
+    await play(scene, "work", runs=0)
+    assert scene.telling.foretold[0].claimed
+    assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
+    assert min(foretold for _, foretold in seen) > 1, "one began of a claim that was refused"
+    assert scene.told("work") == [("COMPLETED", None)] * RUNS
+
+
+async def test_a_function_that_is_not_there_fails_its_run_as_ever(scene: ForetellingScene) -> None:
+    scene.table.functions = {}
+    scene.declare(function("work", overlap=ALLOW, retry=Retry(max_attempts=1)))
+    await play(scene, "work")
+    assert {reason for _, reason in scene.told("work")} == {"spawn_failed"}
