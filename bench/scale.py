@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.scheduling import CLOCK, store_in
 from rota.model.spec import JobSpec, Kind, Schedule, Work
-from rota.operations.jobs import create
+from rota.operations.applying import create
 from rota.rules.cron import check_cron
 from rota.store import jobs
 from rota.store.driver import Database

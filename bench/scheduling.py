@@ -17,7 +17,8 @@ from rota.engine.session import close_session, open_session
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Kind, Overlap, OverlapPolicy, Schedule, Work
 from rota.model.states import Trigger
-from rota.operations.jobs import create, find_job
+from rota.operations.applying import create
+from rota.operations.jobs import find_job
 from rota.rules.overlap import Go
 from rota.runners.processes import alive, identity
 from rota.settings import Scheduler, Settings

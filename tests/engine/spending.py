@@ -9,7 +9,7 @@ from rota.model.budget import Account, Exceeded, Per, Unit, Usage
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Spend
 from rota.model.states import Status
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.store import budgets
 from rota.testing import Scene, Script
 from tests.engine.conftest import ALLOW, command

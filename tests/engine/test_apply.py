@@ -8,7 +8,7 @@ import pytest
 
 from rota.model.errors import EmptyApply, NameTaken
 from rota.model.spec import FirstRun, Jitter, JobSpec
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.operations.pausing import Chosen, pause
 from rota.settings import Settings
 from rota.testing import Scene, Script

@@ -16,7 +16,7 @@ from rota.engine.functions import FunctionTable
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask
 from rota.model.spec import AgentWork, Condition, Gates, JobSpec, Kind, OutputPolicy, Work
 from rota.model.states import Status
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.operations.runs import cancel_run
 from rota.runners.output import folder_of, read_all
 from rota.settings import Settings

@@ -11,7 +11,7 @@ from rota.model.errors import InvalidValue
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.operations.runs import history
 from rota.testing import Script
 from tests.engine.conftest import ALLOW, NOON, audit, command, cron

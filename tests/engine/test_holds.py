@@ -12,9 +12,9 @@ from rota.model.errors import ProviderNotHeld
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Work
 from rota.model.states import Held, Reason, Status
+from rota.operations.applying import apply
 from rota.operations.explaining import explain
 from rota.operations.holds import held_providers, hold_json, release_provider
-from rota.operations.jobs import apply
 from rota.operations.queue import look_in
 from rota.operations.runs import show_run
 from rota.operations.simulating.copying import copy_state

@@ -21,7 +21,8 @@ from rota.model.errors import (
 from rota.model.making import AgentPolicy, Approval, Limits, Maker
 from rota.model.records import Job
 from rota.model.spec import AgentWork, FirstRun, JobSpec, Kind, Retry, Schedule, Work
-from rota.operations.jobs import carry_out, find_job, show_job
+from rota.operations.applying import carry_out
+from rota.operations.jobs import find_job, show_job
 from rota.operations.making import approve, made_jobs, put_made, remove_all, switch_off
 from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.runs import show_run, trigger

@@ -25,7 +25,7 @@ from rota.model.ids import new_id
 from rota.model.records import Outcome, Run
 from rota.model.spec import Draw, GroupMode, Member, OnFailure, Overlap, OverlapPolicy, Retention
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
-from rota.operations.jobs import change_to
+from rota.operations.applying import change_to
 from rota.rules.overlap import After, Go, Refuse, Replace, judge
 from rota.store import births, changes, counters, direct, finding, groups, jobs, polls, queue, runs
 from rota.store.driver import Database, Store

@@ -16,8 +16,8 @@ from rota.engine.shared_state import scheduler_state
 from rota.model.errors import FileProblems
 from rota.model.spec import Draw, Kind
 from rota.model.states import Status, WaitingFor
+from rota.operations.applying import apply
 from rota.operations.cadence import touch
-from rota.operations.jobs import apply
 from rota.operations.loading import Loaded, load_project
 from rota.runners.output import folder_of
 from rota.store import budgets

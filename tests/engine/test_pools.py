@@ -13,8 +13,8 @@ from rota.engine.restore import settle_restored
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, JobSpec, OnRestart, Retention, Retry, WhenFalse
 from rota.model.states import Reason, Status
+from rota.operations.applying import apply
 from rota.operations.explaining import explain
-from rota.operations.jobs import apply
 from rota.operations.pools import pool_views, pool_wait
 from rota.operations.runs import cancel_run
 from rota.rules.pool_words import say_shortage

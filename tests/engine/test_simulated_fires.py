@@ -19,7 +19,7 @@ from rota.model.names import Names
 from rota.model.records import Outcome, Run
 from rota.model.spec import Condition
 from rota.model.states import Reason, Status
-from rota.operations.jobs import apply_in
+from rota.operations.applying import apply_in
 from rota.operations.simulating.accounts import Accounts
 from rota.operations.simulating.assuming import read_length
 from rota.operations.simulating.copying import State, copy_state

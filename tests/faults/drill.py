@@ -21,7 +21,7 @@ from rota.engine.wake import wake
 from rota.faults import VARIABLE
 from rota.model.address import SQLITE
 from rota.model.records import ProcessIdentity
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.operations.loading import load_project
 from rota.operations.project import open_state
 from rota.operations.runs import cancel_run, trigger

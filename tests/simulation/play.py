@@ -16,7 +16,7 @@ from rota.model.errors import RotaError
 from rota.model.ids import begin_again
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Schedule
-from rota.operations.jobs import apply
+from rota.operations.applying import apply
 from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.runs import cancel_run, trigger
 from rota.store import jobs

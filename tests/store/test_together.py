@@ -19,7 +19,7 @@ from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.model.spec import Draw, JobSpec, Overlap, OverlapPolicy, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.jobs import create
+from rota.operations.applying import create
 from rota.operations.runs import cancel_run, trigger
 from rota.operations.verify import verify
 from rota.store import finding, jobs, processes, queue, workers

@@ -33,8 +33,8 @@ def command(
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
     from rota.engine.wake import wake
+    from rota.operations.applying import apply, first_plan
     from rota.operations.hosting import refuse_served
-    from rota.operations.jobs import apply, first_plan
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()

@@ -11,7 +11,8 @@ from rota.engine.clock import tzdata_version
 from rota.model.errors import EmptyApply, InvalidValue
 from rota.model.records import Job
 from rota.model.spec import JobSpec
-from rota.operations.jobs import apply_in, carry_out, find_job
+from rota.operations.applying import apply_in, carry_out
+from rota.operations.jobs import find_job
 from rota.store import cadence, jobs, queue
 from rota.store.driver import Database
 

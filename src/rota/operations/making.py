@@ -11,8 +11,9 @@ from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYou
 from rota.model.making import ANYBODY, MADE, AgentPolicy, Made, Maker
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Schedule
+from rota.operations.applying import cancel_waiting, change_to, create
 from rota.operations.declaring import FILE, give_pool, refuse_file
-from rota.operations.jobs import cancel_waiting, change_to, create, find_job
+from rota.operations.jobs import find_job
 from rota.rules.agent_policy import HOUR, LOOKED_AT, MakerFacts, Provisional, Refused, judge, judge_start
 from rota.rules.coming import next_fires
 from rota.store import cadence, events, jobs, making

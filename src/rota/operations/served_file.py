@@ -15,9 +15,9 @@ from rota.engine.functions import FunctionTable
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import FileProblems, ProjectServed, RotaError, StateError
+from rota.operations.applying import apply_in
 from rota.operations.hosting import refuse_served
 from rota.operations.including import FilesTogether, remember_host
-from rota.operations.jobs import apply_in
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place
 from rota.settings import FILE_NAME, Settings

@@ -19,7 +19,7 @@ from rota.engine.ticks import KIND
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
 from rota.model.ids import new_id
-from rota.operations.jobs import apply_in
+from rota.operations.applying import apply_in
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place
 from rota.runners.boot import machine_boot

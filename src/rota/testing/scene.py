@@ -22,7 +22,8 @@ from rota.engine.shared_state import scheduler_state
 from rota.model.durations import parse_duration
 from rota.model.records import Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec
-from rota.operations.jobs import create, find_job
+from rota.operations.applying import create
+from rota.operations.jobs import find_job
 from rota.operations.runs import trigger
 from rota.operations.sdk import Sdk
 from rota.settings import Scheduler, Settings

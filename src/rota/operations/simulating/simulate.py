@@ -11,8 +11,9 @@ from rota.model.clock import cut_to_ms
 from rota.model.durations import say_duration
 from rota.model.errors import RotaError, UnknownJob
 from rota.model.spec import Kind
+from rota.operations.applying import apply, apply_in
 from rota.operations.dry import tried
-from rota.operations.jobs import apply, apply_in, project_timezone
+from rota.operations.jobs import project_timezone
 from rota.operations.loading import load_project
 from rota.operations.project import Place
 from rota.operations.simulating.copying import State, afresh, copy_state, fresh_state
