@@ -44,7 +44,7 @@ from rota.model.errors import RotaError, StateError, StoreNotShared
 from rota.operations.left_behind import MOVED, moved_to
 from rota.operations.loading import Loaded
 from rota.operations.observing import Observer
-from rota.operations.pausing import pauses
+from rota.operations.pauses import pauses
 from rota.operations.project import Place, open_place
 from rota.operations.sdk import Sdk
 from rota.operations.served_file import ServedFile

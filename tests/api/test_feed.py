@@ -12,7 +12,8 @@ import pytest
 from rota.http import feed as feeds
 from rota.http.feed import Feed, Subscriber, written
 from rota.operations.following import Event, Followed, follow_from, newest
-from rota.operations.runs import cancel_run, trigger
+from rota.operations.starting import trigger
+from rota.operations.stopping import cancel_run
 from tests.api.conftest import COMPLETED, Api
 
 LONG = 60

@@ -8,7 +8,8 @@ from rota.engine import direct as calling
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.model.spec import Draw
-from rota.operations.direct import DirectView, ask_for_work, direct_view
+from rota.operations.direct import ask_for_work
+from rota.operations.direct_calls import DirectView, direct_view
 from rota.store import direct, queue
 from rota.store.driver import Database
 from rota.testing import Scene

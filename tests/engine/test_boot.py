@@ -12,7 +12,7 @@ from rota.model.spec import Retry, Schedule
 from rota.model.states import Reason, Status
 from rota.operations.auditing.report import Check
 from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.runs import trigger
+from rota.operations.starting import trigger
 from rota.rules.next_words import next_fire
 from rota.runners.boot import machine_boot
 from rota.testing import Scene, Script

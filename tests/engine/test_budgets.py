@@ -13,7 +13,7 @@ from rota.model.errors import BudgetExceeded
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, Retention, Retry, Spend, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.store import budgets, runs
 from rota.testing import Scene, Script
 from tests.engine.calling import call, look, told

@@ -17,7 +17,7 @@ from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask
 from rota.model.spec import AgentWork, Condition, Gates, JobSpec, Kind, OutputPolicy, Work
 from rota.model.states import Status
 from rota.operations.applying import apply
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.runners.output import folder_of, read_all
 from rota.settings import Settings
 from rota.testing import Scene

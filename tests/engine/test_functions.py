@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota.model.states import Reason, Status
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.testing import Scene
 from tests.engine.conftest import REPLACE, function
 

@@ -8,7 +8,7 @@ import pytest
 from rota.engine.claim import claim
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Status
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.testing import Scene
 from tests.engine.conftest import NOON, command, cron, every, function
 

@@ -11,8 +11,9 @@ from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, GroupMode, JobSpec, Kind, Member, OnFailure, Retention, Retry, Work
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 from rota.operations.auditing.report import Check
-from rota.operations.groups import create, retry, show_group
-from rota.operations.runs import cancel_run
+from rota.operations.grouping import create, retry
+from rota.operations.groups import show_group
+from rota.operations.stopping import cancel_run
 from rota.rules.overlap import After, Go
 from rota.store import groups, runs
 from rota.testing import Script

@@ -5,9 +5,11 @@ from functools import partial
 
 import pytest
 
-from rota.engine.pause import everything_paused, pause_in_crash_loop
+from rota.engine.pause import pause_in_crash_loop
+from rota.engine.pauses import everything_paused
+from rota.operations.draining import drain_worker
 from rota.operations.pausing import Chosen, resume
-from rota.operations.workers import drain_worker, worker_states
+from rota.operations.workers import worker_states
 from rota.operations.zones import adopt_tzdata
 from rota.testing import Scene
 from tests.engine.conftest import command, cron

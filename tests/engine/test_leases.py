@@ -15,7 +15,7 @@ from rota.engine.record import Finished, record
 from rota.model.records import Outcome
 from rota.model.spec import Draw, Overlap, OverlapPolicy, Retry
 from rota.model.states import Status
-from rota.operations.workers import drain_worker
+from rota.operations.draining import drain_worker
 from rota.rules.lease import LEASE, RENEW_EVERY
 from rota.rules.takes import Takes
 from rota.store import processes

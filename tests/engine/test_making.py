@@ -23,9 +23,11 @@ from rota.model.records import Job
 from rota.model.spec import AgentWork, FirstRun, JobSpec, Kind, Retry, Schedule, Work
 from rota.operations.applying import carry_out
 from rota.operations.jobs import find_job, show_job
-from rota.operations.making import approve, made_jobs, put_made, remove_all, switch_off
+from rota.operations.made import made_jobs
+from rota.operations.making import approve, put_made, remove_all, switch_off
 from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.runs import show_run, trigger
+from rota.operations.runs import show_run
+from rota.operations.starting import trigger
 from rota.operations.summary import summarise, summary_json
 from rota.store import making
 from rota.testing import Scene

@@ -8,7 +8,7 @@ import pytest
 from rota.model.spec import ByMode, FirstRun, Jitter, Mode, QuietHours, Schedule
 from rota.operations.cadence import touch
 from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, command, every
 

@@ -9,7 +9,7 @@ from rota.model.errors import DatabaseGone
 from rota.model.records import Outcome, Run
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.operations.watching import QueueWatch, ended_with
 from rota.store.driver import Operation, Store
 from rota.testing import Scene, Script

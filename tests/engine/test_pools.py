@@ -16,7 +16,7 @@ from rota.model.states import Reason, Status
 from rota.operations.applying import apply
 from rota.operations.explaining import explain
 from rota.operations.pools import pool_views, pool_wait
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.rules.pool_words import say_shortage
 from rota.settings import Scheduler, Settings
 from rota.store import direct, queue

@@ -10,7 +10,7 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, OnRestart
 from rota.model.states import Reason, Status
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.calling import reserve

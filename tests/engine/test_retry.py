@@ -24,7 +24,7 @@ from rota.model.spec import (
 )
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.operations.auditing.report import Check
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every, function

@@ -14,7 +14,7 @@ from rota.model.records import Outcome
 from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status
 from rota.operations.auditing.report import Report
-from rota.operations.runs import cancel_run
+from rota.operations.stopping import cancel_run
 from rota.rules.ticks import LONGEST_UNSEEN
 from rota.store import processes, runs
 from rota.store.processes import end_process

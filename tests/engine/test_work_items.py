@@ -18,7 +18,8 @@ from rota.model.states import Reason, Status
 from rota.model.work import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.operations.doctor import untold_findings
 from rota.operations.explaining import explain
-from rota.operations.runs import cancel_run, show_run
+from rota.operations.runs import show_run
+from rota.operations.stopping import cancel_run
 from rota.operations.system import Attention, Heartbeat, Liveness, look
 from rota.operations.views import whole_run_json
 from rota.rules.machine import Level

@@ -8,17 +8,10 @@ from rota.engine.life import life_here
 from rota.model.errors import UnknownWorker, WorkerAlive
 from rota.model.spec import Draw
 from rota.model.states import Held
+from rota.operations.draining import drain_worker, forget_worker
 from rota.operations.explaining import held_by
 from rota.operations.system import Heartbeat, Liveness
-from rota.operations.workers import (
-    Presence,
-    WorkerState,
-    anybody_takes,
-    drain_worker,
-    forget_worker,
-    machines_needing,
-    worker_states,
-)
+from rota.operations.workers import Presence, WorkerState, anybody_takes, machines_needing, worker_states
 from rota.rules.takes import Takes
 from rota.store import workers
 from rota.testing import Scene

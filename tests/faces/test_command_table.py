@@ -1,8 +1,10 @@
 """The table of commands: lazy, complete, documented."""
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -18,6 +20,22 @@ from rota.model.errors import RotaError
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "commands.md"
 HEAVY = ("pydantic", "apsw", "rich", "ruamel", "psutil", "asyncio", "mcp", "starlette")
+LOOKING = (
+    "status",
+    "list",
+    "history",
+    "explain",
+    "show",
+    "queue",
+    "next",
+    "logs",
+    "groups",
+    "workers",
+    "usage",
+    "budgets",
+)
+FOR_OTHERS = ("pydantic", "mcp", "starlette", "rota.declare.validate", "rota.engine.execute", "rota.engine.fire")
+"""What declares, fires and executes: half a second that somebody who looks would wait for."""
 CHANGING = (
     "add",
     "apply",
@@ -49,21 +67,45 @@ def commands() -> dict[str, click.Command]:
     return {name: import_module(f"rota.cli.{name}").command for name in COMMANDS}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
-def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+def imported(arguments: Sequence[str], folder: Path, *, of: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what a command prints in a folder, and which of some modules it imports for that."""
     code = (
-        "import sys; sys.argv = ['rota', *sys.argv[1:]]\n"
+        "import json, sys; sys.argv = ['rota', *sys.argv[1:]]\n"
         "from rota.cli import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+        f"print(json.dumps([name for name in {of!r} if name in sys.modules]), file=sys.stderr)\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, check=True
     )
+    return ran.stdout, json.loads(ran.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    printed, heavy = imported(arguments, tmp_path, of=HEAVY)
     if arguments:
-        assert ran.stderr.strip() == "[]"
-    assert "rota" in ran.stdout
+        assert heavy == []
+    assert "rota" in printed
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose one job has run once, by a tick."""
+    folder = tmp_path_factory.mktemp("looking")
+    (folder / "rota.yaml").write_text("jobs: {copy: {interval: 1h, command: [echo, done]}}\n")
+    _, used = imported(["tick"], folder, of=FOR_OTHERS)
+    assert "rota.engine.execute" in used
+    return folder
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_who_only_looks_does_not_wait_for_what_declares_and_executes(name: str, served: Path) -> None:
+    about = {"explain": ["copy"], "show": ["copy:1"], "logs": ["copy:1"]}.get(name, [])
+    printed, used = imported([name, *about], served, of=FOR_OTHERS)
+    assert printed
+    assert used == []
 
 
 def test_the_table_and_the_modules_are_the_same_commands() -> None:

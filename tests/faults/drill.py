@@ -24,7 +24,8 @@ from rota.model.records import ProcessIdentity
 from rota.operations.applying import apply
 from rota.operations.loading import load_project
 from rota.operations.project import open_state
-from rota.operations.runs import cancel_run, trigger
+from rota.operations.starting import trigger
+from rota.operations.stopping import cancel_run
 from rota.operations.verify import verify
 from rota.runners.processes import TAG
 from rota.store.driver import Store

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rota.engine.clock import SystemClock
 from rota.operations.project import open_state
-from rota.operations.runs import show_run, trigger
+from rota.operations.runs import show_run
+from rota.operations.starting import trigger
 from tests.service.keeping import PRELUDE
 from tests.service.serving import Project, ended, kill
 from tests.service.test_process_trees import SHAPES

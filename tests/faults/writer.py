@@ -24,7 +24,7 @@ from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Overlap, OverlapPolicy, Schedule, Work
 from rota.model.states import Status
 from rota.operations.applying import create
-from rota.operations.runs import trigger
+from rota.operations.starting import trigger
 from rota.runners.keeper import store_durably
 from rota.store.driver import Database
 from rota.store.migrate import open_store

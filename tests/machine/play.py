@@ -35,12 +35,14 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.states import Reason, Status
-from rota.operations import bulk, groups
+from rota.operations import bulk, grouping
 from rota.operations.backfilling import Range, backfill
 from rota.operations.changing import Destination, edit_run, move_runs
 from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.retrying import retry_run
-from rota.operations.runs import cancel_run, find_run, trigger
+from rota.operations.runs import find_run
+from rota.operations.starting import trigger
+from rota.operations.stopping import cancel_run
 from rota.store import queue
 from rota.testing import CountingStore, Script
 from tests.engine.calling import call as ask_call
@@ -334,7 +336,7 @@ class Machine(Standing):
         self.model.found("made", seats, mode=mode, on_failure=on_failure)
         wanted = [Member(name, {"value": value}, always=always) for name, always, value in seats]
         made = {"mode": GroupMode(mode), "on_failure": OnFailure(on_failure)}
-        groups.create(self.scene.store, "made", wanted, now=self.now, **made)
+        grouping.create(self.scene.store, "made", wanted, now=self.now, **made)
 
     def group_at(self, pick: int) -> Group:
         return self.model.groups[-1 - pick % len(self.model.groups)]
@@ -357,7 +359,7 @@ class Machine(Standing):
             self.model.cancel_group(group)
 
         handle = f"{group.name}:{group.number}"
-        self.allowed(expected, partial(groups.cancel, self.scene.store, handle, now=self.now))
+        self.allowed(expected, partial(grouping.cancel, self.scene.store, handle, now=self.now))
 
     def repeat_group(self, group: Group) -> None:
         def expected() -> None:
@@ -366,7 +368,7 @@ class Machine(Standing):
             self.model.repeat(group, name=group.name)
 
         handle = f"{group.name}:{group.number}"
-        self.allowed(expected, partial(groups.retry, self.scene.store, handle, now=self.now))
+        self.allowed(expected, partial(grouping.retry, self.scene.store, handle, now=self.now))
 
     # processes
 

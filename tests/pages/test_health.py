@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.engine.pause import Pause
+from rota.engine.pauses import Pause
 from rota.model.spec import Mode
 from rota.operations.health import Health, look_at_health
 from rota.operations.system import Heartbeat, Liveness

@@ -7,7 +7,7 @@ import pytest
 from rota.http.pages.fitting import LARGEST
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.runs import trigger
+from rota.operations.starting import trigger
 from tests.api.conftest import opened
 from tests.faces.conftest import Project
 from tests.pages.conftest import Site

@@ -18,7 +18,8 @@ from rota.model.records import Job
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.applying import apply
 from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.runs import cancel_run, trigger
+from rota.operations.starting import trigger
+from rota.operations.stopping import cancel_run
 from rota.store import jobs
 from tests.simulation.plan import DAY, Day, Happening
 from tests.simulation.world import World

@@ -20,7 +20,8 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import Draw, JobSpec, Overlap, OverlapPolicy, Schedule
 from rota.model.states import Reason, Status
 from rota.operations.applying import create
-from rota.operations.runs import cancel_run, trigger
+from rota.operations.starting import trigger
+from rota.operations.stopping import cancel_run
 from rota.operations.verify import verify
 from rota.store import finding, jobs, processes, queue, workers
 from rota.store.driver import Database, Row

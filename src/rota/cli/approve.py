@@ -40,7 +40,7 @@ def _list(invocation: Invocation, store: "Store") -> None:
     from rota.cli.words import plain
     from rota.model.records import cut
     from rota.operations.jobs import project_timezone
-    from rota.operations.making import waiting
+    from rota.operations.made import waiting
     from rota.operations.views import provisional_json
     from rota.rules.times import full_time
 
@@ -67,7 +67,8 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
     from functools import partial
 
     from rota.engine.wake import wake
-    from rota.operations.making import approve, proposal
+    from rota.operations.made import proposal
+    from rota.operations.making import approve
     from rota.store.making import digest_of
 
     now = invocation.now()

@@ -10,9 +10,9 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, read_du
 if TYPE_CHECKING:
     from rota.model.records import Run
     from rota.operations.bulk import Filter
-    from rota.operations.direct import DirectView
+    from rota.operations.direct_calls import DirectView
     from rota.operations.project import Place
-    from rota.operations.runs import Cancelled
+    from rota.operations.stopping import Cancelled
     from rota.store.driver import Store
 
 LOOK_AGAIN = 0.05
@@ -83,7 +83,7 @@ def _filter(
 
 def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool) -> None:
     from rota.model.errors import RotaError
-    from rota.operations.direct import direct_json
+    from rota.operations.direct_calls import direct_json
     from rota.operations.views import run_json
 
     told: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
 
 def _direct_call(store: "Store", handle: str) -> "DirectView | None":
     from rota.model.ids import is_id
-    from rota.operations.direct import direct_view
+    from rota.operations.direct_calls import direct_view
 
     return direct_view(store, handle) if is_id(handle) else None
 
@@ -130,7 +130,7 @@ def _cancel_call(invocation: Invocation, place: "Place", store: "Store", call: "
 
 def _cancel(invocation: Invocation, place: "Place", store: "Store", handle: str, *, dry_run: bool) -> tuple["Run", str]:
     from rota.engine.wake import wake
-    from rota.operations.runs import cancel_run
+    from rota.operations.stopping import cancel_run
 
     done = cancel_run(store, handle, now=invocation.now(), dry_run=dry_run)
     if dry_run:
@@ -143,7 +143,8 @@ def _cancel(invocation: Invocation, place: "Place", store: "Store", handle: str,
 
 def _stopping(invocation: Invocation, place: "Place", store: "Store", done: "Cancelled") -> tuple["Run", str]:
     """Wait a little for a running run to end; without a scheduler signal its keeper ourselves."""
-    from rota.operations.runs import show_run, stop_keeper
+    from rota.operations.runs import show_run
+    from rota.operations.stopping import stop_keeper
     from rota.operations.system import carried, serves
 
     if not serves(place.state) and not carried(store, place.state, done.run):

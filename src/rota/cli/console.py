@@ -26,7 +26,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
 from rota.operations.jobs import find_job, list_jobs
-from rota.operations.pausing import Pauses, pauses
+from rota.operations.pauses import Pauses, pauses
 from rota.operations.project import Place, open_place
 from rota.operations.views import run_json
 from rota.rules.coming import coming_fires

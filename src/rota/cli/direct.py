@@ -10,7 +10,7 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_j
 from rota.cli.run import EXIT_CODES, LOOK_AGAIN, STILL_WAITING, param_option, read_params, tell_pause
 
 if TYPE_CHECKING:
-    from rota.operations.direct import DirectView
+    from rota.operations.direct_calls import DirectView
     from rota.operations.project import Place
     from rota.store.driver import Store
 
@@ -91,7 +91,7 @@ class _Calling:
         *,
         bound: timedelta | None,
     ) -> None:
-        from rota.operations.direct import direct_spec, direct_view
+        from rota.operations.direct_calls import direct_spec, direct_view
         from rota.operations.output import follow
 
         asked = direct_view(store, call_id)
@@ -182,7 +182,7 @@ class _Calling:
                 click.echo(f"│ {line}")
 
     def _finish(self, view: "DirectView") -> int:
-        from rota.operations.direct import direct_json
+        from rota.operations.direct_calls import direct_json
 
         if self._quiet:
             print_json(direct_json(view))
@@ -192,7 +192,7 @@ class _Calling:
         return EXIT_CODES[view.status.value]
 
     def _leave_at_limit(self, view: "DirectView") -> int:
-        from rota.operations.direct import direct_json
+        from rota.operations.direct_calls import direct_json
 
         self.give_up()
         self._end_line()

@@ -62,9 +62,9 @@ def show(invocation: Invocation, *, group: str) -> None:
 def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
     """Cancel GROUP: queued members at once, running ones by stopping them. Members that always run do not any more."""
     from rota.engine.wake import wake
-    from rota.operations.groups import cancel as cancel_group
+    from rota.operations.grouping import cancel as cancel_group
     from rota.operations.groups import running_members
-    from rota.operations.runs import stop_keeper
+    from rota.operations.stopping import stop_keeper
     from rota.operations.system import serves
 
     with invocation.store() as (place, store):
@@ -93,8 +93,8 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
     GROUP itself is final and does not change.
     """
     from rota.engine.wake import wake
+    from rota.operations.grouping import retry as retry_group
     from rota.operations.groups import group_json
-    from rota.operations.groups import retry as retry_group
     from rota.operations.views import run_json
 
     with invocation.store() as (place, store):
@@ -134,7 +134,7 @@ def run(
     """Make a group NAME of jobs at run time, all of them or none. MEMBER is JOB, or JOB:PARAM=VALUE,PARAM=VALUE."""
     from rota.engine.wake import wake
     from rota.model.spec import GroupMode, Member, OnFailure
-    from rota.operations.groups import create
+    from rota.operations.grouping import create
 
     if not members:
         raise click.UsageError(f"no members are named; a group of the file is started with `rota run {name}`")

@@ -23,7 +23,7 @@ def command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | Non
     from rota.cli.tables import Column, print_table
     from rota.cli.words import LEGEND, counted
     from rota.operations.jobs import list_jobs, project_timezone
-    from rota.operations.making import made_by
+    from rota.operations.made import made_by
     from rota.operations.views import is_failing, job_json
 
     with invocation.store() as (_, store):

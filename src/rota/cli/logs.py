@@ -97,7 +97,7 @@ def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -
 def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) -> Look:
     """Return a look at a run, or at a direct call."""
     from rota.model.ids import is_id
-    from rota.operations.direct import direct_spec, direct_view
+    from rota.operations.direct_calls import direct_spec, direct_view
     from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run
     from rota.operations.system import attended, serves

@@ -131,7 +131,7 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
     """Say whose fires are left out because they fall into a pause."""
     from rota.cli.words import jobs_paused_words
     from rota.operations.jobs import project_timezone
-    from rota.operations.pausing import pauses
+    from rota.operations.pauses import pauses
 
     if not invocation.applied():
         return

@@ -11,7 +11,7 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 if TYPE_CHECKING:
     from rota.cli.tables import Cell
     from rota.model.records import Run
-    from rota.operations.direct import DirectView
+    from rota.operations.direct_calls import DirectView
     from rota.operations.queue import QueueView, Standing
 
 LIMIT = 20

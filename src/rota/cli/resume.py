@@ -9,7 +9,8 @@ from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_j
 from rota.cli.pause import chosen_jobs, tell_scheduler
 
 if TYPE_CHECKING:
-    from rota.engine.pause import Pause, PauseEnded
+    from rota.engine.pause import PauseEnded
+    from rota.engine.pauses import Pause
 
 
 @click.command("resume", cls=RotaCommand)
@@ -35,7 +36,8 @@ def command(
 ) -> None:
     """Let paused JOBs go: they fire again from now on, and the instants of the pause become one SKIPPED row a job."""
     from rota.operations.answers import resumed_json
-    from rota.operations.pausing import pauses, resume
+    from rota.operations.pauses import pauses
+    from rota.operations.pausing import resume
 
     chosen = chosen_jobs(invocation, jobs, labels, everything=everything)
     now = invocation.now()

@@ -98,7 +98,8 @@ def start(
 ) -> int:
     """Enqueue a run and follow it, unless detached; return the exit code."""
     from rota.engine.wake import wake
-    from rota.operations.runs import show_run, trigger
+    from rota.operations.runs import show_run
+    from rota.operations.starting import trigger
     from rota.operations.system import attended
 
     with invocation.store() as (place, store):
@@ -126,7 +127,7 @@ def tell_pause(invocation: Invocation, store: "Store", what: str) -> None:
     """Say that a run or a call waits where everything is paused."""
     from rota.cli.words import pause_words
     from rota.operations.jobs import project_timezone
-    from rota.operations.pausing import pauses
+    from rota.operations.pauses import pauses
 
     everything, now = pauses(store).everything, invocation.now()
     if everything is not None and (everything.until is None or everything.until > now):

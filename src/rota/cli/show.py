@@ -10,7 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
-    from rota.operations.direct import DirectView
+    from rota.operations.direct_calls import DirectView
     from rota.operations.groups import GroupView
     from rota.operations.jobs import JobView
     from rota.operations.runs import RunView
@@ -29,7 +29,7 @@ def command(invocation: Invocation, *, name: str) -> None:
     """
     from rota.model.ids import is_id
     from rota.model.records import Run
-    from rota.operations.direct import direct_view
+    from rota.operations.direct_calls import direct_view
     from rota.operations.jobs import job_view
     from rota.operations.runs import find_any, run_view
 
@@ -122,7 +122,7 @@ def _show_group(view: "RunView", group: "GroupView | None", *, now: datetime) ->
 
 def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> None:
     from rota.cli.words import coloured
-    from rota.operations.direct import direct_json
+    from rota.operations.direct_calls import direct_json
 
     if invocation.as_json:
         print_json(direct_json(view))
@@ -134,7 +134,7 @@ def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> No
 
 def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
     from rota.cli.words import plain
-    from rota.operations.direct import direct_spec
+    from rota.operations.direct_calls import direct_spec
     from rota.operations.jobs import project_timezone
     from rota.operations.spec_words import work_words
     from rota.rules.times import full_time

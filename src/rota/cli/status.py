@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rota.model.errors import StateError
     from rota.model.records import Run
     from rota.operations.cadence import CadenceView, PollView
-    from rota.operations.direct import DirectCalls
+    from rota.operations.direct_calls import DirectCalls
     from rota.operations.holds import HoldView
     from rota.operations.project import Place
     from rota.operations.system import Heartbeat, SystemView

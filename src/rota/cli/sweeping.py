@@ -47,7 +47,8 @@ def _confirmed(invocation: Invocation) -> bool:
 def _stop(place: "Place", store: "Store", swept: "Swept") -> None:
     """Let the scheduler stop what runs; without one signal the keepers ourselves."""
     from rota.engine.wake import wake
-    from rota.operations.runs import show_run, stop_keeper
+    from rota.operations.runs import show_run
+    from rota.operations.stopping import stop_keeper
     from rota.operations.system import serves
 
     wake(place.state)

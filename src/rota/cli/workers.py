@@ -90,7 +90,7 @@ def resume(invocation: Invocation, *, name: str, dry_run: bool) -> None:
 
 def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool) -> None:
     from rota.engine.wake import wake
-    from rota.operations.workers import drain_worker
+    from rota.operations.draining import drain_worker
 
     with invocation.store() as (place, store):
         changed = drain_worker(store, name, draining=draining, dry_run=dry_run)
@@ -111,7 +111,7 @@ def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool)
 def forget(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     """Take a worker off the list that is gone for good; what it still had fails as worker_lost and is retried."""
     from rota.engine.wake import wake
-    from rota.operations.workers import forget_worker
+    from rota.operations.draining import forget_worker
 
     with invocation.store() as (place, store):
         ended = forget_worker(store, place.state, name, now=invocation.now(), dry_run=dry_run)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rota import faults
 from rota.engine.direct import Alive, anybody_came_after, serve
 from rota.engine.direct import start as start_call
-from rota.engine.pause import ask_claiming_paused, claiming_paused
+from rota.engine.pauses import ask_claiming_paused, claiming_paused
 from rota.engine.record import finish
 from rota.model.agents import NO_BRIEF, Brief
 from rota.model.records import Outcome, ProcessIdentity

@@ -13,13 +13,12 @@ from rota.model.states import Reason, Status, Trigger
 from rota.rules.lanes import Room
 from rota.rules.outcome import ended_at, settle
 from rota.store import budgets, direct, jobs, queue, runs
-from rota.store.direct import Call
+from rota.store.direct import RESERVED_SLOT, Call
 from rota.store.driver import Database
 
 if TYPE_CHECKING:
     from rota.engine.claim import Holder
 
-RESERVED_SLOT = "reserved slot"
 CALLER_ENDED = Outcome(Status.FAILED, Reason.WORKER_LOST, error="the caller ended")
 GIVEN_UP = Outcome(Status.CANCELLED, Reason.REQUESTED)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from rota import faults
-from rota.engine.cadence import outlook, replan
+from rota.engine.cadence import outlook
 from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
 from rota.engine.deliveries import Deliveries
@@ -31,6 +31,7 @@ from rota.engine.prune import Pruner
 from rota.engine.record import Finished, record
 from rota.engine.refusals import AGAIN, Refusals
 from rota.engine.release import next_release, release_due
+from rota.engine.replan import replan
 from rota.engine.slots import Slots
 from rota.engine.sources import ThreadedSources
 from rota.engine.steps import StepWatch

@@ -9,7 +9,8 @@ from rota.engine.birth import Born
 from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_for, enqueue, skip, skip_planned
 from rota.engine.fire import ends_at, settle
-from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms, to_ms_or_none
+from rota.engine.pauses import ALL_KEY, Pause, everything_paused, is_over
+from rota.model.clock import MILLISECOND, to_ms, to_ms_or_none
 from rota.model.records import Job
 from rota.model.states import Trigger
 from rota.rules.guard import REASON as CRASH_LOOP
@@ -19,18 +20,6 @@ from rota.rules.pause import PausePlan, plan_pause_end, slot_key
 from rota.store import jobs, processes, workers
 from rota.store.driver import Database
 from rota.store.locking import Turn, hold_turn
-
-ALL_KEY = "paused_all"
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Who is paused, since when, how long and why. `job` None: everything, claiming included."""
-
-    job: str | None
-    since: datetime
-    until: datetime | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,34 +171,6 @@ def pause_in_crash_loop(db: Database, *, worker_id: str, now: datetime) -> int:
     return int(lost)
 
 
-def everything_paused(db: Database) -> Pause | None:
-    """Return the pause of everything, None if there is none."""
-    row = db.row("meta_get", key=ALL_KEY)
-    if row is None:
-        return None
-    value = json.loads(row[0])
-    return Pause(None, from_ms(value["since"]), from_ms_or_none(value["until"]), value["reason"])
-
-
-def ask_claiming_paused(db: Database) -> None:
-    """Ask ahead what `claiming_paused` looks at."""
-    db.ahead("meta_get", key=ALL_KEY)
-
-
-def claiming_paused(db: Database, now: datetime) -> bool:
-    """Tell whether nothing may be claimed now."""
-    pause = everything_paused(db)
-    return pause is not None and (pause.until is None or now < pause.until)
-
-
-def paused_jobs(db: Database) -> list[Pause]:
-    """Return the jobs that are paused, by name."""
-    return [
-        Pause(name, from_ms(since), from_ms_or_none(until), reason or "")
-        for name, since, until, reason in db.rows("jobs_paused")
-    ]
-
-
 def end_pause_of_everything(db: Database) -> None:
     """Let claiming go on."""
     db.execute("meta_delete", key=ALL_KEY)
@@ -218,9 +179,9 @@ def end_pause_of_everything(db: Database) -> None:
 def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEnded]:
     """End the pauses whose stored end has come; instants after that end fall under misfire (R-10)."""
     everything = everything_paused(db)
-    if _over(everything, now):
+    if is_over(everything, now):
         hold_turn(db, Turn.DECLARE)
-        if _over(everything_paused(db), now):
+        if is_over(everything_paused(db), now):
             end_pause_of_everything(db)
     ended = []
     for (job_id,) in db.rows("jobs_pause_over", now=to_ms(now), limit=limit):
@@ -228,16 +189,3 @@ def end_timed_pauses(db: Database, *, now: datetime, limit: int) -> list[PauseEn
         if end is not None:
             ended.append(end)
     return ended
-
-
-def _over(pause: Pause | None, now: datetime) -> bool:
-    return pause is not None and pause.until is not None and pause.until <= now
-
-
-def next_pause_end(db: Database) -> datetime | None:
-    """Return when the next timed pause is over."""
-    row = db.row("job_next_pause_end")
-    found = [from_ms_or_none(row[0]) if row else None]
-    everything = everything_paused(db)
-    found.append(everything.until if everything else None)
-    return min((at for at in found if at is not None), default=None)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from rota.engine.pause import PauseEnded, end_timed_pauses, next_pause_end
+from rota.engine.pause import PauseEnded, end_timed_pauses
+from rota.engine.pauses import next_pause_end
 from rota.engine.record import expire
 from rota.model.clock import from_ms_or_none
 from rota.store import chains, holds

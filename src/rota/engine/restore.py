@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from rota.engine import budget
 from rota.engine.clock import tzdata_version
-from rota.engine.pause import ALL_KEY
+from rota.engine.pauses import ALL_KEY
 from rota.engine.pools import forget_kept
 from rota.engine.record import finish
 from rota.model.clock import MILLISECOND, to_ms

@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from rota.engine.pause import Pause, PauseEnded
+from rota.engine.pause import PauseEnded
+from rota.engine.pauses import Pause
 from rota.model.clock import iso
 from rota.operations.backfilling import Backfilled
 from rota.operations.changing import Edited, Moved

@@ -17,7 +17,7 @@ from rota.model.spec import Kind
 from rota.model.states import Trigger
 from rota.operations.dry import tried
 from rota.operations.jobs import find_job
-from rota.operations.runs import refuse_disabled
+from rota.operations.starting import refuse_disabled
 from rota.rules.exclusion import excluded_until
 from rota.rules.instants import instants_between
 from rota.rules.overlap import After, Go

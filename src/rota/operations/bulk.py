@@ -18,7 +18,7 @@ from rota.model.spec import OverlapPolicy
 from rota.model.states import Status, Trigger, WaitingFor
 from rota.operations.dry import tried
 from rota.operations.jobs import find_job, has_labels
-from rota.operations.runs import merged_params, refuse_disabled
+from rota.operations.starting import merged_params, refuse_disabled
 from rota.rules.overlap import After, Go, Refuse, Replace, TooMany, judge_many
 from rota.store import events, finding, jobs
 from rota.store.driver import Database, Store

@@ -15,7 +15,8 @@ from rota.model.records import Run
 from rota.model.states import Status
 from rota.operations.dry import tried
 from rota.operations.queue import PLACES
-from rota.operations.runs import find_run, merged_params
+from rota.operations.runs import find_run
+from rota.operations.starting import merged_params
 from rota.rules.lanes import GROUP_LANE
 from rota.rules.order import place_of
 from rota.store import events, jobs, order, queue, runs

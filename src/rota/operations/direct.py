@@ -13,62 +13,16 @@ from rota.engine.budget import refuse_exceeded
 from rota.engine.cadence import touching
 from rota.engine.lock import SERVE_LOCK, is_held
 from rota.engine.wake import wake
-from rota.model.clock import iso
 from rota.model.errors import CallerDismissed, InvalidValue, NoScheduler
-from rota.model.ids import created_at, new_id
+from rota.model.ids import new_id
 from rota.model.records import Job, ProcessIdentity
-from rota.model.spec import Draw, JobSpec, Kind
-from rota.model.states import Status
+from rota.model.spec import Draw, Kind
+from rota.operations.direct_calls import DirectView, direct_view
 from rota.operations.jobs import find_job
-from rota.operations.runs import merged_params, refuse_disabled
+from rota.operations.starting import merged_params, refuse_disabled
 from rota.runners.processes import alive, identity
-from rota.store import direct, jobs, queue
+from rota.store import direct, queue
 from rota.store.driver import Database, Store
-
-
-@dataclass(frozen=True, slots=True)
-class DirectView:
-    """A direct call as faces show it: waiting behind `ahead` others, at work in a slot, or ended."""
-
-    id: str
-    job: str | None
-    version: int | None
-    status: Status
-    caller: ProcessIdentity
-    params: Mapping[str, Any]
-    ahead: int = 0
-    slot: int | None = None
-    process: ProcessIdentity | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    reason: str | None = None
-    exit_code: int | None = None
-    error: str | None = None
-    summary: str | None = None
-    output_bytes: int = 0
-
-    @property
-    def name(self) -> str:
-        """What people call it: its job, or a slot that was reserved."""
-        return self.job or calling.RESERVED_SLOT
-
-    @property
-    def reserves(self) -> bool:
-        """Whether the slot is for the caller's own code."""
-        return self.version is None
-
-    @property
-    def asked_at(self) -> datetime:
-        """When the caller asked."""
-        return created_at(self.id)
-
-
-@dataclass(frozen=True, slots=True)
-class DirectCalls:
-    """The direct calls of a project: who waits, first come first, and who has a slot."""
-
-    waiting: tuple[DirectView, ...] = ()
-    running: tuple[DirectView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,73 +121,6 @@ def withdraw(store: Store, state: Path, call_id: str, *, now: datetime) -> bool:
     return withdrawn
 
 
-def direct_view(store: Store, call_id: str) -> DirectView | None:
-    """Return a direct call, None for none: whoever gave up waiting leaves nothing behind."""
-    return store.read(partial(_view, call_id=call_id.lower()))
-
-
-def _view(db: Database, *, call_id: str) -> DirectView | None:
-    started = direct.direct_by_id(db, call_id)
-    if started is not None:
-        return _started_view(started)
-    line = direct.calls(db)
-    at = next((place for place, call in enumerate(line) if call.id == call_id), None)
-    return None if at is None else _waiting_view(line[at], ahead=sum(call.slot is None for call in line[:at]))
-
-
-def direct_calls(db: Database) -> DirectCalls:
-    """Return who waits for a slot and who has one."""
-    line = direct.calls(db)
-    waiting = [call for call in line if call.slot is None]
-    starting = [_waiting_view(call, ahead=0) for call in line if call.slot is not None]
-    running = [_started_view(one) for one in direct.unfinished(db)]
-    return DirectCalls(
-        tuple(_waiting_view(call, ahead=ahead) for ahead, call in enumerate(waiting)), (*running, *starting)
-    )
-
-
-def _waiting_view(call: direct.Call, *, ahead: int) -> DirectView:
-    return DirectView(
-        id=call.id,
-        job=call.job,
-        version=call.version,
-        status=Status.QUEUED if call.slot is None else Status.DISPATCHED,
-        caller=call.caller,
-        params=call.params,
-        ahead=ahead,
-        slot=call.slot,
-    )
-
-
-def _started_view(found: direct.Direct) -> DirectView:
-    execution = found.execution
-    return DirectView(
-        id=found.id,
-        job=found.job,
-        version=execution.version,
-        status=execution.status or Status.RUNNING,
-        caller=found.caller,
-        params=execution.params,
-        slot=execution.slot,
-        process=found.process,
-        started_at=execution.started_at,
-        finished_at=execution.finished_at,
-        reason=execution.artifacts.get("reason"),
-        exit_code=execution.exit_code,
-        error=execution.error,
-        summary=execution.artifacts.get("summary"),
-        output_bytes=execution.artifacts.get("output_bytes", 0),
-    )
-
-
-def direct_spec(store: Store, view: DirectView) -> JobSpec | None:
-    """Return the definition that a call executes, None for a reserved slot."""
-    if view.job is None or view.version is None:
-        return None
-    name, version = view.job, view.version
-    return store.read(lambda db: jobs.version_spec(db, find_job(db, name).id, version))
-
-
 def unattended(state: Path, view: DirectView) -> bool:
     """Tell whether nobody is left to end a call: no scheduler, and the process in which it ran is gone."""
     if is_held(state / SERVE_LOCK):
@@ -250,34 +137,3 @@ def look_at(store: Store, state: Path, call_id: str, *, name: str) -> DirectView
     if unserved and not view.status.final and unattended(state, view):
         raise CallerDismissed(name, "stopped before it began" if view.started_at is None else "is gone")
     return view
-
-
-def direct_json(view: DirectView) -> dict[str, Any]:
-    """Return a direct call in the fixed shape that others build on."""
-    return {
-        "id": view.id,
-        "job": view.job,
-        "direct": True,
-        "reserves": view.reserves,
-        "status": view.status.shown.value,
-        "reason": view.reason,
-        "ahead": view.ahead,
-        "caller": view.caller.pid,
-        "pid": view.process.pid if view.process else None,
-        "slot": view.slot,
-        "params": dict(view.params),
-        "asked_at": iso(view.asked_at),
-        "started_at": iso(view.started_at) if view.started_at else None,
-        "finished_at": iso(view.finished_at) if view.finished_at else None,
-        "exit_code": view.exit_code,
-        "error": view.error,
-        "result_summary": view.summary,
-    }
-
-
-def calls_json(calls: DirectCalls) -> dict[str, Any]:
-    """Return the direct calls of a project as JSON."""
-    return {
-        "waiting": [direct_json(view) for view in calls.waiting],
-        "running": [direct_json(view) for view in calls.running],
-    }

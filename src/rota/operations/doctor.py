@@ -18,7 +18,7 @@ from rota.agents.probing import Found
 from rota.declare.notes import notes_on
 from rota.engine.clock import tzdata_version
 from rota.engine.lock import LOCKS, process_lock_held
-from rota.engine.pause import everything_paused
+from rota.engine.pauses import everything_paused
 from rota.engine.ticks import in_tick_mode, read_ticks
 from rota.model.clock import Clock, from_ms
 from rota.model.errors import FileProblems, RotaError

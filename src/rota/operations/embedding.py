@@ -13,7 +13,8 @@ from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.jobs import JobView, find_job, job_view
-from rota.operations.runs import find_run, trigger
+from rota.operations.runs import find_run
+from rota.operations.starting import trigger
 from rota.rules.coming import coming_fires, next_fires
 from rota.store import finding, jobs
 from rota.store.driver import Database, Store

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.pause import claiming_paused, everything_paused
+from rota.engine.pauses import claiming_paused, everything_paused
 from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import FINAL, Held, Status

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from rota.engine.pause import Pause, everything_paused
+from rota.engine.pauses import Pause, everything_paused
 from rota.model.spec import Mode
 from rota.operations.cadence import current_mode_in
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks

@@ -8,13 +8,14 @@ from typing import Literal
 from rota.engine.clock import tzdata_version
 from rota.engine.retire import retire
 from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYours, PolicyRefused
-from rota.model.making import ANYBODY, MADE, AgentPolicy, Made, Maker
+from rota.model.making import MADE, AgentPolicy, Made, Maker
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.applying import cancel_waiting, change_to, create
 from rota.operations.declaring import FILE, give_pool, refuse_file
 from rota.operations.jobs import find_job
-from rota.rules.agent_policy import HOUR, LOOKED_AT, MakerFacts, Provisional, Refused, judge, judge_start
+from rota.operations.made import made_jobs
+from rota.rules.agent_policy import HOUR, LOOKED_AT, MakerFacts, Provisional, Refused, judge
 from rota.rules.coming import next_fires
 from rota.store import cadence, events, jobs, making
 from rota.store.driver import Database
@@ -135,17 +136,6 @@ def remove(db: Database, job: Job, *, now: datetime) -> None:
     events.note(db, "job_removed", now=now, job_id=job.id)
 
 
-def made_jobs(db: Database, maker: str) -> list[Job]:
-    """Return the jobs that a maker made and that are not gone; all of them for `agent`."""
-    found = [job for job in jobs.all_jobs(db) if job.retired_at is None]
-    return [job for job in found if made_by(job, maker)]
-
-
-def made_by(job: Job, maker: str) -> bool:
-    """Tell whether a job was made by this maker; `agent` stands for all of them."""
-    return job.made is not None and (maker in (ANYBODY, job.made.by))
-
-
 def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
     """Let a provisional job begin, if it is still what was looked at: `digest` is that of the definition shown."""
     job = find_job(db, name)
@@ -158,30 +148,6 @@ def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
     events.note(db, "job_approved", now=now, job_id=job.id, digest=digest)
     cadence.touch(db, what="approve", now=now)
     return jobs.job_by_id(db, job.id)
-
-
-def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
-    """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
-    if by.is_agent:
-        hold_turn(db, Turn.MAKING)
-        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, kind="run", since=now - HOUR))
-        if isinstance(verdict, Refused):
-            raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
-        making.count_making(db, by.name, "run", now=now, since=now - HOUR)
-    return {"maker": by.name, **({"run": by.run} if by.run else {})}
-
-
-def waiting(db: Database) -> Sequence[Job]:
-    """Return the jobs that wait for approval."""
-    return making.provisional_jobs(db)
-
-
-def proposal(db: Database, *, name: str) -> Job:
-    """Return a job that waits for approval."""
-    job = find_job(db, name)
-    if job.provisional_at is None or job.retired_at is not None:
-        raise NotProvisional(name)
-    return job
 
 
 def removable(db: Database, *, names: Sequence[str], maker: str | None, covers: Callable[[str], bool]) -> list[Job]:

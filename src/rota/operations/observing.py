@@ -8,7 +8,7 @@ from rota.engine.fire import Fired
 from rota.engine.stopping import Stop
 from rota.model.errors import RotaError
 from rota.model.records import Run
-from rota.operations.pausing import Pauses
+from rota.operations.pauses import Pauses
 from rota.settings import Settings
 
 

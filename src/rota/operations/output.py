@@ -12,7 +12,7 @@ from rota.engine.lock import read_worker
 from rota.model.durations import say_duration
 from rota.model.records import Run
 from rota.model.spec import JobSpec, OutputPolicy
-from rota.operations.direct import DirectView
+from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
 from rota.runners.output import clean_for_terminal, folder_of, gap_mark, make_folder, read_from, read_output, size, tail
 from rota.runners.writer import PREFIX

@@ -8,14 +8,11 @@ from functools import partial
 from rota import faults
 from rota.engine.cadence import touching
 from rota.engine.pause import (
-    Pause,
     PauseEnded,
     end_pause_if_over,
     end_pause_of_everything,
-    everything_paused,
     pause_everything,
     pause_job,
-    paused_jobs,
     resume_job,
 )
 from rota.model.errors import InvalidValue
@@ -43,24 +40,6 @@ class Paused:
     jobs: tuple[str, ...]
     running: tuple[str, ...]
     instants: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """What is paused now: everything, and each job."""
-
-    everything: Pause | None
-    jobs: tuple[Pause, ...]
-
-
-def pauses(store: Store) -> Pauses:
-    """Return what is paused."""
-    return store.read(pauses_in)
-
-
-def pauses_in(db: Database) -> Pauses:
-    """Return what is paused, inside a transaction."""
-    return Pauses(everything_paused(db), tuple(paused_jobs(db)))
 
 
 def pause(

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.pause import Pause, claiming_paused, everything_paused
+from rota.engine.pauses import Pause, claiming_paused, everything_paused
 from rota.model.holds import provider_of
 from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import Held
-from rota.operations.direct import DirectView, direct_calls, direct_json
+from rota.operations.direct_calls import DirectView, direct_calls, direct_json
 from rota.operations.system import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import iso_or_none, pause_json, run_json
 from rota.operations.workers import all_drained

@@ -30,7 +30,7 @@ from rota.operations.loading import load_project
 from rota.operations.peeking import Peeked, peek
 from rota.operations.project import Place
 from rota.operations.rehearsing_agents import Asked, ask, with_memory
-from rota.operations.runs import merged_params, refuse_disabled
+from rota.operations.starting import merged_params, refuse_disabled
 from rota.rules.admission import Admission, ConditionResult, decide
 from rota.rules.budget import Charge
 from rota.rules.lanes import Pool

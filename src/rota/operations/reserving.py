@@ -18,7 +18,8 @@ from rota.model.ids import new_id
 from rota.model.records import ERROR_LIMIT, Outcome, cut
 from rota.model.spec import Draw
 from rota.model.states import Reason, Status
-from rota.operations.direct import DirectView, ask_direct, look_at, refuse_too_large, require_scheduler, withdraw
+from rota.operations.direct import ask_direct, look_at, refuse_too_large, require_scheduler, withdraw
+from rota.operations.direct_calls import DirectView
 from rota.operations.jobs import find_job
 from rota.runners.processes import identity
 from rota.store import direct, queue

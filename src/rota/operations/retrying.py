@@ -13,7 +13,8 @@ from rota.model.errors import InvalidValue, OverlapRefused, RunCompleted, RunUnf
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
 from rota.model.states import Status, Trigger
-from rota.operations.runs import find_run, merged_params, refuse_disabled
+from rota.operations.runs import find_run
+from rota.operations.starting import merged_params, refuse_disabled
 from rota.rules.overlap import After, Go, Refuse, Replace, judge
 from rota.store import chains, jobs
 from rota.store.driver import Database, Store

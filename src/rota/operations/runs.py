@@ -1,52 +1,31 @@
-"""Runs: start, cancel, find, list."""
+"""Runs as they are stored: find, list and show them."""
 
 import re
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
-from rota import faults
-from rota.engine.birth import Born
-from rota.engine.cadence import touching
-from rota.engine.enqueue import active_for, cancel, enqueue
 from rota.model.claims import Claim
-from rota.model.errors import (
-    InvalidValue,
-    JobDisabled,
-    JobProvisional,
-    OptionLike,
-    OverlapRefused,
-    RunIsFinal,
-    UnknownRun,
-)
+from rota.model.errors import InvalidValue, UnknownRun
 from rota.model.holds import ProviderHold
 from rota.model.ids import is_id
-from rota.model.making import Maker
 from rota.model.notify import Delivery
-from rota.model.records import PARAMS_LIMIT, Execution, Job, ProcessIdentity, Run
+from rota.model.records import Execution, Job, Run
 from rota.model.spec import JobSpec
 from rota.model.states import OLDER_WORDS, SHOWN, Reason, Status, Trigger
 from rota.model.workspaces import Worktree
 from rota.operations.jobs import find_job, has_labels
-from rota.operations.making import count_start
 from rota.rules.brief_words import workspace_of
-from rota.rules.overlap import Go, Refuse, judge
-from rota.rules.placeholders import option_places
-from rota.runners.processes import send_signal
-from rota.store import chains, deliveries, finding, groups, holds, jobs, runs, work
+from rota.store import chains, deliveries, finding, holds, jobs, runs, work
 from rota.store.driver import Database, Store
 from rota.store.processes import is_shared
-from rota.store.rows import write_json
 from rota.store.workers import Worker, worker_by_id
 from rota.store.worktrees import worktree_of_run
 
 LOOKED_THROUGH = 1000
 """So many newest runs of a job are looked through for one that started."""
 _NUMBER = re.compile(r"-?[0-9]{1,15}", re.ASCII)
-_OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,106 +48,6 @@ class RunView:
     """What was told of it to whom, the oldest first (DEC-009)."""
     worker: Worker | None = None
     """Who has it or had it, where there are many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """What a cancel did: the run is final now, or its processes are being stopped."""
-
-    run: Run
-    final: bool
-
-
-def start(
-    store: Store, name: str, *, now: datetime, params: Mapping[str, Any] | None = None, force: bool = False
-) -> Born:
-    """Start a job for a program that a schedule may have started itself: as `trigger`, but no activity (R-18)."""
-    return store.write(partial(_trigger, name=name, params=params, force=force, now=now))
-
-
-def trigger(
-    store: Store,
-    name: str,
-    *,
-    now: datetime,
-    params: Mapping[str, Any] | None = None,
-    force: bool = False,
-    by: Maker | None = None,
-) -> Born:
-    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29).
-
-    `by` is who starts it, where that is a run or comes through the tools: it is recorded, and agents have a limit.
-    """
-    operation = partial(_trigger, name=name, params=params, force=force, by=by, now=now)
-    born = store.write(touching(operation, what="trigger", now=now))
-    faults.point("trigger.committed")
-    return born
-
-
-def _trigger(
-    db: Database,
-    *,
-    name: str,
-    params: Mapping[str, Any] | None,
-    force: bool,
-    now: datetime,
-    by: Maker | None = None,
-) -> Born:
-    job = find_job(db, name)
-    refuse_disabled(job)
-    if job.expired(now):
-        raise JobDisabled(job.name, "over: it was made for a time that has passed")
-    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
-    if isinstance(verdict, Refuse):
-        raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
-    decisions = {"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}}
-    if by is not None:
-        decisions["by"] = count_start(db, by, now=now)
-    return enqueue(
-        db,
-        job,
-        verdict,
-        trigger=Trigger.MANUAL,
-        now=now,
-        params=merged_params(job.spec, params),
-        forced=force,
-        decisions=decisions,
-    )
-
-
-def refuse_disabled(job: Job) -> None:
-    """Refuse a start by hand of a job that is disabled or retired (R-29)."""
-    if job.retired_at is not None:
-        gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
-        raise JobDisabled(job.name, f"retired: {gone}")
-    if job.provisional_at is not None:
-        raise JobProvisional(job.name)
-    if not job.enabled:
-        raise JobDisabled(job.name, "disabled")
-
-
-def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the job's params with those of this run over them; only declared names, 64 KB at most (R-25)."""
-    given = params or {}
-    unknown = sorted(set(given) - set(spec.work.params))
-    if unknown:
-        known = ", ".join(sorted(spec.work.params)) or "none"
-        raise InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
-    _refuse_options(spec, given)
-    merged = {**spec.work.params, **given}
-    if len(write_json(merged).encode()) > PARAMS_LIMIT:
-        raise InvalidValue(
-            f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
-        )
-    return merged
-
-
-def _refuse_options(spec: JobSpec, given: Mapping[str, Any]) -> None:
-    """Refuse texts by which who starts a job would choose options of its program; its own params may be some."""
-    for name in sorted(option_places(spec.work.command) & set(given)) if given else ():
-        value = given[name]
-        if isinstance(value, str) and _OPTION.match(value) and value != spec.work.params[name]:
-            raise OptionLike(spec.name, name, value)
 
 
 def find_run(db: Database, handle: str) -> Run:
@@ -273,46 +152,6 @@ def _hold(db: Database, run: Run, spec: JobSpec) -> ProviderHold | None:
         return None
     waits = run.status is Status.QUEUED and run.waiting_for is None
     return hold if waits or hold.run_id == run.id else None
-
-
-def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> Cancelled:
-    """Cancel a run: at once if it is queued, else by asking its holder to stop it."""
-    if dry_run:
-        run = store.read(partial(_cancellable, handle=handle))
-        return Cancelled(run, final=run.status is Status.QUEUED)
-    cancelled = store.write(touching(partial(_cancel_run, handle=handle, now=now), what="cancel", now=now))
-    faults.point("cancel.asked")
-    return cancelled
-
-
-def _cancellable(db: Database, *, handle: str) -> Run:
-    run = find_unfinished(db, handle)
-    if run.status.final:
-        raise RunIsFinal(run.handle, run.status)
-    return run
-
-
-def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
-    run = _cancellable(db, handle=handle)
-    final = cancel(db, run.id, reason=Reason.REQUESTED, now=now)
-    after = runs.run_by_id(db, run.id)
-    assert after is not None
-    return Cancelled(after, final)
-
-
-def stop_keeper(store: Store, run: Run) -> bool:
-    """Signal the keepers of a run or of a group's members that no scheduler carries; tell whether there were any."""
-    group = store.read(partial(groups.group_of_run, run_id=run.id))
-    if group is not None:
-        members = store.read(partial(groups.member_runs, group_id=group.id))
-        stopped = [stop_keeper(store, member) for member in members if not member.status.final]
-        return any(stopped)
-    execution = store.read(partial(runs.execution_of_run, run_id=run.id))
-    spec = store.read(partial(jobs.version_spec, job_id=run.job_id, version=run.version))
-    if execution is None or execution.finished_at is not None or spec.work.in_process:
-        return False
-    keeper = ProcessIdentity(execution.boot_id, execution.pid, execution.pid_start)
-    return send_signal(keeper, signal.SIGTERM)
 
 
 class Asked(TypedDict, total=False):

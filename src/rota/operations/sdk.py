@@ -7,7 +7,8 @@ from typing import Any
 
 from rota.engine.wake import wake
 from rota.model.clock import Clock
-from rota.operations.runs import find_run, history, start
+from rota.operations.runs import find_run, history
+from rota.operations.starting import start
 from rota.operations.summary import summarise, summary_json
 from rota.operations.system import heartbeat, look, system_json
 from rota.operations.views import run_json

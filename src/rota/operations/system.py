@@ -22,11 +22,11 @@ from rota.operations.attention import Attention as Attention
 from rota.operations.attention import Need, attention, need_json, with_seen
 from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
-from rota.operations.direct import DirectCalls, calls_json, direct_calls
+from rota.operations.direct_calls import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
 from rota.operations.jobs import JobView, list_jobs
 from rota.operations.left_behind import left_behind
-from rota.operations.pausing import Pauses, pauses
+from rota.operations.pauses import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
 from rota.operations.views import iso_or_none, pause_json, run_json

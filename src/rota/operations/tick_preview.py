@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from rota.engine.boot import fire_at_boot
-from rota.engine.cadence import replan
 from rota.engine.claim import Holder, claim, usable_slots
 from rota.engine.fire import Fired, fire
 from rota.engine.firing import FIRES_A_ROUND
 from rota.engine.life import worker_here
 from rota.engine.release import release_due
+from rota.engine.replan import replan
 from rota.engine.session import UNNAMED, dead_epochs, enter_worker
 from rota.engine.ticks import KIND
 from rota.model.clock import Clock

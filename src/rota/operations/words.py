@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rota.engine.pause import Pause
+from rota.engine.pauses import Pause
 from rota.model.durations import say_duration
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status, WaitingFor

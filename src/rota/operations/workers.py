@@ -1,23 +1,22 @@
-"""The machines that run jobs: who of them is there, what they take, and taking them out of service (R-04, R-22)."""
+"""The machines that run jobs: who of them is there, and what they take (R-04, R-22)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rota.engine.leases import lose, lost_outcome, take_over
 from rota.engine.life import life_here
-from rota.model.errors import InvalidValue, StoreNotShared, UnknownWorker, WorkerAlive
+from rota.model.errors import InvalidValue
 from rota.model.spec import Draw
 from rota.operations.attention import Attention
 from rota.operations.views import iso_or_none
 from rota.operations.words import counted
 from rota.rules.takes import NAME, Takes, takes_json
 from rota.store import processes, runs, workers
-from rota.store.driver import Database, Store
-from rota.store.workers import FORGOTTEN, Worker
+from rota.store.driver import Database
+from rota.store.workers import Worker
 
 WHO_CLAIMS = ("serve", "worker", "guest")
 LABELS = 50
@@ -121,63 +120,6 @@ def all_drained(found: Sequence[WorkerState]) -> list[str]:
     there = [one for one in found if any(kind in WHO_CLAIMS for kind in one.kinds)]
     drained = [one.worker.called for one in there if one.worker.draining]
     return drained if len(drained) == len(there) else []
-
-
-def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = False) -> bool:
-    """Let a worker finish what it has and take no more, or take runs again; tell whether that is new."""
-
-    def change(db: Database) -> bool:
-        worker = _named(db, name)
-        return worker.draining != draining if dry_run else workers.drain(db, worker.id, draining=draining)
-
-    return store.read(change) if dry_run else store.write(change)
-
-
-class _TakenBackError(Exception):
-    """Ends a transaction that was only tried; `ended` is what it would have done."""
-
-    def __init__(self, ended: int) -> None:
-        super().__init__(ended)
-        self.ended = ended
-
-
-def forget_worker(store: Store, state: Path, name: str, *, now: datetime, dry_run: bool = False) -> int:
-    """Take a worker off the list that is gone for good; return how many of its runs ended with that."""
-
-    def change(db: Database) -> int:
-        ended = _forget(db, state=state, name=name, now=now)
-        if dry_run:
-            raise _TakenBackError(ended)
-        return ended
-
-    try:
-        return store.write(change)
-    except _TakenBackError as tried:
-        return tried.ended
-
-
-def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
-    worker = _named(db, name)
-    if not processes.is_shared(db):
-        raise StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
-    if any(one.presence is not Presence.GONE for one in worker_states(db, state) if one.worker.id == worker.id):
-        raise WorkerAlive(name)
-    ended = 0
-    for process in processes.open_processes(db):
-        if process.worker_id == worker.id:
-            left = lose(db, process.epoch, worker=name, now=now, forced=True)
-            ended += left.failed if left is not None else 0
-    for epoch in processes.epochs_with_runs(db, worker.id):  # of processes that left them to their keepers
-        ended += take_over(db, epoch, lost_outcome(name), now=now).failed
-    workers.update_worker(db, replace(worker, name=f"{worker.name}{FORGOTTEN}{worker.id}"))
-    return ended
-
-
-def _named(db: Database, name: str) -> Worker:
-    found = workers.worker_by_name(db, name) or workers.worker_by_id(db, name)
-    if found is None or found.forgotten:
-        raise UnknownWorker(name)
-    return found
 
 
 def read_labels(written: Sequence[str]) -> dict[str, str]:

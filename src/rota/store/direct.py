@@ -13,6 +13,9 @@ from rota.store.queue import draws_of
 from rota.store.rows import Record, execution_of, read_object, write_json
 from rota.store.runs import artifacts_of
 
+RESERVED_SLOT = "reserved slot"
+"""What a call is called that asks for no job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

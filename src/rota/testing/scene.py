@@ -24,8 +24,8 @@ from rota.model.records import Job, ProcessIdentity, Run
 from rota.model.spec import JobSpec
 from rota.operations.applying import create
 from rota.operations.jobs import find_job
-from rota.operations.runs import trigger
 from rota.operations.sdk import Sdk
+from rota.operations.starting import trigger
 from rota.settings import Scheduler, Settings
 from rota.store import deliveries, finding, jobs, work
 from rota.store.driver import Store

@@ -15,7 +15,7 @@ from rota.operations.agent_costs import AgentCosts, look_at_agent_costs
 from rota.operations.budget_words import forecast_words, other_remarks, over_words, reopens_words
 from rota.operations.budgets import AccountView, list_accounts
 from rota.operations.holds import HoldView, held_providers
-from rota.operations.making import waiting
+from rota.operations.made import waiting
 from rota.operations.words import counted
 from rota.rules.budget_words import say_account, say_amount, say_money, say_used
 from rota.store.usage import Used

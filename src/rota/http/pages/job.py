@@ -22,7 +22,7 @@ from rota.operations.drafting import may_change, may_copy
 from rota.operations.explaining import Explanation, explain
 from rota.operations.exporting import Exported, export_jobs
 from rota.operations.jobs import JobView, show_job
-from rota.operations.pausing import pauses
+from rota.operations.pauses import pauses
 from rota.operations.project import Place
 from rota.operations.spec_words import spec_pairs
 from rota.operations.versions import Versions, list_versions

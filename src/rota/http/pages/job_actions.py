@@ -10,8 +10,9 @@ from rota.model.making import Maker
 from rota.operations import api_jobs
 from rota.operations.access import Scope
 from rota.operations.jobs import show_job
-from rota.operations.pausing import Chosen, pause, pauses, resume
-from rota.operations.runs import trigger
+from rota.operations.pauses import pauses
+from rota.operations.pausing import Chosen, pause, resume
+from rota.operations.starting import trigger
 from rota.operations.words import counted, pause_words
 
 pages = Pages()

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.engine.pause import Pause
+from rota.engine.pauses import Pause
 from rota.http.pages.routing import Pages
 from rota.http.pages.visit import Visit, VisitOf
 from rota.http.routes.names import segment
@@ -16,7 +16,7 @@ from rota.model.states import Status
 from rota.operations.drafting import may_change
 from rota.operations.job_pages import STATES, JobLine, JobPage, JobQuery, Sort, page_of_jobs
 from rota.operations.jobs import JobView
-from rota.operations.pausing import pauses
+from rota.operations.pauses import pauses
 from rota.operations.words import counted, next_words, schedule_words
 from rota.rules.coming import Fire, coming_fires
 

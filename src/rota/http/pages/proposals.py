@@ -13,7 +13,8 @@ from rota.http.pages.visit import VisitOf
 from rota.http.routes.names import JobName, segment
 from rota.model.records import Job
 from rota.operations.access import Scope
-from rota.operations.making import approve, proposal, remove_all
+from rota.operations.made import proposal
+from rota.operations.making import approve, remove_all
 from rota.operations.spec_words import spec_pairs
 from rota.rules.coming import Fire, next_fires
 from rota.rules.instants import explain_schedule

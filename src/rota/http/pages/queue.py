@@ -21,8 +21,8 @@ from rota.model.states import Status
 from rota.operations.changing import Destination, Moved, edit_run, move_runs, step_run
 from rota.operations.pools import PoolView, pool_views
 from rota.operations.queue import COUNTED, QueueView, Standing, draw_words, hold_words, look_in, waiting_words
-from rota.operations.runs import cancel_run, find_run, show_run
-from rota.operations.stopping import stop_unattended
+from rota.operations.runs import find_run, show_run
+from rota.operations.stopping import cancel_run, stop_unattended
 from rota.operations.system import heartbeat
 from rota.rules.times import ago
 from rota.store import queue

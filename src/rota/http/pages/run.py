@@ -18,8 +18,8 @@ from rota.operations.groups import GroupView, group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
 from rota.operations.retrying import retry_run
 from rota.operations.run_words import run_pairs
-from rota.operations.runs import RunView, cancel_run, show_run
-from rota.operations.stopping import stop_unattended
+from rota.operations.runs import RunView, show_run
+from rota.operations.stopping import cancel_run, stop_unattended
 from rota.rules.ansi import Span, styled_lines
 
 pages = Pages()

@@ -16,6 +16,7 @@ from rota.model.errors import InvalidValue
 from rota.model.notify import Delivery
 from rota.operations.access import Scope
 from rota.operations.configuration import Section, Versions, configuration, versions
+from rota.operations.draining import drain_worker
 from rota.operations.notifying import TargetView, enable_target, list_deliveries, list_targets, retry_deliveries
 from rota.operations.pausing import Chosen, pause
 from rota.operations.project import Place
@@ -23,7 +24,6 @@ from rota.operations.remote import RemoteWorker, remote_workers
 from rota.operations.summary import Summary, summarise
 from rota.operations.trail import read_trail
 from rota.operations.words import counted
-from rota.operations.workers import drain_worker
 from rota.rules.machine import Finding, Level
 from rota.store.audit import Entry
 

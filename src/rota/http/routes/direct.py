@@ -11,7 +11,7 @@ from rota.http.context import Desk, DeskOf
 from rota.http.refusals import Busy
 from rota.http.routing import Routes, answer
 from rota.operations.access import Scope
-from rota.operations.direct import calls_json, direct_calls, direct_json
+from rota.operations.direct_calls import calls_json, direct_calls, direct_json
 from rota.operations.reserving import direct_call
 
 routes = Routes("direct")

@@ -23,8 +23,10 @@ from rota.operations.explaining import explain, explanation_json
 from rota.operations.jobs import JobView, job_data, list_jobs, show_job
 from rota.operations.paging import Query as RunQuery
 from rota.operations.paging import page_of_runs
-from rota.operations.pausing import Chosen, pause, pauses, resume
-from rota.operations.runs import show_run, trigger
+from rota.operations.pauses import pauses
+from rota.operations.pausing import Chosen, pause, resume
+from rota.operations.runs import show_run
+from rota.operations.starting import trigger
 from rota.operations.views import job_json, run_json, spec_json
 from rota.rules.coming import coming_fires
 

@@ -15,7 +15,8 @@ from rota.model.notify import DeliveryStatus
 from rota.operations.access import Scope
 from rota.operations.agents import agents_json, look_at_agents
 from rota.operations.jobs import show_job
-from rota.operations.making import approve, waiting
+from rota.operations.made import waiting
+from rota.operations.making import approve
 from rota.operations.notifying import (
     delivery_json,
     enable_target,

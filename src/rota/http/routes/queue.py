@@ -12,7 +12,7 @@ from rota.http.routes.names import GroupName, Word
 from rota.http.routes.times import instant
 from rota.http.routing import Routes, answer, page
 from rota.model.spec import GroupMode, Member, OnFailure
-from rota.operations import groups
+from rota.operations import grouping, groups
 from rota.operations.access import Scope
 from rota.operations.budgets import account_json, history_json, list_accounts, show_account
 from rota.operations.jobs import project_timezone
@@ -40,7 +40,7 @@ def get_groups(desk: DeskOf) -> Response:
 @routes.on("POST", "/groups", scope=Scope.RUN, answer=schemas.Group, status=202)
 def create_group(desk: DeskOf, wish: wishes.GroupWish) -> Response:
     """Make a group of jobs at run time, with all of its members or not at all."""
-    view = groups.create(
+    view = grouping.create(
         desk.store,
         wish.name,
         [Member(one.job, params=one.params, always=one.always) for one in wish.members],
@@ -64,7 +64,7 @@ def get_group(desk: DeskOf, group: GroupName) -> Response:
 def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.DryRun | None = None) -> Response:
     """Cancel a group: queued members at once, running ones by stopping them."""
     dry_run = wish is not None and wish.dry_run
-    view = groups.cancel(desk.store, group, now=desk.now, dry_run=dry_run)
+    view = grouping.cancel(desk.store, group, now=desk.now, dry_run=dry_run)
     if not dry_run:
         desk.wake()
         stop_unattended(desk.store, desk.state, [run.id for run in groups.running_members(view)])
@@ -75,7 +75,7 @@ def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.DryRun | None = No
 def retry_group(desk: DeskOf, group: GroupName, wish: wishes.GroupRetryWish | None = None) -> Response:
     """Make a new group of what failed."""
     wish = wish or wishes.GroupRetryWish()
-    made = groups.retry(desk.store, group, now=desk.now, force=wish.force, dry_run=wish.dry_run)
+    made = grouping.retry(desk.store, group, now=desk.now, force=wish.force, dry_run=wish.dry_run)
     if not wish.dry_run:
         desk.wake()
     told: dict[str, Any] = {"retry_of": made.of.handle, "run": run_json(made.run) if made.run else None}

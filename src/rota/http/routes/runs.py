@@ -30,8 +30,8 @@ from rota.operations.output import fetch_output, follow_bytes, output_of, why_no
 from rota.operations.paging import Query as RunQuery
 from rota.operations.paging import page_of_runs
 from rota.operations.retrying import retry_run
-from rota.operations.runs import cancel_run, show_run
-from rota.operations.stopping import stop_unattended
+from rota.operations.runs import show_run
+from rota.operations.stopping import cancel_run, stop_unattended
 from rota.operations.views import run_json, whole_run_json
 from rota.operations.waiting import LOOK_AGAIN, wait_a_little
 

@@ -15,13 +15,13 @@ from rota.http.routes.names import Word
 from rota.http.routes.times import instant
 from rota.http.routing import Routes, answer, page
 from rota.operations.access import Scope
+from rota.operations.draining import drain_worker
+from rota.operations.draining import forget_worker as forget_gone
 from rota.operations.pausing import Chosen
 from rota.operations.remote import forget, register, remote_json, remote_workers
 from rota.operations.summary import summarise, summary_json
 from rota.operations.system import ask_to_stop, heartbeat, look, system_json
 from rota.operations.trail import entry_json, read_trail
-from rota.operations.workers import drain_worker
-from rota.operations.workers import forget_worker as forget_gone
 
 routes = Routes("scheduler")
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since the ETag."}}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from rota.engine.pause import Pause, everything_paused
+from rota.engine.pauses import Pause, everything_paused
 from rota.model.budget import Account
 from rota.model.clock import MILLISECOND
 from rota.model.records import Group, Job, Run

@@ -14,7 +14,8 @@ from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job, job_view
 from rota.operations.making import put_made, refuse_others, remove, switch_off
-from rota.operations.runs import show_run, trigger
+from rota.operations.runs import show_run
+from rota.operations.starting import trigger
 from rota.operations.tools.answers import FIRES, LONG, NOTICE, Answer, fires_answer, job_answer, run_answer
 from rota.operations.tools.arguments import NamedJob, ScheduleJob, TriggerJob, UnscheduleJob, refuse_hiding
 from rota.operations.tools.desk import Desk

@@ -8,7 +8,7 @@ from typing import Any
 from rota.model.errors import ToolArguments
 from rota.operations.explaining import explain
 from rota.operations.jobs import JobView, job_view, list_jobs
-from rota.operations.making import made_by
+from rota.operations.made import made_by
 from rota.operations.runs import show_run
 from rota.operations.tools.answers import (
     LONG,

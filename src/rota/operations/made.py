@@ -1,0 +1,48 @@
+"""Jobs that agents made: whose they are, which wait for approval, and what their makers started."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rota.model.errors import NotProvisional, PolicyRefused
+from rota.model.making import ANYBODY, Maker
+from rota.model.records import Job
+from rota.operations.jobs import find_job
+from rota.rules.agent_policy import HOUR, Refused, judge_start
+from rota.store import jobs, making
+from rota.store.driver import Database
+from rota.store.locking import Turn, hold_turn
+
+
+def made_jobs(db: Database, maker: str) -> list[Job]:
+    """Return the jobs that a maker made and that are not gone; all of them for `agent`."""
+    found = [job for job in jobs.all_jobs(db) if job.retired_at is None]
+    return [job for job in found if made_by(job, maker)]
+
+
+def made_by(job: Job, maker: str) -> bool:
+    """Tell whether a job was made by this maker; `agent` stands for all of them."""
+    return job.made is not None and (maker in (ANYBODY, job.made.by))
+
+
+def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
+    """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
+    if by.is_agent:
+        hold_turn(db, Turn.MAKING)
+        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, kind="run", since=now - HOUR))
+        if isinstance(verdict, Refused):
+            raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
+        making.count_making(db, by.name, "run", now=now, since=now - HOUR)
+    return {"maker": by.name, **({"run": by.run} if by.run else {})}
+
+
+def waiting(db: Database) -> Sequence[Job]:
+    """Return the jobs that wait for approval."""
+    return making.provisional_jobs(db)
+
+
+def proposal(db: Database, *, name: str) -> Job:
+    """Return a job that waits for approval."""
+    job = find_job(db, name)
+    if job.provisional_at is None or job.retired_at is not None:
+        raise NotProvisional(name)
+    return job
