@@ -218,7 +218,7 @@ class Tick:
                 await self._file.first_apply(self._store, loaded)
             if self._settings.scheduler.enabled:
                 await self._workshop.fire_at_boot()
-        engine.claims = report.enabled = self._settings.scheduler.enabled
+        engine.claimer.allowed = report.enabled = self._settings.scheduler.enabled
         looked_at = await look_once(engine, self._clock)
         self._sum_up()
         if not report.problems:  # else what was not seen is still to be seen
@@ -269,7 +269,7 @@ class Tick:
             self._stopping.ask(Stop("now", timedelta()))
             return None
         if is_held(self._place.state / SERVE_LOCK):
-            self._engine.claims_until = EPOCH
+            self._engine.claimer.until = EPOCH
         await self._engine.cancel_loop.turn()
         await self._engine.direct_loop.turn()
         return self._clock.now() + LOOK_AGAIN

@@ -166,7 +166,7 @@ async def test_cancel_queued_cancels_what_waits_of_a_changed_job(scene: Scene) -
     """R-14: --cancel-queued is the only way an edit touches runs."""
     spec = command("a", schedule=cron("0 13 * * *"))
     put(scene, spec)
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     await scene.advance("1h")
     put(scene, replace(spec, priority=3), cancel_queued=True)
     assert scene.told("a") == [("CANCELLED", "retired")]

@@ -14,7 +14,7 @@ import pytest
 
 import rota
 import rota.testing
-from rota.engine.engine import ASIDE_FROM
+from rota.engine.claiming import ASIDE_FROM
 from rota.model.errors import StateError
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity

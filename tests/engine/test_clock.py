@@ -71,7 +71,7 @@ async def test_a_reboot_after_which_the_clock_is_behind_is_told_as_an_event(scen
     """R-26: found by simulation; without it the order of times would look broken to an auditor."""
     scene.processes.scripts["slow"] = Script(takes=minutes(1))
     scene.declare(command("slow"))
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.trigger("slow")
     await scene.crash()
     scene.boot = "the next boot"
@@ -165,14 +165,14 @@ async def test_new_runs_sort_after_old_ones_after_a_step_back(scene: Scene) -> N
     """INV-004: the order of the queue does not follow the wall clock back."""
     scene.processes.scripts["a"] = Script(takes=minutes(1))
     scene.declare(command("a"), command("b"))
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.trigger("a")
     await scene.crash()
     scene.clock.step(-timedelta(days=1))
     await scene.start()
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.trigger("b")
-    scene.engine.claims = True
+    scene.engine.claimer.allowed = True
     await scene.settle()
     assert scene.processes.begun == ["a:1", "b:1"]
 

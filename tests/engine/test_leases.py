@@ -53,7 +53,7 @@ async def told(scene: Scene, *names: str) -> list[tuple[str, str | None]]:
 @pytest.fixture
 async def alone(scene: Scene) -> Scene:
     """A scene whose own process claims nothing by itself."""
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     return scene
 
 
@@ -125,7 +125,7 @@ async def test_who_was_declared_lost_can_neither_claim_nor_write_nor_renew_r_22(
 async def test_a_look_takes_back_what_a_lost_machine_had_r_22(scene: Scene) -> None:
     """R-22, G-09."""
     scene.declare(command("copy", retry=Retry(max_attempts=2, backoff=RENEW_EVERY)))
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.trigger("copy")
     other = Machine(scene, "b")
     (claimed,) = other.claim()

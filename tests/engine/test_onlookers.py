@@ -79,7 +79,7 @@ async def onlooker(scene: Scene) -> Onlooker:
 
 
 async def test_a_queued_run_that_somebody_cancels_is_shown_once(scene: Scene, onlooker: Onlooker) -> None:
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.declare(command("waits"))
     scene.trigger("waits")
     cancel_run(scene.store, "waits", now=scene.clock.now())
@@ -124,7 +124,7 @@ async def test_the_end_of_a_group_is_shown_once_although_its_last_member_ended_a
 
 
 async def test_what_was_cancelled_before_somebody_looked_on_is_not_shown(scene: Scene) -> None:
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.declare(command("waits"))
     scene.trigger("waits")
     cancel_run(scene.store, "waits", now=scene.clock.now())
@@ -136,7 +136,7 @@ async def test_what_was_cancelled_before_somebody_looked_on_is_not_shown(scene: 
 
 async def test_a_look_that_fails_is_looked_for_again(scene: Scene, onlooker: Onlooker) -> None:
     """A read that breaks off runs again, on another connection."""
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.declare(command("waits"))
     scene.trigger("waits")
     cancel_run(scene.store, "waits", now=scene.clock.now())

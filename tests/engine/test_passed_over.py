@@ -15,12 +15,12 @@ MOMENT = timedelta(milliseconds=20)
 
 @many_machines
 async def test_a_run_that_was_held_without_a_change_starts_soon_after(scene: Scene) -> None:
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.declare(command("held"))
     scene.trigger("held")
     with psycopg.connect(address_of(scene.settings.state)) as other:
         other.execute("SELECT 1 FROM run FOR NO KEY UPDATE")
-        scene.engine.claims = True
+        scene.engine.claimer.allowed = True
         scene.engine.claim_now()
         await scene.settle()
         assert scene.told("held") == [("QUEUED", None)]

@@ -26,7 +26,7 @@ async def test_a_run_cancelled_right_after_its_claim_never_starts(scene: Scene) 
     scene.declare(command("backup"))
     handle = scene.trigger("backup")
     scene.engine.claim_now()
-    claiming = scene.engine._claiming
+    claiming = scene.engine.claimer._claiming
     assert claiming is not None
     claiming.add_done_callback(
         lambda _: [scene.engine.executor.stop(run_id) for run_id in scene.engine.executor.carried]

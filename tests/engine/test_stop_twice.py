@@ -51,8 +51,8 @@ async def test_a_run_claimed_during_the_shutdown_goes_back_although_the_grace_en
     scene.trigger("backup")
     scene.engine.claim_now()
     scene.engine.quiesce()
-    assert scene.engine._claiming is not None
-    await asyncio.wait([scene.engine._claiming])
+    assert scene.engine.claimer.under_way
+    await scene.engine.claimer.over()
     (carried,) = scene.engine.executor.carried.values()
     while not carried.entered:
         await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)

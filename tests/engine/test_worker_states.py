@@ -51,7 +51,7 @@ async def test_ones_own_folder_is_told_by_its_lock_r_22(scene: Scene) -> None:
 
 async def test_a_run_waits_as_no_worker_when_nobody_there_takes_its_pools_r_02(scene: Scene) -> None:
     """R-02: derived when somebody looks."""
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     Machine(scene, "small", takes=Takes(but=("gpu",)))
     found = named(scene, "small")
     beat = Heartbeat(Liveness.ELSEWHERE, workers=tuple(found))
@@ -105,7 +105,7 @@ async def test_a_machine_that_was_drained_for_its_crashes_says_so_until_it_is_re
 @on_postgres
 async def test_a_machine_that_is_gone_is_forgotten_with_what_it_had(scene: Scene) -> None:
     """R-22: what it left to its keepers has failed then."""
-    scene.engine.claims = False
+    scene.engine.claimer.allowed = False
     scene.declare(command("copy"))
     scene.trigger("copy")
     other = Machine(scene, "b")

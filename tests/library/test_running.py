@@ -65,7 +65,7 @@ def test_a_stop_waits_for_what_runs(scheduler: rota.Scheduler, held: Held) -> No
     held.enter()
     stopping = threading.Thread(target=scheduler.stop)
     stopping.start()
-    until(lambda: not scheduler._guest._engine.claims, what="the scheduler to start nothing more")
+    until(lambda: not scheduler._guest._engine.claimer.allowed, what="the scheduler to start nothing more")
     assert scheduler.sync.trigger("other").success
     assert scheduler.is_running
     held.go_on.set()

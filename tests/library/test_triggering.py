@@ -176,7 +176,7 @@ def test_who_waits_when_the_scheduler_stops_hears_of_that(store: Path, held: Hel
     waiting = scheduler.begin_wait(run_id(scheduler.sync.trigger("next")))
     stopping = threading.Thread(target=scheduler.stop)
     stopping.start()
-    until(lambda: not scheduler._guest._engine.claims, what="the scheduler to start nothing more")
+    until(lambda: not scheduler._guest._engine.claimer.allowed, what="the scheduler to start nothing more")
     held.go_on.set()
     with pytest.raises(rota.SchedulerShutdownError) as caught:
         waiting.result(LONG)

@@ -3,18 +3,17 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
 from rota import faults
 from rota.engine.cadence import outlook
 from rota.engine.callers import Callers
-from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
+from rota.engine.claim import Claimed, Holder
+from rota.engine.claiming import Claimer
 from rota.engine.deliveries import Deliveries
-from rota.engine.direct import record_calls
-from rota.engine.ends import carried_alone, moves_fires, notifies, one_of_each_kind
+from rota.engine.ends import moves_fires, notifies, one_of_each_kind
 from rota.engine.execute import Carried, Executor, handle_of
 from rota.engine.fire import Fired
 from rota.engine.firing import Firer
@@ -28,8 +27,9 @@ from rota.engine.pinging import Pinger
 from rota.engine.ports import Functions, Post, Processes, Sources
 from rota.engine.post import ThreadedPost
 from rota.engine.prune import Pruner
-from rota.engine.record import Finished, record
-from rota.engine.refusals import AGAIN, Refusals
+from rota.engine.record import Finished
+from rota.engine.recording import Recorded, Recorder
+from rota.engine.refusals import Refusals
 from rota.engine.release import next_release, release_due
 from rota.engine.replan import replan
 from rota.engine.slots import Slots
@@ -39,29 +39,10 @@ from rota.engine.workspaces import uses_worktree
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
-from rota.model.records import Outcome
 from rota.model.states import Status
 from rota.settings import Settings
 from rota.store import runs
-from rota.store.driver import Database, Manner, Store
-
-RESERVED = ""
-PASSED_OVER = 0.1
-"""After how many seconds is looked again for runs that somebody else held."""
-CLAIM_AT_ONCE = 16
-ASIDE_FROM = 128
-"""From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What a claim brought, and whether there may be more."""
-
-    claimed: list[Claimed]
-    more: bool
-
-
-NOTHING_CLAIMED = Claims([], more=False)
+from rota.store.driver import Store
 
 
 class Engine:
@@ -91,20 +72,10 @@ class Engine:
         self._functions = functions
         self._on_fired = on_fired
         self._on_finished = on_finished
-        self._outcomes: list[Finished] = []
-        self._flush_planned = False
-        self._storing_aside = False
-        self._sharing: set[asyncio.Task[None]] = set()
         self._fires = fires
         """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
-        self._claiming: asyncio.Future[Claims] | None = None
-        self._claim_again = False
-        self._known = Known()
         self._tasks: list[asyncio.Task[None]] = []
         self._emptied = asyncio.Event()
-        self.claims = True
-        self.claims_until: datetime | None = None
-        """Only what was there by then is claimed; None: everything (R-24)."""
         self.slots = Slots(settings.scheduler.concurrency)
         self.refusals = Refusals(clock)
         self._kept = KeptPools(store, refusals=self.refusals, returned=self.claim_now)
@@ -128,6 +99,30 @@ class Engine:
             refusals=self.refusals,
             ended=self.ended,
             left=self._left,
+        )
+        self.claimer = Claimer(
+            store,
+            clock,
+            holder=holder,
+            slots=self.slots,
+            processes=processes,
+            functions=functions,
+            neighbours=self._neighbours,
+            refusals=self.refusals,
+            taken=self._taken,
+        )
+        self._recorder = Recorder(
+            store,
+            clock,
+            holder=holder,
+            functions=functions,
+            executor=self.executor,
+            outputs=self.outputs,
+            slots=self.slots,
+            kept=self._kept,
+            refusals=self.refusals,
+            claimer=self.claimer,
+            recorded=self._recorded,
         )
         self.callers = Callers(
             store,
@@ -176,16 +171,14 @@ class Engine:
 
     async def abandon(self) -> None:
         """End the trees of everything that is carried, at once, and record nothing: it is no longer ours (R-22)."""
-        self.claims = False
-        if self._claiming is not None:
-            self._claiming.cancel()  # what it took was taken back, or it takes nothing any more
+        self.claimer.abandon()
         left = self.executor.abandon()
-        self._outcomes.clear()
+        self._recorder.forget()
         await asyncio.gather(*(self._processes.sweep(run_id) for run_id in left))
 
     def quiesce(self) -> None:
         """Fire and claim nothing more; runs at their gates go back to the queue."""
-        self.claims = False
+        self.claimer.allowed = False
         for task, loop in zip(self._tasks, self.loops, strict=False):
             if loop is self.fire_loop:
                 task.cancel()
@@ -196,7 +189,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether a run is carried, an outcome is not yet stored, or a claim is under way that may bring one."""
-        return bool(self.executor.carried) or bool(self._outcomes) or self._claiming is not None
+        return bool(self.executor.carried) or self._recorder.waits or self.claimer.under_way
 
     @property
     def only_unstored(self) -> bool:
@@ -260,94 +253,28 @@ class Engine:
 
     async def _claim_round(self) -> datetime | None:
         self.claim_now()
-        if self._claiming is not None:
-            await asyncio.wait([self._claiming])
+        await self.claimer.over()
         return self._clock.now() + self._settings.scheduler.tick
 
     def claim_now(self) -> None:
-        """Ask for runs for the free slots, in the same commit as what was submitted just before."""
-        if not self.claims:
-            return
-        if self._claiming is not None:
-            self._claim_again = True
-            return
-        free = self.slots.free()
-        if not free:
-            return
-        for slot in free:
-            self.slots.take(slot, RESERVED)
-        self._claim_again = False
-        self._claiming = self._store.submit(
-            partial(self._claim, free=free, until=self.claims_until, now=self._clock.now()),
-            Manner(
-                asks=partial(self._ask_claim, free=free),
-                foretold=lambda claims: self._functions.prepare(claims.claimed),
-            ),
-        )
-        self._claiming.add_done_callback(partial(self._claimed, free=free))
+        """Ask for runs for the free slots."""
+        self.claimer.now()
 
-    @property
-    def _portion(self) -> int:
-        """How many are claimed at once. With many slots one half is stored while the other half runs.
-
-        On a shared database others fill that time, and whole batches cost less.
-        """
-        whole = self._holder.leased and not self._stores_aside
-        return max(CLAIM_AT_ONCE, self.slots.concurrency // (1 if whole else 2))
-
-    @property
-    def _stores_aside(self) -> bool:
-        """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
-        return self._holder.leased and self._known.alone and self.slots.concurrency >= ASIDE_FROM
-
-    def _ask_claim(self, db: Database, *, free: Sequence[int]) -> None:
-        ask_claim(db, self._holder, free, limit=self._portion, known=self._known)
-
-    def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
-        usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
-        if usable is None:
-            return NOTHING_CLAIMED
-        alive = self._processes.alive
-        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known)
-        return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
-
-    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
-        self._claiming = None
+    def _taken(self, claimed: Sequence[Claimed]) -> None:
         self._emptied.set()
-        for slot in free:
-            self.slots.give_back(slot)
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is not None:
-            self.refusals.meet("claim", error)
-            asyncio.get_running_loop().call_later(AGAIN, self.claim_now)
-            self.flush()
-            return
-        claims = future.result()
-        self._known.keep(claims.claimed)
-        for claimed in claims.claimed:
-            self.slots.take(claimed.slot, claimed.run.id)
-        self.flush()  # the writer has work while these begin
-        self._begin(claims.claimed)
-        if claims.more:
-            self._neighbours.tell()
-        if (claims.more or self._claim_again) and self._claiming is None:
-            self.claim_now()
-        elif self._known.passed_over:
-            asyncio.get_running_loop().call_later(PASSED_OVER, self.claim_now)
+        self._recorder.flush()  # the writer has work while these begin
+        self._begin(claimed)
 
     def _begin(self, taken: Sequence[Claimed]) -> None:
         if not taken:
             return
-        self.refusals.clear("claim")
         faults.point("claim.committed")
         telling = log.is_enabled_for(logging.DEBUG)  # once for all: even a line that is dropped costs a tenth of a run
         for claimed in taken:
             if telling:
                 log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
             self.executor.begin(claimed)
-            if not self.claims:
+            if not self.claimer.allowed:
                 self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
         if any(claimed.call is not None for claimed in taken):
             self.direct_loop.wake()  # its caller may have gone on already
@@ -373,106 +300,23 @@ class Engine:
     # record
 
     def ended(self, finished: Finished) -> None:
-        """Take an outcome; it is stored with all that ended in this turn of the event loop."""
-        self._outcomes.append(finished)
-        if not self._flush_planned:
-            self._flush_planned = True
-            asyncio.get_running_loop().call_soon(self.flush)
+        """Take an outcome."""
+        self._recorder.ended(finished)
 
     def all_ended(self, finished: Sequence[Finished]) -> None:
-        """Take many outcomes and store them now; those of functions that share their output after that."""
-        sharing = [one for one in finished if self._shares(one.run_id)]
-        for one in sharing:
-            task = asyncio.get_running_loop().create_task(self._share(one), name="rota-output")
-            self._sharing.add(task)
-            task.add_done_callback(self._sharing.discard)
-        self._outcomes.extend(one for one in finished if one not in sharing)
-        self.flush()
+        """Take many outcomes."""
+        self._recorder.all_ended(finished)
 
-    def _shares(self, run_id: str) -> bool:
-        """Tell whether a function's output is still to be shared; that of a command was when it ended."""
-        carried = self.executor.carried.get(run_id)
-        return carried is not None and carried.shares and carried.in_process and not carried.unstored
-
-    async def _share(self, finished: Finished) -> None:
-        await self.outputs.finish(finished.run_id)
-        self.ended(finished)
-
-    def flush(self) -> None:
-        """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
-
-        While a claim is under way they gather: the writer could not take them earlier, and together they cost less.
-        Where ends are stored beside claims, those that concern nobody else only wait for each other; their slots are
-        free when they are stored.
-        """
-        self._flush_planned = False
-        batch = self._outcomes
-        kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
-        left = [self.executor.carried.get(finished.run_id) for finished in batch]
-        alone = all(carried_alone(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
-        aside = alone and not kept and self._stores_aside
-        if not batch or (self._storing_aside if aside else self._claiming is not None):
-            return
-        self._outcomes = []
-        for carried in left:
-            if carried is not None:
-                carried.storing = True
-                if not aside and carried.run_id not in kept:
-                    self.slots.give_back(carried.slot)
-        self._kept.keep(kept)
-        self._storing_aside = self._storing_aside or aside
-        calls = {carried.run_id for carried in left if carried is not None and carried.direct}
-        now = self._clock.now()
-        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
-        future = self._store.submit(record_all, Manner(aside=aside))
-        future.add_done_callback(partial(self._recorded, batch, aside=aside))
-        self.claim_now()
-
-    def _record(
-        self,
-        db: Database,
-        *,
-        batch: Sequence[Finished],
-        calls: Collection[str],
-        kept: Collection[str],
-        alone: bool,
-        now: datetime,
-    ) -> dict[str, Outcome]:
-        epoch = self._holder.epoch
-        if not calls:
-            return record(db, batch, epoch=epoch, now=now, kept=kept, alone=alone)
-        ended = [finished for finished in batch if finished.run_id in calls]
-        stored = record_calls(db, ended, epoch=epoch, now=now, kept=kept)
-        rest = [finished for finished in batch if finished.run_id not in calls]
-        return {**record(db, rest, epoch=epoch, now=now, kept=kept), **stored}
-
-    def _recorded(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]", *, aside: bool) -> None:
-        self._storing_aside = self._storing_aside and not aside
-        error = None if future.cancelled() else future.exception()
-        if error is not None:
-            self._record_later(batch, error)
-            return
-        faults.point("record.committed")
-        self.refusals.clear("record")
-        stored = future.result()
-        left = [self.executor.carried.pop(finished.run_id, None) for finished in batch]
-        for finished, carried in zip(batch, left, strict=True):
-            if aside and carried is not None:
-                self.slots.give_back(carried.slot)
-            outcome = stored.get(finished.run_id)
-            if carried is not None and outcome is not None and outcome.status is Status.FAILED:
-                log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
+    def _recorded(self, ended: Recorded) -> None:
+        """Tell whom it concerns how runs ended."""
+        for finished in ended.batch:
             self._tell_finished(finished.run_id)
             self.items.left(finished.run_id)
-        if any(outcome.status is Status.FAILED for outcome in stored.values()):
+        if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
-        for carried in one_of_each_kind(left):
+        for carried in one_of_each_kind(ended.carried):
             self._follow(carried)
-        if aside:
-            self.flush()  # what has gathered meanwhile
-        if self._claiming is None:
-            self.claim_now()
 
     def _follow(self, carried: Carried | None) -> None:
         """Wake who has to do with what ended."""
@@ -496,18 +340,6 @@ class Engine:
             self._on_finished(run_id)
         except StateError as error:
             log.warning("the end of a run could not be shown", run=run_id, error=str(error))
-
-    def _record_later(self, batch: list[Finished], error: BaseException) -> None:
-        """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
-        self.refusals.meet("record", error)
-        for finished in batch:
-            carried = self.executor.carried.get(finished.run_id)
-            if carried is not None:
-                carried.unstored = True
-                self.slots.take(carried.slot, finished.run_id)
-        parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
-        for part in parts:
-            asyncio.get_running_loop().call_later(AGAIN, self.all_ended, part)
 
     # release and cancel
 
@@ -541,7 +373,7 @@ class Engine:
 
     async def _direct_round(self) -> datetime | None:
         """Look after the callers of direct calls (R-13); who comes while we stop is sent away."""
-        if not self.claims:
+        if not self.claimer.allowed:
             await self.callers.dismiss()
         await self.callers.look()
         return self._clock.now() + self._settings.scheduler.tick

@@ -15,11 +15,11 @@ async def look_once(engine: Engine, clock: Clock) -> datetime:
     While it carries runs, a tick fills the slots that become free with what was there at its look, so that a queue
     drains and every tick ends.
     """
-    if engine.claims:
+    if engine.claimer.allowed:
         await _go_round(engine, clock)
-    engine.claims_until = clock.now()
+    engine.claimer.until = clock.now()
     await engine.claim_loop.turn()
-    return engine.claims_until
+    return engine.claimer.until
 
 
 async def _go_round(engine: Engine, clock: Clock) -> None:

@@ -124,7 +124,7 @@ class Scene:
         self.engine.executor.carried.clear()
         self.engine.callers.close()
         self.engine.deliveries.abandon()
-        self.engine.claims = False
+        self.engine.claimer.allowed = False
         await self.quiet()
         self.functions.close()
         self.session.lock.release()

@@ -1,0 +1,154 @@
+"""Claims: asking for runs whenever slots are free, one claim at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
+from rota.engine.neighbours import Neighbours
+from rota.engine.ports import Functions, Processes
+from rota.engine.refusals import AGAIN, Refusals
+from rota.engine.slots import Slots
+from rota.model.clock import Clock
+from rota.store.driver import Database, Manner, Store
+
+RESERVED = ""
+PASSED_OVER = 0.1
+"""After how many seconds is looked again for runs that somebody else held."""
+CLAIM_AT_ONCE = 16
+ASIDE_FROM = 128
+"""From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a claim brought, and whether there may be more."""
+
+    claimed: list[Claimed]
+    more: bool
+
+
+NOTHING_CLAIMED = Claims([], more=False)
+
+
+class Claimer:
+    """Fills the free slots of one worker; `taken` is given what a claim brought, also where that is nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: Holder,
+        slots: Slots,
+        processes: Processes,
+        functions: Functions,
+        neighbours: Neighbours,
+        refusals: Refusals,
+        taken: Callable[[Sequence[Claimed]], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._slots = slots
+        self._processes = processes
+        self._functions = functions
+        self._neighbours = neighbours
+        self._refusals = refusals
+        self._taken = taken
+        self._known = Known()
+        self._again = False
+        self._claiming: asyncio.Future[Claims] | None = None
+        self.allowed = True
+        """Whether it claims at all."""
+        self.until: datetime | None = None
+        """Only what was there by then is claimed; None: everything (R-24)."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a claim is, which may bring runs."""
+        return self._claiming is not None
+
+    @property
+    def beside_ends(self) -> bool:
+        """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
+        return self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
+
+    async def over(self) -> None:
+        """Wait until no claim is under way."""
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming])
+
+    def abandon(self) -> None:
+        """Claim nothing any more; what is being claimed was taken back, or never comes."""
+        self.allowed = False
+        if self._claiming is not None:
+            self._claiming.cancel()
+
+    def now(self) -> None:
+        """Ask for runs for the free slots, in the same commit as what was submitted just before."""
+        if not self.allowed:
+            return
+        if self._claiming is not None:
+            self._again = True
+            return
+        free = self._slots.free()
+        if not free:
+            return
+        for slot in free:
+            self._slots.take(slot, RESERVED)
+        self._again = False
+        self._claiming = self._store.submit(
+            partial(self._claim, free=free, until=self.until, now=self._clock.now()),
+            Manner(
+                asks=partial(self._ask, free=free),
+                foretold=lambda claims: self._functions.prepare(claims.claimed),
+            ),
+        )
+        self._claiming.add_done_callback(partial(self._claimed, free=free))
+
+    @property
+    def _portion(self) -> int:
+        """How many are claimed at once. With many slots one half is stored while the other half runs.
+
+        On a shared database others fill that time, and whole batches cost less.
+        """
+        whole = self._holder.leased and not self.beside_ends
+        return max(CLAIM_AT_ONCE, self._slots.concurrency // (1 if whole else 2))
+
+    def _ask(self, db: Database, *, free: Sequence[int]) -> None:
+        ask_claim(db, self._holder, free, limit=self._portion, known=self._known)
+
+    def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
+        usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
+        if usable is None:
+            return NOTHING_CLAIMED
+        alive = self._processes.alive
+        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known)
+        return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
+
+    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
+        self._claiming = None
+        for slot in free:
+            self._slots.give_back(slot)
+        error = None if future.cancelled() else future.exception()
+        claims = NOTHING_CLAIMED if future.cancelled() or error is not None else future.result()
+        self._known.keep(claims.claimed)
+        for claimed in claims.claimed:
+            self._slots.take(claimed.slot, claimed.run.id)
+        if error is not None:
+            self._refusals.meet("claim", error)
+            asyncio.get_running_loop().call_later(AGAIN, self.now)
+        elif claims.claimed:
+            self._refusals.clear("claim")
+        self._taken(claims.claimed)
+        if claims.more:
+            self._neighbours.tell()
+        if error is not None or self._claiming is not None:
+            return
+        if claims.more or self._again:
+            self.now()
+        elif self._known.passed_over:
+            asyncio.get_running_loop().call_later(PASSED_OVER, self.now)
