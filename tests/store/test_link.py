@@ -113,11 +113,29 @@ def test_the_number_of_a_transaction_that_was_left_is_not_taken_for_that_of_the_
     link.leave(ROLLBACK)
     link.begin(BEGIN, writing=True)
     link.run(NUMBER, {"number": 1})
-    link.settle()
     assert link.transaction is None
+    link.settle()
     ((mine,),) = rows_of(link.run(MINE, {}))
     link.settle()
     assert link.transaction == mine
+
+
+def test_what_was_passed_over_in_a_transaction_that_was_left_is_prepared_again(link):
+    link.begin(BEGIN, writing=True)
+    link.defer(DIVIDE, {"by": 0})
+    link.defer(NUMBER, {"number": 1})
+    link.leave(ROLLBACK)
+    link.begin(BEGIN, writing=True)
+    assert rows_of(link.run(NUMBER, {"number": 2})) == [(2,)]
+
+
+def test_a_statement_is_prepared_once_however_many_transactions_use_it(link, beside):
+    for number in range(3):
+        link.begin(BEGIN, writing=False)
+        assert rows_of(link.run(NUMBER, {"number": number})) == [(number,)]
+        link.leave(ROLLBACK)
+    names = statement("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'SELECT CAST(%'")
+    assert rows_of(link.run(names, {})) == [(1,)]
 
 
 def test_a_transaction_that_only_asked_has_no_number_and_owes_nothing(link):

@@ -728,6 +728,15 @@ def test_an_announcement_wakes_once_and_silence_never(store, address):
     other.close()
 
 
+def test_an_inline_write_that_changed_nothing_is_announced_to_nobody(store, address):
+    with psycopg.connect(address, autocommit=True) as beside:
+        beside.execute("LISTEN rota")
+        store.write(lambda db: db.row("meta_get", key="nothing"))
+        beside.execute("NOTIFY rota, 'ours'")
+        (first,) = beside.notifies(timeout=LONGEST_WAIT, stop_after=1)
+        assert first.payload == "ours"
+
+
 def test_leases_wake_nobody_and_a_change_that_was_not_announced_does(store, address):
     """R-22: all that idle machines write is that they are alive."""
     other = open_postgres(address, now=lambda: NOW)

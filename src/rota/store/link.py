@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors
@@ -73,6 +73,13 @@ class _Kind(Enum):
     SYNC = auto()
 
 
+class _Preparing(NamedTuple):
+    """A statement that is being prepared under a name: what comes of that is not known yet."""
+
+    key: tuple[bytes, tuple[int, ...]]
+    name: bytes
+
+
 class Awaited:
     """The answer to a command that was asked ahead; None until it is there."""
 
@@ -83,7 +90,7 @@ class Awaited:
 
 
 IGNORED, TRANSACTION, SYNC = _Kind
-FATAL, TUPLES = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK
+FATAL, TUPLES, DONE = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
 NOTHING: Mapping[str, Any] = {}
 
 REPLAN_AFTER = timedelta(seconds=2)
@@ -133,10 +140,8 @@ class Link:
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self._fresh: list[tuple[bytes, tuple[int, ...]]] = []
-        """What was prepared since all answers were read: after an error it may not be."""
         self._names = itertools.count()
-        self._due: deque[_Kind | Awaited] = deque()
+        self._due: deque[_Kind | Awaited | _Preparing] = deque()
         """What is to be read yet, in order."""
         self._waiting = False
         """Whether commands wait to be sent."""
@@ -200,6 +205,12 @@ class Link:
         with self._speaking:
             self._flush()
 
+    def wrote(self) -> bool:
+        """Tell whether the transaction has written something."""
+        if self.owes and self.transaction is None:
+            self.settle()
+        return self.transaction is not None
+
     def settle(self) -> None:
         """Send what waits to be sent, and see that the server took all of it."""
         with self._speaking:
@@ -215,6 +226,9 @@ class Link:
             self._flush()  # apart: where one of those is refused, the server passes over all that is sent with it
             self._queue(command, NOTHING, IGNORED)
             self._flush()
+        for due in self._due:
+            if isinstance(due, _Preparing):
+                self._unprepare(due)  # nobody looks whether it was passed over before it is needed again
         self._abandoned = len(self._due)
 
     def announced(self) -> bool:
@@ -241,9 +255,8 @@ class Link:
         name = self._prepared.get(key)
         if name is None:
             name = self._prepared[key] = b"rota%d" % next(self._names)
-            self._fresh.append(key)
             self._connection.send_prepare(name, command.text, types)
-            self._due.append(IGNORED)
+            self._due.append(_Preparing(key, name))
         self._connection.send_query_prepared(name, values)
         self._due.append(kind)
         self._waiting = True
@@ -270,8 +283,6 @@ class Link:
         while self._due and (error is not None or awaited is None or awaited.result is None):
             found = self._read_next()
             error = found if error is None else error
-        if not self._due:
-            self._fresh.clear()
         return error
 
     def _read_next(self) -> PGresult | None:
@@ -287,15 +298,17 @@ class Link:
         self._result_or_none()
         if isinstance(kind, Awaited):
             kind.result = result
+        elif isinstance(kind, _Preparing) and status != DONE:
+            self._unprepare(kind)  # it was refused, or passed over after something else was
         elif kind is TRANSACTION and minded and status == TUPLES:
             value = result.get_value(0, 0)
             self.transaction = value.decode() if value is not None else None
-        if status != FATAL:
-            return None
-        for key in self._fresh:
-            self._prepared.pop(key, None)  # it may be what failed, or have been skipped after it
-        self._fresh.clear()
-        return result if minded else None
+        return result if status == FATAL and minded else None
+
+    def _unprepare(self, unsure: _Preparing) -> None:
+        """Prepare a statement anew when it is used next."""
+        if self._prepared.get(unsure.key) == unsure.name:
+            del self._prepared[unsure.key]
 
     def _result(self) -> PGresult:
         result = self._result_or_none()

@@ -249,7 +249,7 @@ class PostgresStore:
         try:
             value = operation(database)
             store_counts(database)
-            if database.announces and (link.owes or link.transaction is not None):
+            if database.announces and link.wrote():
                 link.later(ANNOUNCE)
         except BaseException:
             end(link)
@@ -423,9 +423,7 @@ def _leave_mark(link: Link) -> None:
 
 def commit(link: Link, *, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Commit, and do something while the server does; raise Unknown when the connection ends before the answer."""
-    if link.owes and link.transaction is None:
-        link.settle()  # its number must be known before
-    if link.transaction is not None:
+    if link.wrote():  # its number must be known before
         _leave_mark(link)
     try:
         committed = link.ahead(COMMIT, {})
