@@ -9,6 +9,7 @@ import pytest
 
 from rota.model.errors import StateError
 from rota.model.spec import Retry
+from rota.model.states import Reason
 from rota.store.driver import PLAIN, Database, Manner, Operation, Store
 from rota.testing import Scene as Played
 from tests.engine.conftest import ALLOW, NOON, audit, function
@@ -26,11 +27,12 @@ class Foretelling:
         self._store = store
         self.read, self.write, self.close = store.read, store.write, store.close
         self.refused = 0
+        self.silent = False
         self.foretold: list[Any] = []
 
     def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
         foretold = manner.foretold
-        if foretold is None:
+        if foretold is None or self.silent:
             return self._store.submit(operation, manner)
         loop, refuses = asyncio.get_running_loop(), self.refused > 0
         self.refused -= refuses
@@ -47,6 +49,16 @@ class Foretelling:
             return value
 
         return self._store.submit(play, Manner(asks=manner.asks))
+
+
+class Counted(dict[str, Any]):
+    """Functions by name; how often one was looked up is how many calls were made ready."""
+
+    looked_up = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.looked_up += 1
+        return super().get(name, default)
 
 
 class ForetellingScene(Scene):
@@ -81,10 +93,11 @@ async def play(scene: Played, name: str, *, runs: int = RUNS) -> None:
 
 async def test_what_was_made_ready_is_called_once_with_its_own_run(scene: ForetellingScene) -> None:
     seen = []
-    scene.table.functions = {"work": lambda context: seen.append((context.run.handle, context.params))}
+    made = scene.table.functions = Counted({"work": lambda context: seen.append(context.run.handle)})
     scene.declare(function("work", overlap=ALLOW))
     await play(scene, "work")
-    assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
+    assert sorted(seen) == ["work:1", "work:2", "work:3"]
+    assert made.looked_up == RUNS, "what was made ready was made again"
     assert sum(len(claims.claimed) for claims in scene.telling.foretold) == RUNS
 
 
@@ -99,6 +112,53 @@ async def test_a_claim_that_is_foretold_and_then_refused_begins_nothing(scene: F
     assert scene.telling.foretold[0].claimed
     assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
     assert min(foretold for _, foretold in seen) > 1, "one began of a claim that was refused"
+    assert scene.told("work") == [("COMPLETED", None)] * RUNS
+
+
+async def test_what_was_made_ready_for_a_claim_that_was_refused_is_not_taken_for_that_of_another(
+    scene: ForetellingScene,
+) -> None:
+    made = scene.table.functions = Counted({"work": lambda: None})
+    scene.declare(function("work", overlap=ALLOW))
+    scene.telling.refused = 1
+    scene.trigger("work")
+    scene.engine.claim_now()
+    scene.telling.silent = True
+    await scene.quiet()
+    assert made.looked_up == 1
+    await play(scene, "work", runs=0)
+    assert scene.told("work") == [("COMPLETED", None)]
+    assert made.looked_up == 2
+
+
+class Odd:
+    """Something that can be called, but not be hashed; `refuses`: nor even be asked for that."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
+
+    def __call__(self, _context: Any) -> str:
+        return "called"
+
+    def __hash__(self) -> int:
+        raise RuntimeError("no") if self.refuses else TypeError("unhashable")
+
+
+async def test_an_object_that_cannot_be_hashed_is_called(scene: ForetellingScene) -> None:
+    scene.table.functions = {"odd": Odd()}
+    scene.declare(function("odd", overlap=ALLOW))
+    await play(scene, "odd", runs=1)
+    assert [run.result_summary for run in scene.history("odd")] == ["called"]
+
+
+async def test_one_that_cannot_be_made_ready_fails_and_costs_the_others_nothing(scene: ForetellingScene) -> None:
+    scene.table.functions = {"odd": Odd(refuses=True), "work": lambda: None}
+    scene.declare(function("odd", overlap=ALLOW, retry=Retry(max_attempts=1)), function("work", overlap=ALLOW))
+    scene.trigger("odd")
+    await play(scene, "work")
+    assert [(run.reason, run.error) for run in scene.history("odd")] == [
+        (Reason.SPAWN_FAILED, "it cannot be called: RuntimeError: no")
+    ]
     assert scene.told("work") == [("COMPLETED", None)] * RUNS
 
 

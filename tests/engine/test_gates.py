@@ -1,6 +1,7 @@
 """Conditions: what they answer, and what becomes of the run (R-09)."""
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from rota.model.states import Status
 from rota.operations.stopping import cancel_run
 from rota.testing import Scene
 from tests.engine.conftest import NOON, command, cron, every, function
+from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -189,3 +191,35 @@ async def test_a_run_that_expired_leaves_its_place_in_the_round_to_the_next(tmp_
     assert [one.run.handle for one in claimed] == ["fresh:1"]
     assert scene.told("stale") == [("SKIPPED", "expired")]
     await scene.close()
+
+
+async def test_the_deadline_of_a_condition_that_answered_does_not_end_it_when_it_is_asked_again(scene: Scene) -> None:
+    """R-09: looked at again every recheck, which may come before the first look would have timed out."""
+    loop, again, go, asked = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), []
+
+    def slow_at_last() -> bool:
+        asked.append(None)
+        if len(asked) == 1:
+            return False
+        loop.call_soon_threadsafe(again.set)
+        return go.wait(LONGEST_WAIT)
+
+    scene.table.conditions = {"slow": slow_at_last}
+    slow = Gates((Condition(name="slow", timeout=timedelta(seconds=90)),), when_false=WhenFalse.WAIT)
+    scene.declare(command("gated", schedule=every("10m"), gates=slow))
+    await scene.settle()
+    await scene.engine.until_empty()
+    assert scene.history("gated")[0].waiting_for == "condition"
+    began = loop.time()
+    try:
+        loop.time = lambda: began + 60
+        await scene.advance("1m")
+        await again.wait()
+        loop.time = lambda: began + 100
+        await scene.quiet()
+    finally:
+        del loop.time
+        go.set()
+    await scene.engine.until_empty()
+    await scene.settle()
+    assert scene.told("gated") == [("COMPLETED", None)]

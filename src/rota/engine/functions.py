@@ -1,6 +1,7 @@
 """Functions and conditions for the executor: contexts made, outcomes passed on, names from the loaded file alone."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ from rota.engine.record import Finished
 from rota.model.agents import AgentTask
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing
-from rota.model.records import Outcome
+from rota.model.records import ERROR_LIMIT, Outcome, cut
 from rota.model.spec import AgentWork, Condition, EnvValue, Kind
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
@@ -83,6 +84,8 @@ class InProcessFunctions:
         self._contexts: dict[str, JobContext] = {}
         self._prepared: dict[str, Prepared] = {}
         self._answers: dict[str, asyncio.Future[Outcome]] = {}
+        self._asked = itertools.count()
+        """A condition that is asked again is another call: the deadline of the first may still come."""
         self._freed = asyncio.Event()
         self._idle = asyncio.Event()
         self._runner = FunctionRunner(
@@ -111,6 +114,13 @@ class InProcessFunctions:
 
     def _call(self, claimed: Claimed) -> Call | Outcome:
         """Return the call of a run's function, or how the run ends since that cannot be made."""
+        try:
+            return self._make_call(claimed)
+        except Exception as error:  # whatever somebody's object does when it is looked at, the others must begin
+            text = cut(f"it cannot be called: {type(error).__name__}: {error}", ERROR_LIMIT)
+            return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text)
+
+    def _make_call(self, claimed: Claimed) -> Call | Outcome:
         function = self._function(claimed)
         if isinstance(function, Outcome):
             return function
@@ -168,7 +178,7 @@ class InProcessFunctions:
         function = self.table.conditions.get(condition.name, _BUILT_IN.get(condition.name))
         if function is None:
             return ConditionResult(condition.title, "error", f'no condition is named "{condition.name}" in the file')
-        token = f"{claimed.run.id}{CONDITION}{index}"
+        token = f"{claimed.run.id}{CONDITION}{index}/{next(self._asked)}"
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._answers[token] = answer
         self._jobs[token] = claimed.run.job_id

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from rota.model.errors import InvalidValue
@@ -72,7 +72,21 @@ class Call:
             return False
 
 
-@lru_cache(maxsize=4096)
+def _remembered(look: Callable[[Function], bool]) -> Callable[[Function], bool]:
+    """Look at a function once; at one that cannot be hashed, as an object with a `__call__` may be, each time."""
+    known = lru_cache(maxsize=4096)(look)
+
+    @wraps(look)
+    def remembered(function: Function) -> bool:
+        try:
+            return known(function)
+        except TypeError:
+            return look(function)
+
+    return remembered
+
+
+@_remembered
 def takes_context(function: Function) -> bool:
     """Tell whether a function wants the context; one without parameters is called without it."""
     try:
@@ -82,7 +96,7 @@ def takes_context(function: Function) -> bool:
     return any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def is_async(function: Function) -> bool:
     """Tell whether a function is run on the functions' event loop."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
