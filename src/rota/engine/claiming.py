@@ -76,10 +76,10 @@ class Claimer:
         """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
         return self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
 
-    async def over(self) -> None:
-        """Wait until no claim is under way."""
+    async def over(self, *, within: float | None = None) -> None:
+        """Wait until no claim is under way, or so many seconds have passed."""
         if self._claiming is not None:
-            await asyncio.wait([self._claiming])
+            await asyncio.wait([self._claiming], timeout=within)
 
     def abandon(self) -> None:
         """Claim nothing any more; what is being claimed was taken back, or never comes."""

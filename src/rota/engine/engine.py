@@ -44,6 +44,9 @@ from rota.settings import Settings
 from rota.store import runs
 from rota.store.driver import Store
 
+CLAIMS_FIRST = 0.05
+"""For how many seconds the other loops let a claim go first when another process changed something."""
+
 
 class Engine:
     """Fires, claims, executes and records for one worker, on one event loop."""
@@ -75,6 +78,7 @@ class Engine:
         self._fires = fires
         """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._waking: asyncio.Task[None] | None = None
         self._emptied = asyncio.Event()
         self.slots = Slots(settings.scheduler.concurrency)
         self.refusals = Refusals(clock)
@@ -160,9 +164,10 @@ class Engine:
 
     async def end(self) -> None:
         """Stop the loops; what runs goes on."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *([] if self._waking is None else [self._waking])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks = []
         await self.outbox.finish()
         if self._fires:
@@ -208,9 +213,17 @@ class Engine:
             await self._emptied.wait()
 
     def wake(self) -> None:
-        """Look at everything again: another process changed something."""
+        """Look at everything again: another process changed something. Most likely there is something to claim."""
+        self.claim_now()
+        if self._waking is None:
+            self._waking = asyncio.get_running_loop().create_task(self._wake_others(), name="rota-wake")
+
+    async def _wake_others(self) -> None:
+        """Let the other loops look: what a claim brings would begin after all that they read."""
+        await self.claimer.over(within=CLAIMS_FIRST)
+        self._waking = None
         for loop in self.loops:
-            if loop is not self.prune_loop:
+            if loop not in (self.claim_loop, self.prune_loop):
                 loop.wake()
 
     # cadence

@@ -1,0 +1,77 @@
+"""Another process changed something: all loops look again, and what is claimed does not wait for what they read."""
+
+import asyncio
+
+import pytest
+
+from rota.engine.claim import Claimed
+from rota.engine.loop import Loop
+from tests.engine.conftest import command
+from tests.scene import Scene
+from tests.waiting import LONGEST_WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+class NoAlarm:
+    """An alarm that never rings: only who is woken looks."""
+
+    def __init__(self, _woken: asyncio.Event) -> None:
+        pass
+
+    def set(self, _due: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+async def test_what_another_process_enqueued_begins_before_the_other_loops_look(scene: Scene) -> None:
+    events: list[str] = []
+    begin, looked = scene.engine.executor.begin, asyncio.Event()
+
+    def note_begin(claimed: Claimed) -> None:
+        events.append(claimed.run.handle)
+        begin(claimed)
+
+    async def look() -> None:
+        events.append("looks")
+        looked.set()
+
+    scene.engine.executor.begin = note_begin
+    scene.engine.fire_loop = Loop("fire", look, clock=scene.clock)
+    scene.engine.start(NoAlarm)
+    async with asyncio.timeout(LONGEST_WAIT):
+        await looked.wait()
+        await scene.quiet()
+        events.clear()
+        looked.clear()
+        scene.declare(command("backup"))
+        scene.trigger("backup")
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        loop.time = lambda: at  # a claim that takes long does not hold the others up for ever
+        try:
+            scene.engine.wake()
+            await looked.wait()
+        finally:
+            del loop.time
+    await scene.engine.end()
+    assert events == ["backup:1", "looks"]
+
+
+async def test_who_claims_nothing_looks_all_the_same(scene: Scene) -> None:
+    looked = asyncio.Event()
+
+    async def look() -> None:
+        looked.set()
+
+    scene.engine.fire_loop = Loop("fire", look, clock=scene.clock)
+    scene.engine.claimer.allowed = False
+    scene.engine.start(NoAlarm)
+    async with asyncio.timeout(LONGEST_WAIT):
+        await looked.wait()
+        looked.clear()
+        scene.engine.wake()
+        await looked.wait()
+    await scene.engine.end()
