@@ -24,6 +24,7 @@ from rota.store import processes, workers
 from rota.store.driver import PLAIN, Database, Manner, Operation, Store
 from rota.store.postgres_opening import open_postgres
 from tests.engine.conftest import NOON, audit, function
+from tests.engine.real_work import play_runs
 from tests.postgres import lay_postgres
 from tests.waiting import LONGEST_WAIT
 
@@ -85,18 +86,9 @@ async def fail() -> None:
     raise ValueError("no")
 
 
-async def play(scene: OnServer, name: str, *, runs: int = RUNS) -> None:
-    for _ in range(runs):
-        scene.trigger(name)
-    async with asyncio.timeout(LONGEST_WAIT):
-        await scene.settle()
-        await scene.engine.until_empty()
-        await scene.quiet()
-
-
 async def test_ends_that_concern_nobody_else_are_stored_beside_claims(wide: OnServer) -> None:
     wide.declare(function("work", overlap=ALLOW))
-    await play(wide, "work")
+    await play_runs(wide, "work", runs=RUNS)
     assert wide.told("work") == [("COMPLETED", None)] * RUNS
     assert wide.noting.asides
     assert wide.engine.slots.taken == 0
@@ -104,7 +96,7 @@ async def test_ends_that_concern_nobody_else_are_stored_beside_claims(wide: OnSe
 
 async def test_ends_that_others_have_to_do_with_come_in_order_with_the_rest(wide: OnServer) -> None:
     wide.declare(function("fail", overlap=ALLOW))
-    await play(wide, "fail")
+    await play_runs(wide, "fail", runs=RUNS)
     assert wide.told("fail") == [("FAILED", "exception")] * RUNS
     assert wide.noting.asides == 0
 
@@ -112,7 +104,7 @@ async def test_ends_that_others_have_to_do_with_come_in_order_with_the_rest(wide
 async def test_beside_another_machine_whole_batches_are_stored(wide: OnServer) -> None:
     wide.store.write(partial(enter, name="neighbour"))
     wide.declare(function("work", overlap=ALLOW))
-    await play(wide, "work")
+    await play_runs(wide, "work", runs=RUNS)
     assert wide.told("work") == [("COMPLETED", None)] * RUNS
     assert wide.noting.asides == 0
 
@@ -120,7 +112,7 @@ async def test_beside_another_machine_whole_batches_are_stored(wide: OnServer) -
 async def test_an_end_that_is_refused_keeps_its_slot_until_it_is_stored(wide: OnServer) -> None:
     wide.noting.refused = 1
     wide.declare(function("work", overlap=ALLOW))
-    await play(wide, "work", runs=3)
+    await play_runs(wide, "work", runs=3)
     assert wide.told("work") == [("COMPLETED", None)] * 3
     assert wide.noting.refused == 0
     assert wide.engine.slots.taken == 0

@@ -11,10 +11,9 @@ from rota.model.errors import StateError
 from rota.model.spec import Retry
 from rota.model.states import Reason
 from rota.store.driver import PLAIN, Database, Manner, Operation, Store
-from rota.testing import Scene as Played
 from tests.engine.conftest import ALLOW, NOON, audit, function
+from tests.engine.real_work import play_runs
 from tests.scene import Scene
-from tests.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.anyio
 RUNS = 3
@@ -82,20 +81,11 @@ async def scene(tmp_path: Path) -> AsyncIterator[ForetellingScene]:
         await made.close()
 
 
-async def play(scene: Played, name: str, *, runs: int = RUNS) -> None:
-    for _ in range(runs):
-        scene.trigger(name)
-    async with asyncio.timeout(LONGEST_WAIT):
-        await scene.settle()
-        await scene.engine.until_empty()
-        await scene.quiet()
-
-
 async def test_what_was_made_ready_is_called_once_with_its_own_run(scene: ForetellingScene) -> None:
     seen = []
     made = scene.table.functions = Counted({"work": lambda context: seen.append(context.run.handle)})
     scene.declare(function("work", overlap=ALLOW))
-    await play(scene, "work")
+    await play_runs(scene, "work", runs=RUNS)
     assert sorted(seen) == ["work:1", "work:2", "work:3"]
     assert made.looked_up == RUNS, "what was made ready was made again"
     assert sum(len(claims.claimed) for claims in scene.telling.foretold) == RUNS
@@ -106,9 +96,9 @@ async def test_a_claim_that_is_foretold_and_then_refused_begins_nothing(scene: F
     scene.table.functions = {"work": lambda context: seen.append((context.run.handle, len(scene.telling.foretold)))}
     scene.declare(function("work", overlap=ALLOW))
     scene.telling.refused = 1
-    await play(scene, "work")
+    await play_runs(scene, "work", runs=RUNS)
     scene.engine.claim_now()
-    await play(scene, "work", runs=0)
+    await play_runs(scene, "work", runs=0)
     assert scene.telling.foretold[0].claimed
     assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
     assert min(foretold for _, foretold in seen) > 1, "one began of a claim that was refused"
@@ -125,8 +115,7 @@ async def test_what_was_made_ready_for_a_claim_that_was_refused_is_not_taken_for
     scene.engine.claim_now()
     scene.telling.silent = True
     await scene.quiet()
-    assert made.looked_up == 1
-    await play(scene, "work", runs=0)
+    await play_runs(scene, "work", runs=0)
     assert scene.told("work") == [("COMPLETED", None)]
     assert made.looked_up == 2
 
@@ -147,7 +136,7 @@ class Odd:
 async def test_an_object_that_cannot_be_hashed_is_called(scene: ForetellingScene) -> None:
     scene.table.functions = {"odd": Odd()}
     scene.declare(function("odd", overlap=ALLOW))
-    await play(scene, "odd", runs=1)
+    await play_runs(scene, "odd", runs=1)
     assert [run.result_summary for run in scene.history("odd")] == ["called"]
 
 
@@ -155,7 +144,7 @@ async def test_one_that_cannot_be_made_ready_fails_and_costs_the_others_nothing(
     scene.table.functions = {"odd": Odd(refuses=True), "work": lambda: None}
     scene.declare(function("odd", overlap=ALLOW, retry=Retry(max_attempts=1)), function("work", overlap=ALLOW))
     scene.trigger("odd")
-    await play(scene, "work")
+    await play_runs(scene, "work", runs=RUNS)
     assert [(run.reason, run.error) for run in scene.history("odd")] == [
         (Reason.SPAWN_FAILED, "it cannot be called: RuntimeError: no")
     ]
@@ -165,5 +154,5 @@ async def test_one_that_cannot_be_made_ready_fails_and_costs_the_others_nothing(
 async def test_a_function_that_is_not_there_fails_its_run_as_ever(scene: ForetellingScene) -> None:
     scene.table.functions = {}
     scene.declare(function("work", overlap=ALLOW, retry=Retry(max_attempts=1)))
-    await play(scene, "work")
+    await play_runs(scene, "work", runs=RUNS)
     assert {reason for _, reason in scene.told("work")} == {"spawn_failed"}
