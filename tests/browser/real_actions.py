@@ -1,11 +1,15 @@
 """What a person does with a mouse or a keyboard alone, and what appears by itself."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Site, propose
+
+HEARD_BY_THEN = 1.0
+"""Seconds in which a page hears of what it did itself, and would fetch anew what it shows."""
 
 
 def told(page: Page, text: str) -> None:
@@ -133,6 +137,31 @@ def test_a_proposal_is_read_and_approved(page: Page, site: Site) -> None:
     page.get_by_role("button", name="Approve watch", exact=True).click()
     told(page, "watch is approved")
     assert site.project.json("show", "watch")["state"] == "idle"
+
+
+def test_what_a_form_takes_away_is_not_asked_for_while_its_answer_is_on_the_way(page: Page, site: Site) -> None:
+    """The page would complain: what it shows is no longer a proposal, and it hears of that before it is left."""
+
+    def answer_late(route: Route) -> None:
+        answer = route.fetch()
+        threading.Event().wait(HEARD_BY_THEN)
+        route.fulfill(response=answer)
+
+    propose(site.project, "sweep", "Look for dead branches.")
+    page.goto("/ui/agents/sweep")
+    page.route("**/approve", answer_late)
+    page.get_by_role("button", name="Approve sweep", exact=True).click()
+    told(page, "sweep is approved")
+
+
+def test_who_looks_at_a_proposal_that_is_approved_elsewhere_is_told(site: Site) -> None:
+    propose(site.project, "weed", "Look for stale issues.")
+    with site.context() as context:
+        page = context.new_page()
+        page.goto("/ui/agents/weed")
+        site.project.rota("approve", "weed", "--yes")
+        page.get_by_role("heading", name="It cannot be done now").wait_for()
+        page.get_by_text("does not wait for approval").wait_for()
 
 
 def test_a_proposal_is_turned_down_after_a_question(page: Page, site: Site) -> None:

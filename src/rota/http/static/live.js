@@ -16,6 +16,7 @@ let seq = document.body.dataset.seq; // what has changed since the page was made
 let source = null;
 let wanted = new Set();
 let fetching = false;
+let leaving = false;
 let timer = null;
 
 const parts = () => [...document.querySelectorAll("[data-fragment]")];
@@ -57,7 +58,7 @@ const refresh = async () => {
   timer = null;
   const names = [...wanted];
   wanted = new Set();
-  if (!names.length || document.hidden) return;
+  if (!names.length || document.hidden || leaving) return;
   fetching = true;
   for (const name of names) fetched.set(name, performance.now());
   mark(names, true);
@@ -65,8 +66,8 @@ const refresh = async () => {
     const address = new URL(location.href);
     address.searchParams.set("fragment", names.join(","));
     const answer = await fetch(address, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.status === 401) location.reload();
-    else if (answer.ok) swapAll(await answer.text(), names);
+    if (answer.ok) swapAll(await answer.text(), names);
+    else if (answer.status < 500 && !leaving) location.reload(); // who is logged out, or looks at what is gone, is told
   } catch {
     show("gone");
   } finally {
@@ -176,6 +177,16 @@ const byTime = () => {
     }
   }
 };
+
+// What a form does may take away what is shown here. The page that it leads to comes soon; if none does, we go on.
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented) return;
+  leaving = true;
+  setTimeout(() => {
+    leaving = false;
+    askAll();
+  }, AGAIN);
+});
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) leave();
