@@ -14,6 +14,8 @@ from tests.waiting import LONGEST_WAIT, until
 
 Victim = Literal["serve", "command", "child"]
 FEW = 3
+PASSES = (1, 2, 4)
+"""At which pass of a point somebody dies; there must be so many."""
 MIXED = ("hand", "again", "again", "gated", "long", "late", "late-call", "stay")
 
 
@@ -66,7 +68,7 @@ def asleep(drill: Drill) -> None:
 def crashed(drill: Drill) -> None:
     """Have a scheduler that was killed while everything ran."""
     drill.declare()
-    started = drill.trigger("long", "long", "long", "long", "doomed", "stay", "stay")
+    started = drill.trigger(*PASSES[-1] * ["long"], "doomed", "stay", "stay")
     server = drill.serve()
     for run_id in started:
         drill.until_effect(run_id)
@@ -86,7 +88,7 @@ def serve(drill: Drill) -> None:
 def serve_and_cancel(drill: Drill) -> None:
     """Start a scheduler and cancel commands that run."""
     server = drill.serve(ready=False)
-    started = drill.trigger("long", "long", "long")
+    started = drill.trigger(*PASSES[-1] * ["long"])
     until(lambda: server.poll() is not None or set(started) <= set(drill.effects()), what="the starts")
     for run_id in started:
         drill.rota("cancel", run_id, check=False)
@@ -102,7 +104,7 @@ def serve_and_stop(drill: Drill) -> None:
 def serve_and_detach(drill: Drill) -> None:
     """Start a scheduler and let it leave its commands to their keepers."""
     drill.serve()
-    for run_id in drill.trigger("long", "long", "long"):
+    for run_id in drill.trigger(*PASSES[-1] * ["long"]):
         drill.until_effect(run_id)
     ask(drill.state, {"ask": "stop", "mode": "detach", "within": None})
 

@@ -27,7 +27,6 @@ from tests.postgres import VARIABLE, bare_postgres, start_server
 from tests.service.test_process_trees import SHAPES
 
 SIZES = {"cut": 250, "kill": 25, "step": 10}
-PASSES = (1, 2, 4)
 AMOUNTS = {
     "kills": 1000,
     "cuts": 2000,
@@ -178,7 +177,7 @@ def _repeated(wanted: argparse.Namespace, part: str, amount: int, *, store: str 
 
 def _points(wanted: argparse.Namespace, store: str) -> Iterator[Unit]:
     for name in points.passed_by(points.SCENES, store):
-        often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO + ONCE_EACH) else PASSES
+        often = (1,) if name.startswith(ONCE_ONLY + ONCE_TOO + ONCE_EACH) else points.PASSES
         yield from (Unit("point", nth, wanted.seed, name, store) for nth in often)
 
 
