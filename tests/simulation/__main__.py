@@ -1,10 +1,13 @@
 """`python -m tests.simulation --seeds N --from S`: simulate many days, shrink what fails, print one line."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.postgres import VARIABLE, server_address
+from tests.scene import ON_POSTGRES
 from tests.simulation.failing import Failing, explain, failing
 from tests.simulation.play import Tally
 
@@ -48,6 +51,8 @@ def _batches(wanted: argparse.Namespace) -> Iterator[tuple[Tally, list[Failing]]
     if wanted.processes == 1:
         yield from map(failing, parts)
         return
+    if ON_POSTGRES:  # one server for all, ended with this process: those of a pool end nothing that they started
+        os.environ[VARIABLE] = server_address()
     with ProcessPoolExecutor(wanted.processes) as pool:
         yield from pool.map(failing, parts)
 
