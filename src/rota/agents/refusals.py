@@ -37,9 +37,9 @@ def problem_of(text: str, status: int | None = None) -> AgentProblem:
 EPOCH = re.compile(r"(?<![\d.-])([12]\d{9})(?:\d{3})?(?![\d.])")
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)")
 SOON = re.compile(
-    r"(?:resets?|try again|retry|available)\s+(?:again\s+)?(?:in|after)\s+((?:[\d.]+\s*[a-z]+[\s,]*)+)", re.I
+    r"(?:resets?|try again|retry|available)\s+(?:again\s+)?(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*)+)", re.I
 )
-AMOUNT = re.compile(r"([\d.]+)\s*(ms|d|h|m|s)[a-z]*", re.IGNORECASE)
+AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)[a-z]*", re.IGNORECASE)
 CLOCK = re.compile(
     r"(?:resets?|try again)\s+(?:(?:at|on)\s+)?"
     r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+"
@@ -49,10 +49,15 @@ CLOCK = re.compile(
 )
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+JUST_PAST = timedelta(minutes=15)
+"""A time of day that passed so recently is today's: programs cut seconds off, and a reset may come late."""
 
 
 def reset_told(text: str, at: datetime | None) -> datetime | None:
-    """Return when a provider takes work again, as its words say; a time of day is the next one after `at`."""
+    """Return when a provider takes work again, as its words say.
+
+    A time of day is the next one after `at`, unless it has just passed: then that instant is returned.
+    """
     return _instant(text) or (at and (_soon(text, at) or _clock(text, at))) or None
 
 
@@ -106,8 +111,10 @@ def _next(told: re.Match[str], at: datetime) -> datetime:
         month = MONTHS.index(told["month"].lower()) + 1
         year = int(told["year"] or at.year)
         then = then.replace(year=year, month=month, day=int(told["day"]))
-        if not told["year"] and then < at:
+        if not told["year"] and at - then > JUST_PAST:
             then = then.replace(year=year + 1)
-    elif then <= at:
+    elif at - then > JUST_PAST:
         then += timedelta(days=1)
+    elif then - at >= timedelta(days=1) - JUST_PAST:
+        then -= timedelta(days=1)
     return then.astimezone(UTC)

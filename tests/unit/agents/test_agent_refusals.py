@@ -52,6 +52,12 @@ def test_an_error_has_its_class(text: str, status: int | None, problem: AgentPro
         ("limit until 2026-11-16T12:00:00Z", datetime(2026, 11, 16, 12, tzinfo=UTC)),
         ("Please try again in 20s.", datetime(2026, 11, 16, 6, 12, 20, tzinfo=UTC)),
         ("Please retry in 1.5s.", datetime(2026, 11, 16, 6, 12, 1, 500000, tzinfo=UTC)),
+        ("Please retry in 20.5s. Suggested retry after 20s.", datetime(2026, 11, 16, 6, 12, 20, 500000, tzinfo=UTC)),
+        ("Try again in 1 day, 2 hours. Thanks.", datetime(2026, 11, 17, 8, 12, tzinfo=UTC)),
+        ("usage limit reached, try again at 6:11 AM.", datetime(2026, 11, 16, 6, 11, tzinfo=UTC)),
+        ("usage limit reached, try again at 6:12 AM.", datetime(2026, 11, 16, 6, 12, tzinfo=UTC)),
+        ("usage limit reached, try again at Nov 16, 6:11 AM.", datetime(2026, 11, 16, 6, 11, tzinfo=UTC)),
+        ("usage limit reached, try again at 5:52 AM.", datetime(2026, 11, 17, 5, 52, tzinfo=UTC)),
         ("Your quota will reset after 5h30m12s.", datetime(2026, 11, 16, 11, 42, 12, tzinfo=UTC)),
         ("Try again in 3 days 2 hours 5 minutes.", datetime(2026, 11, 19, 8, 17, tzinfo=UTC)),
         ("slow down", None),
@@ -63,6 +69,11 @@ def test_an_error_has_its_class(text: str, status: int | None, problem: AgentPro
 )
 def test_the_words_tell_when_a_provider_takes_work_again(text: str, expected: datetime | None) -> None:
     assert reset_told(text, NOW) == expected
+
+
+def test_a_time_of_day_of_the_minute_before_midnight_is_not_tomorrow() -> None:
+    midnight = datetime(2026, 11, 17, 0, 0, 30, tzinfo=UTC)
+    assert reset_told("try again at 11:59 PM", midnight) == datetime(2026, 11, 16, 23, 59, tzinfo=UTC)
 
 
 def test_a_time_of_day_without_a_zone_is_that_of_the_machine() -> None:

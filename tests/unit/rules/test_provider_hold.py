@@ -49,9 +49,27 @@ def test_each_further_refusal_doubles_the_wait_up_to_six_hours() -> None:
     assert waits == [quarter, quarter * 2, quarter * 4, quarter * 8, quarter * 16, LONGEST, LONGEST, LONGEST]
 
 
+def test_a_stated_reset_that_has_passed_long_ago_says_nothing() -> None:
+    assert after(None, refused(resets_at=SIX - MINUTE * 16)).until == SIX + FIRST
+
+
 @pytest.mark.parametrize("passed", [SIX, SIX - MINUTE])
-def test_a_stated_reset_that_has_passed_says_nothing(passed: datetime) -> None:
-    assert after(None, refused(resets_at=passed)).until == SIX + FIRST
+def test_a_stated_reset_that_has_just_passed_means_in_a_minute(passed: datetime) -> None:
+    """Programs print it to the minute: 05:16:50 is told as 5:16."""
+    hold = after(None, refused(resets_at=passed))
+    assert (hold.until, hold.stated, hold.refusals) == (SIX + MINUTE, False, 1)
+
+
+def test_a_provider_that_repeats_a_reset_of_just_now_is_asked_after_growing_pauses() -> None:
+    hold: ProviderHold | None = None
+    at, waits = SIX, []
+    for _ in range(4):
+        hold = after(hold, refused(at=at, resets_at=SIX))
+        assert hold.until is not None
+        waits.append(hold.until - at)
+        at = hold.until
+        hold = over(hold)
+    assert waits == [MINUTE, MINUTE * 2, MINUTE * 4, MINUTE * 8]
 
 
 def test_a_stated_reset_is_at_most_a_month_away() -> None:
