@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -81,9 +80,11 @@ def ask(state: Path, question: Mapping[str, Any], *, timeout: float = 1.0) -> di
                 asker.sendto(json.dumps(dict(question)).encode(), address)
         except OSError:
             return None
-        if not select.select([asker], [], [], timeout)[0]:
+        asker.settimeout(timeout)  # waits by poll(): select() refuses descriptors from 1,024 on
+        try:
+            reply: dict[str, Any] = json.loads(asker.recv(LARGEST))
+        except TimeoutError:
             return None
-        reply: dict[str, Any] = json.loads(asker.recv(LARGEST))
         return reply
 
 

@@ -6,7 +6,6 @@ then the step's; a copy of the agent's own part is kept apart, because that alon
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from rota.model.agents import Ended
 from rota.model.errors import InvalidValue
 from rota.runners.agent_tasks import read_task, task_of
 from rota.runners.environment import RESULT_NAME
-from rota.runners.keeper import store_whole
+from rota.runners.keeper import readable, store_whole
 from rota.runners.output import make_folder, read_all
 from rota.runners.redacting import Redactor
 from rota.runners.result import read_result
@@ -98,7 +97,7 @@ def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter, hidden: Red
     os.set_blocking(pipe, False)
     ended = _end_of(process.pid)
     while True:
-        ready, _, _ = select.select([pipe, *ended], [], [], None if ended else POLL_PAUSE)
+        ready = readable([pipe, *ended], None if ended else POLL_PAUSE)
         over = process.poll() is not None
         if pipe in ready or over:
             data = _read(pipe)

@@ -212,7 +212,7 @@ class Keeper:
         return [] if LINUX or not self.child else descendants(self.child)
 
     def _wait(self, seconds: float | None) -> None:
-        ready, _, _ = select.select([self._woken, *self.pipes], [], [], seconds)
+        ready = readable([self._woken, *self.pipes], seconds)
         for pipe in ready:
             if pipe != self._woken:
                 self._read_output(pipe)
@@ -275,7 +275,7 @@ class Keeper:
             except OSError:
                 if self.stops > asked or not os.path.isdir(self.folder):
                     return 1
-            select.select([self._woken], [], [], RETRY_PAUSE)
+            readable([self._woken], RETRY_PAUSE)
             try:
                 os.read(self._woken, 4096)
             except BlockingIOError:
@@ -285,6 +285,14 @@ class Keeper:
         """Write the outcome; to the disk itself only when no scheduler is there to store it in the database."""
         store = store_whole if os.getppid() == self.spawner else store_durably
         store(self.folder, OUTCOME, outcome)
+
+
+def readable(files: list[int], seconds: float | None) -> list[int]:
+    """Wait until a file has data or has ended; return those that do. Unlike select(), poll() takes any descriptor."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return [file for file, _ in poll.poll(None if seconds is None else seconds * 1000)]
 
 
 def store_durably(folder: str, name: str, data: bytes) -> None:
