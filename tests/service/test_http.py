@@ -2,11 +2,12 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -209,6 +210,56 @@ def test_odd_requests_are_refused_and_the_server_stays_up(served: Project) -> No
         chunks = b"f4240\r\n" + b" " * 1_000_000 + b"\r\n"
         assert b" 413" in raw(served, head + b"Transfer-Encoding: chunked\r\n\r\n", chunks, chunks)
         assert answers(http)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /api/v1/jobs/quick/trigger HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"POST /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        b"POST /api/v1/jobs/quick/trigger HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(served: Project, head: bytes) -> None:
+    """A proxy that goes by the other length takes what follows for the request of somebody else."""
+    with client(served) as http:
+        token = f"Authorization: Bearer {read_token(served.state)}\r\n".encode()
+        hidden = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        sent = head + b"Host: 127.0.0.1\r\nConnection: keep-alive\r\n" + token + b"\r\n0\r\n\r\n" + hidden
+        port = httpx2.URL(http.base_url).port
+        with socket.create_connection(("127.0.0.1", port or 0), timeout=LONGEST_WAIT) as connection:
+            connection.sendall(sent)
+            told = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert told.count(b"HTTP/1.1 ") == 1
+
+
+@contextmanager
+def open_files(count: int) -> Iterator[None]:
+    """Let this process and those it starts open so many files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_everything_answers_and_runs_with_1500_descriptors_open(project: Project) -> None:
+    """select() refuses descriptors from 1,024 on."""
+    project.write(FILE)
+    with open_files(4096), ExitStack() as held:
+        server = project.serve(http=True)
+        with client(project) as http:
+            port = httpx2.URL(http.base_url).port
+            for _ in range(1500):
+                held.enter_context(socket.create_connection(("127.0.0.1", port or 0), timeout=LONGEST_WAIT))
+            assert http.get("/healthz").status_code == 200
+            assert len(os.listdir(f"/proc/{server.pid}/fd")) > 1500
+            for path in ("/api/v1/scheduler/status", "/", "/jobs/quick"):
+                assert http.get(path).status_code == 200, path
+            assert http.post("/api/v1/direct", json={"job": "quick"}).json()["status"] == "COMPLETED"
+            assert http.get("/healthz").status_code == 200
 
 
 def test_the_state_folder_and_status_tell_where_it_listens(served: Project) -> None:

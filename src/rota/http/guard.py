@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rota.http.bodies import read_body, read_form, read_json, replayed
 from rota.http.doorman import SAFE, Asked, Doorman
 from rota.http.problems import Unexpected
-from rota.http.refusals import BodyTooLarge, HttpRefusal, MediaRefused, NotFound
+from rota.http.refusals import BodyTooLarge, HttpRefusal, LengthAmbiguous, MediaRefused, NotFound
 from rota.http.refusing import refused
 from rota.log import log
 from rota.model.errors import RotaError
@@ -71,6 +71,7 @@ class Guard:
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         asked = _asked(scope)
+        _check_length(asked, version=scope.get("http_version", "1.1"))
         self._doorman.check_host(asked)
         self._doorman.check_origin(asked)
         self._strip(scope)
@@ -143,6 +144,13 @@ def _asked(scope: Scope) -> Asked:
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
+
+
+def _check_length(asked: Asked, *, version: str) -> None:
+    """Refuse a request that a proxy in front may split differently; the connection is closed with the answer."""
+    chunked = "transfer-encoding" in asked.headers
+    if chunked and ("content-length" in asked.headers or version == "1.0"):
+        raise LengthAmbiguous
 
 
 def _has_body(asked: Asked) -> bool:

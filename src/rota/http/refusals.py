@@ -90,6 +90,19 @@ class MethodRefused(HttpRefusal):
         self.headers = (("Allow", allowed),)
 
 
+class LengthAmbiguous(HttpRefusal):
+    """A body whose length two headers state: servers and proxies disagree about where it ends."""
+
+    code = "length_ambiguous"
+    headers = (("Connection", "close"),)
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the length of the body is ambiguous",
+            hint="send Content-Length or, with HTTP/1.1, Transfer-Encoding: chunked; never both",
+        )
+
+
 class BodyTooLarge(HttpRefusal):
     """A body of more than 1 MB."""
 
