@@ -17,8 +17,20 @@ METADATA = "metadata.google.internal"
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
-_REFUSED = tuple(map(ipaddress.IPv6Network, ("64:ff9b:1::/48", "2001::/32", "fec0::/10")))
-"""Local translation, Teredo and what once was local to a site: they lead to places that only they know."""
+_SPECIAL_V4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24"),
+    )
+)
+_SPECIAL_V6 = tuple(
+    map(
+        ipaddress.IPv6Network,
+        ("64:ff9b:1::/48", "2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20", "fec0::/10"),
+    )
+)
+"""What IANA lists as special and `is_global` lets pass in some version of Python: protocol assignments (Teredo, ORCHID,
+benchmarks), relays, AS112, documentation, local translation, site-local. None of them is the address of a host."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
@@ -118,8 +130,9 @@ def is_public(text: str) -> bool:
     """
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
-        return address.is_global and not address.is_multicast and not address.is_reserved
-    if any(address in net for net in _REFUSED):
+        special = address.is_multicast or address.is_reserved or any(address in net for net in _SPECIAL_V4)
+        return address.is_global and not special
+    if any(address in net for net in _SPECIAL_V6):
         return False
     inner = _inner(address)
     if inner is not None:  # not by `is_global`: versions of Python differ about 6to4

@@ -22,13 +22,25 @@ INSIDE = [
 ]
 
 
-@pytest.mark.parametrize("host", [*ODD, *FULL, *PLAIN, *FURTHER, *SIX, *INSIDE])
+SPECIAL = [
+    *("192.0.0.8", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.88.99.1", "192.88.99.2"),
+    *("192.31.196.1", "192.52.193.1", "192.175.48.1", "198.18.0.1", "203.0.113.7", "240.0.0.1", "100.64.0.1"),
+    *("[3fff::1]", "[3fff:fff::1]", "[2620:4f:8000::1]", "[2001:4:112::1]", "[2001:1::1]", "[2001:20::1]"),
+    *("[2001:2::1]", "[5f00::1]", "[100::1]", "[::ffff:192.88.99.1]", "[64:ff9b::c000:8]", "[2002:c058:6301::1]"),
+]
+"""Networks that IANA lists as special, also those that some versions of Python count as global."""
+
+
+@pytest.mark.parametrize("host", [*ODD, *FULL, *PLAIN, *FURTHER, *SIX, *INSIDE, *SPECIAL])
 def test_a_private_address_is_refused_however_it_is_written(host: str) -> None:
     with pytest.raises(AddressRefused, match="leads to a private address"):
         read_address(f"https://{host}/hook")
 
 
-@pytest.mark.parametrize("host", ["93.184.215.14", "[2606:4700::1111]", "[64:ff9b::5db8:d70e]", "hooks.example.net"])
+@pytest.mark.parametrize(
+    "host",
+    ["93.184.215.14", "[2606:4700::1111]", "[64:ff9b::5db8:d70e]", "[2001:200::1]", "192.0.1.1", "hooks.example.net"],
+)
 def test_a_public_address_and_a_name_are_let_through(host: str) -> None:
     assert read_address(f"https://{host}/hook?a=1").path == "/hook?a=1"
 
