@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from rota.http.connections import SPARE, PatientProtocol, most_connections
+from rota.http.connections import PIECE, SPARE, PatientProtocol, UnreadBytes, most_connections
 from rota.http.listening import Listening, bind
 from rota.settings import Http
 from tests.waiting import LONGEST_WAIT
@@ -36,9 +36,9 @@ async def app(_scope: Any, _receive: Any, send: Callable[[Any], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(kind: type[PatientProtocol], *, limit: int = 100) -> AsyncIterator[int]:
+async def listening(kind: type[PatientProtocol], *, limit: int = 100, served: Any = app) -> AsyncIterator[int]:
     """Yield the port of a server of this protocol."""
-    config = uvicorn.Config(app, http=kind, lifespan="off", log_config=None, limit_concurrency=limit)
+    config = uvicorn.Config(served, http=kind, lifespan="off", log_config=None, limit_concurrency=limit)
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
@@ -80,6 +80,131 @@ async def test_the_head_of_a_further_request_is_waited_for_as_long_as_the_first(
         writer.write(WHOLE[:10])
         assert (await asyncio.wait_for(reader.read(), LONGEST_WAIT)).startswith(b"HTTP/1.1 408 ")
         writer.close()
+
+
+class Large:
+    """An application whose answer is larger than what connections hold, and what a server of it does."""
+
+    def __init__(self, *, parts: int = 1) -> None:
+        self.body = b"x" * 8_000_000
+        self.parts = parts
+        self.ended = asyncio.Event()
+
+    async def __call__(self, _scope: Any, _receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        length = str(len(self.body) * self.parts).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        for number in range(self.parts):
+            await send({"type": "http.response.body", "body": self.body, "more_body": number < self.parts - 1})
+        self.ended.set()
+
+
+async def without_reading(port: int) -> socket.socket:
+    """Return a connection that asks and reads nothing of the answer."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(made, ("127.0.0.1", port))
+    await loop.sock_sendall(made, WHOLE)
+    return made
+
+
+async def reset(connection: socket.socket) -> bool:
+    """Read what came; tell whether the server cut the connection before the end."""
+    read = 0
+    try:
+        while data := await asyncio.get_running_loop().sock_recv(connection, 1 << 20):
+            read += len(data)
+    except ConnectionResetError:
+        return True
+    return read < 8_000_000
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_a_client_that_reads_everything_gets_it_whole(parts: int) -> None:
+    large = Large(parts=parts)
+    async with listening(PatientProtocol, served=large) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(WHOLE)
+        await reader.readuntil(b"\r\n\r\n")
+        assert await asyncio.wait_for(reader.readexactly(8_000_000 * parts), LONGEST_WAIT) == large.body * parts
+        writer.close()
+    assert PatientProtocol.unread.total == 0
+
+
+async def test_a_client_that_does_not_read_is_cut_off_and_holds_one_piece() -> None:
+    sizes: list[int] = []
+
+    class Noting(PatientProtocol):
+        """One that notes how much waits in its connection."""
+
+        write_patience = 0.3
+        unread = UnreadBytes()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            sizes.append(self.transport.get_write_buffer_size())
+
+    large = Large(parts=3)
+    async with listening(Noting, served=large) as port:
+        connection = await without_reading(port)
+        await asyncio.wait_for(large.ended.wait(), LONGEST_WAIT)
+        assert await reset(connection)
+        connection.close()
+    assert max(sizes) <= PIECE + 1024
+    assert Noting.unread.total == 0
+
+
+async def test_a_short_answer_that_is_not_read_is_cut_off_too() -> None:
+    """Closing alone would wait for the client without an end."""
+
+    lost = asyncio.Event()
+
+    class Noting(PatientProtocol):
+        """One that notes its end."""
+
+        write_patience = 0.3
+        unread = UnreadBytes()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            lost.set()
+
+    async def short(_scope: Any, _receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"60000")]})
+        await send({"type": "http.response.body", "body": b"x" * 60_000})
+
+    async with listening(Noting, served=short) as port:
+        connection = await without_reading(port)
+        await asyncio.get_running_loop().sock_sendall(connection, WHOLE * 50)
+        await asyncio.wait_for(lost.wait(), LONGEST_WAIT)
+        connection.close()
+
+
+async def test_all_clients_together_hold_a_bounded_memory_and_the_slowest_goes() -> None:
+    paused = asyncio.Event()
+
+    class Bounded(PatientProtocol):
+        """One whose clients may leave 20 MB unread together."""
+
+        unread = UnreadBytes(limit=20_000_000)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            paused.set()
+
+    large = Large()
+    async with listening(Bounded, served=large) as port:
+        connections = []
+        for _ in range(4):
+            connections.append(await without_reading(port))
+            await asyncio.wait_for(paused.wait(), LONGEST_WAIT)
+            paused.clear()
+        assert Bounded.unread.total <= 20_000_000
+        assert await asyncio.wait_for(reset(connections[0]), LONGEST_WAIT)
+        assert not await asyncio.wait_for(reset(connections[3]), LONGEST_WAIT)
+        for one in connections:
+            one.close()
 
 
 async def test_a_connection_is_used_again_and_again() -> None:

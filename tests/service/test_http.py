@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 
 from rota.operations.access import read_token
@@ -260,6 +261,27 @@ def test_everything_answers_and_runs_with_1500_descriptors_open(project: Project
                 assert http.get(path).status_code == 200, path
             assert http.post("/api/v1/direct", json={"job": "quick"}).json()["status"] == "COMPLETED"
             assert http.get("/healthz").status_code == 200
+
+
+def test_clients_that_read_nothing_of_a_large_output_cost_little_memory(project: Project) -> None:
+    project.write(FILE + "  large: {shell: \"head -c 9000000 /dev/zero | tr '\\\\0' x\"}\n")
+    server = project.serve(http=True)
+    with client(project) as http, ExitStack() as held:
+        path = f"/api/v1/runs/{http.post('/api/v1/jobs/large/trigger').json()['id']}/output"
+        whole = "x" * 9_000_000
+        assert http.get(path, params={"follow": "true"}).text == whole
+        assert http.get(path).text == whole
+        before = psutil.Process(server.pid).memory_info().rss
+        token = read_token(project.state)
+        asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        port = httpx2.URL(http.base_url).port
+        for _ in range(60):
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port or 0), timeout=LONGEST_WAIT))
+            connection.sendall(asked)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert http.get(path, headers={"Range": "bytes=8999990-"}).text == "x" * 10
+        assert http.get(path, params={"tail": 1}).text == whole
+        assert psutil.Process(server.pid).memory_info().rss - before < 40_000_000
 
 
 def test_the_state_folder_and_status_tell_where_it_listens(served: Project) -> None:

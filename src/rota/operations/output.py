@@ -14,7 +14,17 @@ from rota.model.records import Run
 from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
-from rota.runners.output import clean_for_terminal, folder_of, gap_mark, make_folder, read_from, read_output, size, tail
+from rota.runners.output import (
+    Snapshot,
+    clean_for_terminal,
+    folder_of,
+    gap_mark,
+    make_folder,
+    read_from,
+    read_output,
+    size,
+    tail_start,
+)
 from rota.runners.writer import PREFIX
 from rota.store import outputs
 from rota.store.driver import Store
@@ -26,10 +36,12 @@ FETCHED_AT_ONCE = 16
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
     """Yield what is kept of a run's output: all of it, or its last lines."""
     folder = folder_of(state, run_id)
-    if lines is None:
-        yield from read_output(folder)
-    else:
-        yield tail(folder, lines)
+    yield from read_output(folder, start=0 if lines is None else tail_start(folder, lines))
+
+
+def snapshot_of(state: Path, run_id: str) -> Snapshot:
+    """Return what is kept of a run's output as it is now, of a known size, to be read in parts."""
+    return Snapshot(folder_of(state, run_id))
 
 
 def fetch_output(store: Store, state: Path, view: RunView) -> None:

@@ -42,6 +42,16 @@ class _Part:
     def end(self) -> int:
         return self.start + self.size
 
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, first: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of the file between two offsets in chunks; it is open only while a chunk is read."""
+        for start in range(first, end, CHUNK):
+            with self.path.open("rb") as file:
+                file.seek(start)
+                yield file.read(min(CHUNK, end - start))
+
 
 def folder_of(state: Path, run_id: str) -> Path:
     """Return where the files of a run are: by the day on which its id was made."""
@@ -109,14 +119,40 @@ def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> Piece:
     return Piece(data=b"", end=offset)
 
 
-def read_output(folder: Path) -> Iterator[bytes]:
-    """Yield the whole output in chunks, with what was left out marked."""
-    offset = 0
+def read_output(folder: Path, *, start: int = 0) -> Iterator[bytes]:
+    """Yield the output from an offset on in chunks, with what was left out marked."""
+    offset = start
     while (piece := read_from(folder, offset)).data:
         if piece.skipped:
             yield gap_mark(piece.skipped)
         yield piece.data
         offset = piece.end
+
+
+class Snapshot:
+    """The output as text of a fixed size, marks of what was left out included; only its file names are in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._spans: list[bytes | _Part] = []
+        self.size = end = 0
+        for part in _parts(folder):
+            if part.start > end:
+                self._add(gap_mark(part.start - end))
+            self._add(part)
+            end = part.end
+
+    def _add(self, span: "bytes | _Part") -> None:
+        self._spans.append(span)
+        self.size += len(span)
+
+    def read(self, first: int, last: int) -> Iterator[bytes]:
+        """Yield the bytes from `first` to `last` in chunks; FileNotFoundError when a file of it was pruned since."""
+        at = 0
+        for span in self._spans:
+            start, end = max(first - at, 0), min(last + 1 - at, len(span))
+            at += len(span)
+            if start < end:
+                yield from [span[start:end]] if isinstance(span, bytes) else span.read(start, end)
 
 
 def read_all(folder: Path) -> bytes:
@@ -144,19 +180,29 @@ def _say_bytes(count: int) -> str:
 
 def tail(folder: Path, lines: int) -> bytes:
     """Return the last `lines` lines of the output, as far as they are kept without a gap."""
-    if lines <= 0:
-        return b""
-    found = b""
-    expected: int | None = None
-    for part in reversed(_parts(folder)):
-        if (expected is not None and part.end != expected) or found.count(b"\n") > lines:
+    return b"".join(read_output(folder, start=tail_start(folder, lines)))
+
+
+def tail_start(folder: Path, lines: int) -> int:
+    """Return the offset at which the last `lines` lines begin, as far as they are kept without a gap."""
+    parts = _parts(folder)
+    end = start = parts[-1].end if parts else 0
+    wanted = lines
+    for part in reversed(parts):
+        if part.end != start or wanted <= 0:
             break
         try:
-            found = part.path.read_bytes()[: part.size] + found
+            for first in range((part.size - 1) // CHUNK * CHUNK, -1, -CHUNK):
+                data = b"".join(part.read(first, min(first + CHUNK, part.size)))
+                searched = len(data) - (part.start + first + len(data) == end)  # the newline at the end begins no line
+                while (found := data.rfind(b"\n", 0, searched)) >= 0:
+                    wanted, searched = wanted - 1, found
+                    if not wanted:
+                        return part.start + first + found + 1
         except FileNotFoundError:
-            break
-        expected = part.start
-    return b"".join(found.splitlines(keepends=True)[-lines:])
+            break  # a flood replaced this segment while we looked
+        start = part.start
+    return start if lines > 0 else end
 
 
 def last_line(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """R-21: what is kept of a run's output, and how it is read."""
 
 import os
+import re
 import resource
 import tempfile
 from pathlib import Path
@@ -191,6 +192,33 @@ def test_the_tail_never_joins_lines_over_a_gap(tmp_path):
     write(tmp_path, data)
 
     assert data.endswith(output.tail(tmp_path, 1000))
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.integers(min_value=2, max_value=500), st.integers(1, 8))
+def test_the_tail_and_every_range_are_those_of_the_whole(pieces, limit, lines):
+    """The first line of the tail is the one after a gap, where the lines before it were left out."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        writer = BoundedWriter(str(folder), "full", limit=limit)
+        for piece in pieces:
+            writer.write(piece)
+        writer.close()
+        whole, snapshot = output.read_all(folder), output.Snapshot(folder)
+        kept = whole.split(" left out …\n".encode())[-1]
+        assert output.tail(folder, lines) == b"".join(re.findall(rb"[^\n]*\n|[^\n]+", kept)[-lines:])
+        assert snapshot.size == len(whole)
+        middle = len(whole) // 3, len(whole) * 2 // 3
+        for first, last in [(0, len(whole) - 1), middle, (len(whole) - 1, len(whole) + 5)]:
+            assert b"".join(snapshot.read(first, last)) == whole[max(first, 0) : last + 1]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 99, 1_000, 3_999, 4_000, 4_001])
+def test_a_tail_that_is_larger_than_a_chunk_is_found(lines, tmp_path):
+    data = b"".join(b"%d %s\n" % (number, b"x" * (number % 97)) for number in range(4_000))
+    write(tmp_path, data, limit=1_000_000, size=50_000)
+
+    assert len(data) > 3 * output.CHUNK
+    assert output.tail(tmp_path, lines) == b"".join(data.splitlines(keepends=True)[-lines:])
 
 
 def test_nothing_was_written_is_not_an_error(tmp_path):

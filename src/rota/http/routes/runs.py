@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -26,7 +25,7 @@ from rota.operations.bulk import Filter, cancel_matching, match_runs
 from rota.operations.changing import Destination, edit_run, move_runs
 from rota.operations.explaining import explain, explanation_json
 from rota.operations.groups import group_around, group_json
-from rota.operations.output import fetch_output, follow_bytes, output_of, why_no_output
+from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
 from rota.operations.paging import Query as RunQuery
 from rota.operations.paging import page_of_runs
 from rota.operations.retrying import retry_run
@@ -191,18 +190,20 @@ async def get_run_output(
     headers = {"Content-Disposition": f'attachment; filename="{view.run.id}.txt"', "Accept-Ranges": "bytes"}
     if follow:
         return StreamingResponse(_grown(desk, view.run.id), 200, headers, TEXT)
-    content = await run_sync(_kept, desk.state, view.run.id, tail)
-    if not content and (why := await run_sync(partial(why_no_output, desk.state, view, now=desk.now))):
+    if why := await run_sync(partial(why_no_output, desk.state, view, now=desk.now)):
         headers["X-Rota-Note"] = why.encode("ascii", "replace").decode()
-    if range is None:
-        return Response(content, 200, headers, TEXT)
-    part = _range(range, len(content))
-    headers["Content-Range"] = f"bytes {part.first}-{part.last}/{len(content)}"
-    return Response(content[part.first : part.last + 1], 206, headers, TEXT)
-
-
-def _kept(state: Path, run_id: str, lines: int | None) -> bytes:
-    return b"".join(output_of(state, run_id, lines=lines))
+    if tail is not None:
+        return StreamingResponse(output_of(desk.state, view.run.id, lines=tail), 200, headers, TEXT)
+    content = await run_sync(snapshot_of, desk.state, view.run.id)
+    if range is not None:
+        part = _range(range, content.size)
+        headers["Content-Range"] = f"bytes {part.first}-{part.last}/{content.size}"
+        headers["Content-Length"] = str(part.last - part.first + 1)
+        return StreamingResponse(content.read(part.first, part.last), 206, headers, TEXT)
+    if not view.run.status.final:  # segments of a flood are replaced meanwhile: no length is promised
+        return StreamingResponse(output_of(desk.state, view.run.id), 200, headers, TEXT)
+    headers["Content-Length"] = str(content.size)
+    return StreamingResponse(content.read(0, content.size - 1), 200, headers, TEXT)
 
 
 async def _grown(desk: Desk, run_id: str) -> AsyncIterator[bytes]:
