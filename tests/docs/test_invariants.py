@@ -14,7 +14,7 @@ QUEUE = (
     *(f"CON-{number:03}" for number in range(1, 5)),
     *(f"RISK-{number}" for number in range(1, 6)),
 )
-RULINGS = tuple(f"R-{number:02}" for number in range(1, 31))
+RULINGS = tuple(f"R-{number:02}" for number in range(1, 32))
 PARTS = ("Unit", "Integration", "Error case")
 UNPROVED = ("Overruled", "Not there yet")
 NAMED = re.compile(r"\b(?:INV|DEC|CON)-\d{3}\b|\bRISK-\d\b|\bR-\d\d\b")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rota.model.errors import OverlapRefused
 from rota.model.records import Outcome, Run
 from rota.model.spec import (
     Anchor,
@@ -24,11 +25,15 @@ from rota.model.spec import (
 )
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 from rota.operations.auditing.report import Check
+from rota.operations.bulk import enqueue_many
+from rota.operations.explaining import explain
+from rota.operations.retrying import retry_run
 from rota.operations.stopping import cancel_run
 from rota.store import runs
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every, function
 from tests.engine.test_apply import put
+from tests.engine.test_groups import group
 from tests.scene import tamper
 
 pytestmark = pytest.mark.anyio
@@ -323,12 +328,14 @@ async def test_who_is_queued_behind_a_run_waits_for_its_chain(scene: Scene) -> N
 async def test_two_who_are_queued_behind_a_chain_start_one_after_the_other(scene: Scene) -> None:
     """R-11: who comes later waits for the last in line, not for the retry that both would see."""
     deep = Overlap(OverlapPolicy.QUEUE, queue_depth=2)
-    failing(scene, command("job", overlap=deep), takes=MINUTE, retry=Retry(max_attempts=2))
-    scene.trigger("job")
+    spec = command("job", overlap=deep)
+    spec = replace(spec, work=replace(spec.work, params={"number": 0}))
+    failing(scene, spec, takes=MINUTE, retry=Retry(max_attempts=2))
+    scene.trigger("job", params={"number": 1})
     await scene.settle()
-    scene.trigger("job")
+    scene.trigger("job", params={"number": 2})
     await scene.advance("1m")
-    scene.trigger("job")
+    scene.trigger("job", params={"number": 3})
     await scene.advance("1h")
     ran = sorted((run.started_at, run.finished_at) for run in scene.history("job"))
     assert len(ran) == 6
@@ -538,3 +545,119 @@ async def test_verify_sees_instants_held_back_without_a_policy(unaudited: Scene)
     change = "UPDATE run SET status = 'SKIPPED', reason = 'backing_off', started_at = NULL"
     tamper(unaudited, "DELETE FROM execution", change)
     assert "no `on_repeated_failure`" in audit(unaudited).violations[0].text
+
+
+async def test_r_31_a_manual_start_takes_the_place_of_a_retry_in_backoff(scene: Scene) -> None:
+    """The cause is mended and the job started again: nothing is in the way, and both rows name each other."""
+    failing(scene, command("job"))
+    scene.trigger("job")
+    await scene.settle()
+    mend(scene, "job")
+    assert scene.trigger("job") == "job:3"
+    await scene.settle()
+    _, retried, again = scene.history("job")
+    assert scene.told("job") == [("FAILED", "exit_code"), ("CANCELLED", "replaced"), ("COMPLETED", None)]
+    assert retried.error == "job:3 was started by hand and takes its place"
+    assert again.decisions["replaced"] == ["job:2"]
+    await scene.advance("1h")
+    assert len(scene.history("job")) == 3
+
+
+async def test_r_31_a_retry_that_runs_counts_for_overlap(scene: Scene) -> None:
+    failing(scene, command("job"), takes=MINUTE)
+    scene.trigger("job")
+    await scene.advance(MINUTE + 11 * SECOND)
+    assert scene.history("job")[-1].status is Status.RUNNING
+    with pytest.raises(OverlapRefused, match="job:2 is not finished"):
+        scene.trigger("job")
+
+
+async def test_r_31_the_retry_of_a_group_member_is_not_replaced(scene: Scene) -> None:
+    """It would stop the rest of its group."""
+    failing(scene, command("one"))
+    scene.declare(group("both", "one"))
+    scene.trigger("both")
+    await scene.settle()
+    with pytest.raises(OverlapRefused, match="one:2 is not finished"):
+        scene.trigger("one")
+
+
+@pytest.mark.parametrize(
+    ("policy", "params", "ends"),
+    [
+        (OverlapPolicy.ALLOW, {"to": "bob"}, "FAILED"),
+        (OverlapPolicy.ALLOW, {"to": "ann"}, "CANCELLED"),
+        (OverlapPolicy.QUEUE, {"to": "bob"}, "FAILED"),
+        (OverlapPolicy.QUEUE, {"to": "ann"}, "CANCELLED"),
+        (OverlapPolicy.FORBID, {"to": "bob"}, "CANCELLED"),
+        (OverlapPolicy.REPLACE, {"to": "bob"}, "CANCELLED"),
+    ],
+)
+async def test_r_31_where_runs_stand_side_by_side_other_params_are_other_work(
+    scene: Scene, policy: OverlapPolicy, params: dict[str, Any], ends: str
+) -> None:
+    spec = command("mail", overlap=Overlap(policy))
+    failing(scene, replace(spec, work=replace(spec.work, params={"to": "nobody"})), retry=Retry(max_attempts=2))
+    scene.trigger("mail", params={"to": "ann"})
+    await scene.settle()
+    scene.trigger("mail", params=params)
+    await scene.advance("1h")
+    assert scene.history("mail")[1].status == ends
+
+
+async def test_r_31_a_forced_start_replaces_the_retry_too(scene: Scene) -> None:
+    failing(scene, command("job"))
+    scene.trigger("job")
+    await scene.settle()
+    scene.trigger("job", force=True)
+    assert scene.told("job")[1] == ("CANCELLED", "replaced")
+
+
+async def test_r_31_the_chain_of_an_instant_that_is_replaced_ends_there(scene: Scene) -> None:
+    """R-06: the next instant counts from the end of the chain, which is when the start took its place."""
+    failing(scene, command("job", schedule=every("1h")))
+    await scene.settle()
+    await scene.advance(5 * SECOND)
+    scene.trigger("job")
+    assert scene.job("job").next_for == NOON + HOUR + 5 * SECOND
+    await scene.advance("3h")
+
+
+async def test_r_31_rota_retry_takes_the_place_of_the_pending_retry_whatever_its_params(scene: Scene) -> None:
+    spec = command("mail", overlap=Overlap(OverlapPolicy.ALLOW))
+    failing(scene, replace(spec, work=replace(spec.work, params={"to": "ann"})))
+    scene.trigger("mail")
+    await scene.settle()
+    mend(scene, "mail")
+    retry_run(scene.store, "mail:1", now=scene.clock.now(), params={"to": "bob"})
+    await scene.advance("1h")
+    assert scene.told("mail") == [("FAILED", "exit_code"), ("CANCELLED", "replaced"), ("COMPLETED", None)]
+
+
+async def test_r_31_many_starts_at_once_take_the_place_of_retries_too(scene: Scene) -> None:
+    spec = command("mail", overlap=Overlap(OverlapPolicy.ALLOW))
+    failing(scene, replace(spec, work=replace(spec.work, params={"to": "ann"})))
+    scene.trigger("mail")
+    await scene.settle()
+    enqueue_many(scene.store, "mail", [{"to": "ann"}, {"to": "bob"}], now=scene.clock.now())
+    retried = scene.history("mail")[1]
+    assert (retried.status, retried.error) == ("CANCELLED", "mail:3 was started by hand and takes its place")
+
+
+async def test_r_31_a_start_of_one_attempt_is_not_retried_and_explain_says_why(scene: Scene) -> None:
+    failing(scene, command("job"))
+    scene.trigger("job", one_attempt=True)
+    await scene.advance("1h")
+    assert scene.told("job") == [("FAILED", "exit_code")]
+    told = explain(scene.store, "job:1", state=scene.settings.state, now=scene.clock.now())
+    assert "not retried: `rota run` makes one attempt" in next(
+        line.text for line in told.run_lines if line.label == "then"
+    )
+
+
+async def test_r_31_one_attempt_of_a_group_is_one_of_each_member(scene: Scene) -> None:
+    failing(scene, command("one"))
+    scene.declare(group("both", "one"))
+    scene.trigger("both", one_attempt=True)
+    await scene.advance("1h")
+    assert scene.told("one") == [("FAILED", "exit_code")]

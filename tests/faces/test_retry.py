@@ -91,11 +91,36 @@ def test_a_run_that_is_not_finished_is_refused(project: Project) -> None:
     assert (found.exit_code, "load:1 is not finished: it is QUEUED" in found.stderr) == (6, True)
 
 
-def test_a_run_whose_automatic_retry_is_pending_is_refused(transforms: Project) -> None:
-    found = transforms.rota("retry", "transform:1")
-    assert found.exit_code == 6
-    assert "transform:2 is not finished: it is QUEUED, it retries transform:1" in found.stderr
-    assert "rota cancel transform:2" in found.stderr
+def test_r_31_a_run_whose_automatic_retry_waits_for_its_backoff_is_run_again_in_its_place(transforms: Project) -> None:
+    assert "transform:1  queued again as transform:3" in transforms.ok("retry", "transform:1")
+    replaced = transforms.json("show", "transform:2")
+    assert (replaced["status"], replaced["reason"]) == ("CANCELLED", "replaced")
+    assert "transform:3 was started by hand and takes its place" in transforms.ok("show", "transform:2")
+    assert "in place of the retry transform:2" in transforms.ok("explain", "transform:3")
+
+
+def test_r_31_rota_run_makes_one_attempt_and_can_be_repeated_at_once(project: Project) -> None:
+    project.applied(JOBS).ok("run", "transform", "--detach")
+    project.carry_out([FAILED])
+    assert len(project.json("history", "transform")) == 1
+    project.ok("run", "transform", "--detach", "--retry")
+    project.carry_out([FAILED])
+    assert project.json("show", "transform:3")["retry_of"] == project.json("show", "transform:2")["id"]
+    assert "queued as transform:4" in project.rota("run", "transform").stdout
+    assert project.json("show", "transform:3")["reason"] == "replaced"
+
+
+def test_r_31_a_dry_run_says_which_retry_would_be_replaced_and_how_often_it_is_tried(transforms: Project) -> None:
+    said = transforms.ok("run", "transform", "--param", "day=7", "--dry-run")
+    assert "takes the place of the retry transform:2" in said
+    assert "retry        none: `rota run` makes one attempt" in said
+    assert "retry        3 attempts" in transforms.ok("run", "transform", "--dry-run", "--retry")
+    assert transforms.json("show", "transform:2")["status"] == "QUEUED"
+
+
+def test_r_31_a_direct_call_is_never_retried(project: Project) -> None:
+    found = project.applied(JOBS).rota("run", "load", "--next-slot", "--retry")
+    assert (found.exit_code, "--retry" in found.stderr) == (2, True)
 
 
 def test_overlap_applies_to_a_retry_by_hand(loads: Project) -> None:

@@ -155,19 +155,36 @@ class Model:
         return sorted(found, key=lambda run: (self.runs[run.first].turn, run.turn))
 
     def trigger(self, job: Job, *, value: int = 0, force: bool = False, retry_of: Run | None = None) -> Run:
-        """Start a job by hand (R-29)."""
-        return self._judged(job, "manual", force=force, value=value, retry_of=retry_of)
+        """Start a job by hand (R-29, R-31)."""
+        replaced = self._replaced_retries(job, [value], chain=None if retry_of is None else retry_of.first)
+        run = self._judged(job, "manual", force=force, value=value, retry_of=retry_of, replaced=replaced)
+        for retry in replaced:
+            self.cancel(retry, "replaced")
+        return run
 
     def trigger_many(self, job: Job, values: Sequence[int], *, force: bool = False) -> list[Run]:
         """Start a job by hand many times, all or none."""
         limited = job.overlap != "allow" and not force
         depth = job.depth if job.overlap == "queue" else 0
-        if limited and len(values) > 1 and len(values) > 1 + depth - len(self.active(job)):
+        replaced = self._replaced_retries(job, values)
+        if limited and len(values) > 1 and len(values) > 1 + depth - (len(self.active(job)) - len(replaced)):
             raise Refused
-        return [self._judged(job, "manual", force=force, value=value) for value in values]
+        born = [self._judged(job, "manual", force=force, value=value, replaced=replaced) for value in values]
+        for retry in replaced:
+            self.cancel(retry, "replaced")
+        return born
 
-    def _judged(self, job: Job, trigger: str, *, force: bool, value: int = 0, retry_of: Run | None = None) -> Run:
-        active = [] if force or job.overlap == "allow" else self.active(job)
+    def _judged(
+        self,
+        job: Job,
+        trigger: str,
+        *,
+        force: bool,
+        value: int = 0,
+        retry_of: Run | None = None,
+        replaced: Sequence[Run] = (),
+    ) -> Run:
+        active = [] if force or job.overlap == "allow" else [run for run in self.active(job) if run not in replaced]
         expires = None if job.expires is None else self.now + job.expires
         again = None if retry_of is None else retry_of.handle
         instant = None if retry_of is None else retry_of.instant
@@ -187,6 +204,13 @@ class Model:
             self.lines[job.priority].insert(line, self.lines[job.priority].pop())
             run.turn = turn - 0.5
         return self._enter(run)
+
+    def _replaced_retries(self, job: Job, values: Sequence[int], *, chain: str | None = None) -> list[Run]:
+        """Return the retries in backoff that a start by hand replaces; of `queue` and `allow` the same work (R-31)."""
+        waiting = [run for run in self.active(job) if run.waiting == "backoff" and run.group is None]
+        return [
+            run for run in waiting if job.overlap in ("forbid", "replace") or run.value in values or run.first == chain
+        ]
 
     def _enter(self, run: Run) -> Run:
         """A group's run needs no slot: unless it waits it begins at once."""

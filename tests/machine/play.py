@@ -320,7 +320,9 @@ class Machine(Standing):
         chain = [one for one in self.model.runs.values() if one.first == run.first]
 
         def expected() -> None:
-            if any(not one.final for one in chain) or run.job.members or (run.status == "COMPLETED" and not again):
+            unfinished = [one for one in chain if not one.final]
+            pending = any(one.waiting != "backoff" or one.group is not None for one in unfinished)
+            if not run.final or pending or run.job.members or (run.status == "COMPLETED" and not again):
                 raise Refused
             self.model.trigger(run.job, value=run.value, retry_of=run)
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 NOTHING = "nothing was started, claimed or spent"
 
 
-def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False) -> int:
+def show_rehearsal(
+    invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False, retry: bool = False
+) -> int:
     """Rehearse a start and show it."""
     from rota.operations.rehearsing import rehearse
 
@@ -31,25 +33,26 @@ def show_rehearsal(invocation: Invocation, job: str, params: dict[str, Any], *, 
     if invocation.as_json:
         print_json(_as_json(found))
         return 0
-    _show(found, force=force, now=invocation.now())
+    _show(found, force=force, retry=retry, now=invocation.now())
     if full and found.asked is not None:
         click.echo(f"\n{found.asked.prompt}")
     return 0
 
 
-def _show(found: "Rehearsal", *, force: bool, now: datetime) -> None:
-    for label, text in _pairs(found, force=force, now=now):
+def _show(found: "Rehearsal", *, force: bool, retry: bool, now: datetime) -> None:
+    for label, text in _pairs(found, force=force, retry=retry, now=now):
         click.echo(f"{label:12} {text}")
     asked = any(condition.command for condition in found.spec.gates.conditions) and not force
     click.echo(NOTHING + ("; the commands of its conditions were really run" if asked else ""))
 
 
-def _pairs(found: "Rehearsal", *, force: bool, now: datetime) -> Iterator[tuple[str, str]]:
+def _pairs(found: "Rehearsal", *, force: bool, retry: bool, now: datetime) -> Iterator[tuple[str, str]]:
     import json
 
     from rota.cli.words import plain
     from rota.operations.rehearsing import overlap_words
     from rota.rules.pool_words import say_room
+    from rota.rules.retry import say_retry
 
     spec = found.spec
     note = "" if found.applied else " (as the file says; it is not applied yet)"
@@ -67,6 +70,11 @@ def _pairs(found: "Rehearsal", *, force: bool, now: datetime) -> Iterator[tuple[
     if (quiet := _quiet(found, now)) is not None:
         yield "quiet hours", quiet
     yield "overlap", "passed over, --force" if force else overlap_words(found)
+    if not spec.work.members:
+        yield (
+            "retry",
+            say_retry(spec.retry) if retry else "none: `rota run` makes one attempt; --retry keeps the policy",
+        )
     if found.environment:
         yield "environment", f"{_names(found.environment)} (names only)"
     yield from (("but", text) for text in _obstacles(found))
@@ -173,7 +181,7 @@ def _obstacles(found: "Rehearsal") -> list[str]:
     told = [f"it would be refused: {found.refused}"] if found.refused else []
     if found.problem:
         told.append(f"it would fail at once: {plain(found.problem)}")
-    if isinstance(found.overlap, Refuse):
+    if isinstance(found.overlap.verdict, Refuse):
         told.append("it would be refused")
     if isinstance(found.admission, Skip):
         told.append(f"it would be SKIPPED {found.admission.reason}: {plain(found.admission.why)}")

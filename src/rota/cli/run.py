@@ -32,6 +32,7 @@ force_option = click.option("--force", is_flag=True, help="Pass overlap and cond
 @click.option("--detach", is_flag=True, help="Do not wait: print the queued run and end.")
 @param_option
 @force_option
+@click.option("--retry", is_flag=True, help="Retry a failure as the job's policy says; without it: one attempt.")
 @click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if it is not finished.")
 @click.option("--next-slot", is_flag=True, help="Before the whole queue and without a run: `rota direct`.")
 @dry_run_option
@@ -44,12 +45,15 @@ def command(
     detach: bool,
     params: tuple[str, ...],
     force: bool,
+    retry: bool,
     limit: str | None,
     next_slot: bool,
     dry_run: bool,
     full: bool,
 ) -> int:
-    """Start JOB now and follow it to its end. Ctrl-C leaves it running.
+    """Start JOB now and follow it to its end: one attempt. Ctrl-C leaves it running.
+
+    It takes the place of a retry of JOB that waits for its backoff.
 
     Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
     """
@@ -58,14 +62,15 @@ def command(
     given = read_params(params)
     bound = read_duration(limit) if limit else None
     if next_slot:
-        if detach or force:
+        if detach or force or retry:
             raise click.UsageError(
-                "--next-slot goes with neither --detach nor --force: its caller waits, no gate is asked"
+                "--next-slot goes with none of --detach, --force and --retry: "
+                "its caller waits, no gate is asked, it is never retried"
             )
         return _call(invocation, job, given, bound=bound, dry_run=dry_run)
     if dry_run:
-        return rehearse_run(invocation, job, given, force=force, full=full)
-    return start(invocation, job, given, force=force, detach=detach, bound=bound)
+        return rehearse_run(invocation, job, given, force=force, full=full, retry=retry)
+    return start(invocation, job, given, force=force, detach=detach, bound=bound, retry=retry)
 
 
 def _call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: timedelta | None, dry_run: bool) -> int:
@@ -95,8 +100,9 @@ def start(
     force: bool,
     detach: bool,
     bound: timedelta | None = None,
+    retry: bool = False,
 ) -> int:
-    """Enqueue a run and follow it, unless detached; return the exit code."""
+    """Enqueue a run and follow it, unless detached; `retry`: by the job's policy. Return the exit code."""
     from rota.engine.wake import wake
     from rota.operations.runs import show_run
     from rota.operations.starting import trigger
@@ -104,7 +110,7 @@ def start(
 
     with invocation.store() as (place, store):
         by = invocation.maker() if invocation.maker().run else None
-        born = trigger(store, job, now=invocation.now(), params=params, force=force, by=by)
+        born = trigger(store, job, now=invocation.now(), params=params, force=force, by=by, one_attempt=not retry)
         wake(place.state)
         faults.point("trigger.woken")
         tell_pause(invocation, store, "the run")
@@ -304,8 +310,10 @@ class _Following:
         return NO_SCHEDULER
 
 
-def rehearse_run(invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False) -> int:
+def rehearse_run(
+    invocation: Invocation, job: str, params: dict[str, Any], *, force: bool, full: bool = False, retry: bool = False
+) -> int:
     """Show what a start would do, with the conditions really asked; nothing is started."""
     from rota.cli.rehearsal import show_rehearsal
 
-    return show_rehearsal(invocation, job, params, force=force, full=full)
+    return show_rehearsal(invocation, job, params, force=force, full=full, retry=retry)

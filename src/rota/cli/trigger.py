@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def command(
     invocation: Invocation, *, job: str, params: tuple[str, ...], force: bool, file: str | None, dry_run: bool
 ) -> int:
-    """Start JOB now and do not wait for it: `rota run --detach`. With --each, once for each line of a file."""
+    """Start JOB now and do not wait for it; a failure is retried as the job says. With --each, once for each line."""
     given = read_params(params)
     if file is not None:
         return _start_each(invocation, job, read_lines(_text(invocation, file)), given, force=force, dry_run=dry_run)
     if dry_run:
-        return rehearse_run(invocation, job, given, force=force)
-    return start(invocation, job, given, force=force, detach=True)
+        return rehearse_run(invocation, job, given, force=force, retry=True)
+    return start(invocation, job, given, force=force, detach=True, retry=True)
 
 
 def _text(invocation: Invocation, file: str) -> str:

@@ -1,7 +1,7 @@
 """Enqueue: the single door through which runs are born."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +12,63 @@ from rota.model.ids import new_id, stay_above
 from rota.model.records import Group, Job, Outcome
 from rota.model.spec import Kind, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.overlap import ActiveRun, After, Go, Replace
+from rota.rules.overlap import (
+    ActiveRun,
+    After,
+    Go,
+    PendingRetry,
+    Refuse,
+    Replace,
+    TooMany,
+    judge_many,
+    replaced_retries,
+)
 from rota.rules.planned import PlannedSkip
 from rota.store import births, finding, groups, runs
 from rota.store.driver import Database
 from rota.store.locking import hold_jobs_of
+
+
+@dataclass(frozen=True, slots=True)
+class ManualStart:
+    """How overlap judges a manual start, and the retries in backoff whose place it takes (R-11, R-31)."""
+
+    verdict: Go | After | Replace | Refuse | TooMany
+    replaces: tuple[PendingRetry, ...] = ()
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What the new run stores about the retries that it replaces."""
+        return {"replaced": [one.handle for one in self.replaces]} if self.replaces else {}
+
+
+def judge_start(
+    db: Database,
+    job: Job,
+    params: Sequence[Mapping[str, Any]],
+    *,
+    force: bool = False,
+    chain_id: str | None = None,
+) -> ManualStart:
+    """Judge a manual start of one run for each of `params`; with `force` overlap does not count.
+
+    `chain_id`: the chain that is repeated, whose own retry is replaced in any case.
+    """
+    pending = finding.pending_retries(db, job)
+    replaces = replaced_retries(job.spec.overlap, pending, params=params, chain_id=chain_id) if pending else ()
+    if force:
+        return ManualStart(Go(), replaces)
+    gone = {one.id for one in replaces}
+    active = [run for run in active_for(db, job) if run.id not in gone]
+    return ManualStart(judge_many(job.spec.overlap, active, count=len(params)), replaces)
+
+
+def replace_retries(db: Database, replaces: Sequence[PendingRetry], *, by: Born, now: datetime) -> None:
+    """Cancel the retries whose place the run `by` takes; each of them names it (R-31)."""
+    for one in replaces:
+        cancel(
+            db, one.id, reason=Reason.REPLACED, now=now, error=f"{by.handle} was started by hand and takes its place"
+        )
 
 
 def enqueue(
@@ -32,8 +84,9 @@ def enqueue(
     forced: bool = False,
     retry_of: str | None = None,
     decisions: Mapping[str, Any] | None = None,
+    replaces: Sequence[PendingRetry] = (),
 ) -> Born:
-    """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces (R-11, R-12)."""
+    """Store a new run in the queue, as the overlap verdict says, and cancel what it replaces (R-11, R-12, R-31)."""
     expires_after = job.spec.gates.expires_after
     run = births.Newborn(
         id=new_id(now),
@@ -52,7 +105,9 @@ def enqueue(
         run = replace(run, waiting_for=WaitingFor.PREDECESSOR, predecessor_id=verdict.predecessor_id)
     if isinstance(verdict, Replace) and _stop_replaced(db, verdict.run_ids, now=now):
         run = replace(run, waiting_for=WaitingFor.REPLACED_RUN)
-    return _bear_group(db, run) if job.spec.work.kind is Kind.GROUP else bear(db, run)
+    born = _bear_group(db, run) if job.spec.work.kind is Kind.GROUP else bear(db, run)
+    replace_retries(db, replaces, by=born, now=now)
+    return born
 
 
 def _bear_group(db: Database, run: births.Newborn) -> Born:
@@ -126,14 +181,14 @@ def _stop_replaced(db: Database, run_ids: tuple[str, ...], *, now: datetime) -> 
     return not all(final)
 
 
-def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime) -> bool:
+def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime, error: str | None = None) -> bool:
     """Cancel a run: at once if it is queued, else ask its holder to stop it. Tell whether it is final now."""
     hold_jobs_of(db, [run_id])
     run = runs.run_by_id(db, run_id)
     if run is None or run.status.final:
         return True
     if run.status is Status.QUEUED:
-        outcome = Outcome(Status.CANCELLED, reason)
+        outcome = Outcome(Status.CANCELLED, reason, error=error)
         return finish(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
     begun = groups.group_of_run(db, run_id)
     if begun is not None:

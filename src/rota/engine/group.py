@@ -15,6 +15,7 @@ from rota.model.records import Group, Job, Outcome, Run
 from rota.model.spec import GroupMode, Kind, Member, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 from rota.rules.group import FAILING, Cancel, Finish, Place, Start, next_step, to_repeat
+from rota.rules.retry import ONE_ATTEMPT
 from rota.store import births, groups, jobs, runs
 from rota.store.driver import Database
 from rota.store.locking import hold_jobs_named
@@ -137,6 +138,7 @@ def _bear_member(
         group_id=group.id,
         place=place,
         always=member.always,
+        decisions={ONE_ATTEMPT: True} if run is not None and run.decisions.get(ONE_ATTEMPT) else None,
     )
     return bear(db, newborn).id
 

@@ -11,7 +11,7 @@ from rota.model.ids import new_id
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Trigger, WaitingFor
-from rota.rules.retry import next_attempt
+from rota.rules.retry import ONE_ATTEMPT, next_attempt
 from rota.store import births, chains, jobs, runs
 from rota.store.driver import Database
 
@@ -28,7 +28,7 @@ def retry(db: Database, ended: runs.Ended, *, now: datetime) -> Born | None:
         asked=ended.cancel_reason,
     )
     failed = None if at is None else runs.run_by_id(db, ended.id)
-    if at is None or failed is None:
+    if at is None or failed is None or failed.decisions.get(ONE_ATTEMPT):
         return None
     born = bear(db, _attempt(db, failed, spec, at=at, now=now))
     if not faults.planted("retry_not_waited_for"):

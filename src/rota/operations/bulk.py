@@ -11,15 +11,15 @@ from rota.engine.birth import Born
 from rota.engine.bulk import Order, Wanted, cancel_many
 from rota.engine.bulk import enqueue_many as engine_enqueue_many
 from rota.engine.cadence import touching
-from rota.engine.enqueue import active_for
-from rota.model.errors import InvalidValue, OverlapRefused, SetRefused
+from rota.engine.enqueue import judge_start, replace_retries
+from rota.model.errors import InvalidValue, SetRefused
 from rota.model.records import Job
 from rota.model.spec import OverlapPolicy
 from rota.model.states import Status, Trigger, WaitingFor
 from rota.operations.dry import tried
 from rota.operations.jobs import find_job, has_labels
-from rota.operations.starting import merged_params, refuse_disabled
-from rota.rules.overlap import After, Go, Refuse, Replace, TooMany, judge_many
+from rota.operations.starting import admitted, merged_params, refuse_disabled, start_decisions
+from rota.rules.overlap import TooMany
 from rota.store import events, finding, jobs
 from rota.store.driver import Database, Store
 from rota.store.finding import LAST_ID
@@ -69,29 +69,22 @@ def _enqueue_many(
 ) -> list[Born]:
     job = find_job(db, name)
     refuse_disabled(job)
-    verdict = Go() if force else _verdict(db, job, len(params_list))
     policy = job.spec.overlap.policy
     chained = policy is not OverlapPolicy.ALLOW and not force
-    decisions = {"overlap": {"policy": policy.value, "verdict": type(verdict).__name__.lower()}}
-    order = Order(job, Trigger.MANUAL, chained=chained, forced=force, decisions=decisions)
-    wanted = [_wanted(job, params, title) for params, title in zip(params_list, titles, strict=True)]
-    return engine_enqueue_many(db, order, wanted, verdict=verdict, now=now)
+    wanted = [_merged(job, params, title) for params, title in zip(params_list, titles, strict=True)]
+    start = judge_start(db, job, wanted, force=force)
+    if isinstance(start.verdict, TooMany):
+        raise SetRefused(job.name, len(wanted), room=start.verdict.room, policy=policy.value)
+    verdict = admitted(job, start)
+    order = Order(job, Trigger.MANUAL, chained=chained, forced=force, decisions=start_decisions(job, start))
+    born = engine_enqueue_many(db, order, [Wanted(params) for params in wanted], verdict=verdict, now=now)
+    replace_retries(db, start.replaces, by=born[0], now=now)
+    return born
 
 
-def _verdict(db: Database, job: Job, count: int) -> Go | After | Replace:
-    overlap = job.spec.overlap
-    active = active_for(db, job)
-    verdict = judge_many(overlap, active, count=count)
-    if isinstance(verdict, TooMany):
-        raise SetRefused(job.name, count, room=verdict.room, policy=overlap.policy.value)
-    if isinstance(verdict, Refuse):
-        raise OverlapRefused(job.name, verdict.blocking.handle, overlap.policy.value)
-    return verdict
-
-
-def _wanted(job: Job, params: Mapping[str, Any], title: str) -> Wanted:
+def _merged(job: Job, params: Mapping[str, Any], title: str) -> Mapping[str, Any]:
     try:
-        return Wanted(merged_params(job.spec, params))
+        return merged_params(job.spec, params)
     except InvalidValue as error:
         raise InvalidValue(f"{title}: {error.message}", hint=error.hint) from None
 

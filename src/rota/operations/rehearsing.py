@@ -14,7 +14,7 @@ from rota.declare.registry import asked_elsewhere
 from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.claim import Claimed
 from rota.engine.conditions import Fact, facts_of
-from rota.engine.enqueue import active_for
+from rota.engine.enqueue import ManualStart, judge_start
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.processes import answer, run_facts, surroundings_of
 from rota.engine.shared_state import scheduler_state
@@ -34,7 +34,7 @@ from rota.operations.starting import merged_params, refuse_disabled
 from rota.rules.admission import Admission, ConditionResult, decide
 from rota.rules.budget import Charge
 from rota.rules.lanes import Pool
-from rota.rules.overlap import After, Go, Refuse, Replace, Verdict, judge
+from rota.rules.overlap import After, Go, Refuse, Replace
 from rota.runners.command import CommandRunner, Surroundings, describe, prepare, prepare_check
 from rota.runners.spawning import Spawner
 from rota.settings import Settings
@@ -55,7 +55,7 @@ class Rehearsal:
     conditions: tuple[ConditionResult, ...]
     charges: tuple[Charge, ...]
     admission: Admission
-    overlap: Verdict
+    overlap: ManualStart
     refused: str | None
     problem: str | None
     work: Peeked | None = None
@@ -70,7 +70,7 @@ class _Subject:
     spec: JobSpec
     job: Job | None
     state: Mapping[str, Any]
-    overlap: Verdict
+    start: ManualStart
     shared: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -86,7 +86,7 @@ def rehearse(
 ) -> Rehearsal:
     """Return what `rota run` would do now; nothing is enqueued, conditions are really asked."""
     settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
-    subject = _subject(store, name, specs, force=force)
+    subject = _subject(store, name, specs, params=params, force=force)
     given = merged_params(subject.spec, params)
     work = peek(subject.spec, store=store, settings=settings, table=table, environ=environ, now=clock.now())
     claimed = _as_briefed(_as_claimed(subject, given, clock.now(), force=force), store, work)
@@ -115,7 +115,7 @@ def rehearse(
         conditions=tuple(results),
         charges=tuple(charges_of(store, subject.spec, subject.job, settings=settings, now=clock.now())),
         admission=admission,
-        overlap=subject.overlap,
+        overlap=subject.start,
         refused=_refused(subject.job),
         problem=start.problem or (asked.problem if asked else None),
         work=work,
@@ -145,22 +145,31 @@ def _load(
     return loaded.declared.settings, loaded.table, {spec.name: spec for spec in loaded.declared.jobs}
 
 
-def _subject(store: Store | None, name: str, specs: Mapping[str, JobSpec], *, force: bool) -> _Subject:
+def _subject(
+    store: Store | None,
+    name: str,
+    specs: Mapping[str, JobSpec],
+    *,
+    params: Mapping[str, Any] | None,
+    force: bool,
+) -> _Subject:
     if store is not None:
-        found = store.read(partial(_stored, name=name, force=force, declared=name in specs))
+        found = store.read(partial(_stored, name=name, params=params, force=force, declared=name in specs))
         if found is not None:
             return found
     if name not in specs:
         raise UnknownJob(name, get_close_matches(name, specs, n=1))
-    return _Subject(specs[name], None, {}, Go())
+    return _Subject(specs[name], None, {}, ManualStart(Go()))
 
 
-def _stored(db: Database, *, name: str, force: bool, declared: bool) -> _Subject | None:
+def _stored(
+    db: Database, *, name: str, params: Mapping[str, Any] | None, force: bool, declared: bool
+) -> _Subject | None:
     if declared and jobs.job_by_name(db, name) is None:
         return None
     job = find_job(db, name)
-    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
-    return _Subject(job.spec, job, jobs.job_state(db, job.id), verdict, scheduler_state(db))
+    start = judge_start(db, job, [merged_params(job.spec, params)], force=force)
+    return _Subject(job.spec, job, jobs.job_state(db, job.id), start, scheduler_state(db))
 
 
 def _as_claimed(subject: _Subject, params: Mapping[str, Any], now: datetime, *, force: bool) -> Claimed:
@@ -327,11 +336,14 @@ def _ignore(_anything: object) -> None:
 
 def overlap_words(rehearsal: Rehearsal) -> str:
     """Return what overlap would say to this start."""
-    policy, verdict = rehearsal.spec.overlap.policy, rehearsal.overlap
+    policy, verdict = rehearsal.spec.overlap.policy, rehearsal.overlap.verdict
     if isinstance(verdict, Refuse):
         return f"{policy} → refused: {verdict.blocking.handle} is not finished"
     if isinstance(verdict, After):
         return f"{policy} → waits behind an unfinished run"
     if isinstance(verdict, Replace):
         return f"{policy} → cancels {len(verdict.run_ids)} unfinished"
+    if rehearsal.overlap.replaces:
+        retries = ", ".join(one.handle for one in rehearsal.overlap.replaces)
+        return f"{policy} → takes the place of the retry {retries}, which waits for its backoff"
     return f"{policy} → nothing in the way"

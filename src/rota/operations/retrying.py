@@ -1,21 +1,21 @@
 """Retry by hand: a final run once more, as a new run that points at it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from rota.engine.birth import Born
 from rota.engine.cadence import touching
-from rota.engine.enqueue import active_for, enqueue
-from rota.model.errors import InvalidValue, OverlapRefused, RunCompleted, RunUnfinished
+from rota.engine.enqueue import ManualStart, enqueue, judge_start
+from rota.model.errors import InvalidValue, RunCompleted, RunUnfinished
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
-from rota.model.states import Status, Trigger
+from rota.model.states import Status, Trigger, WaitingFor
 from rota.operations.runs import find_run
-from rota.operations.starting import merged_params, refuse_disabled
-from rota.rules.overlap import After, Go, Refuse, Replace, judge
+from rota.operations.starting import admitted, merged_params, refuse_disabled, start_decisions
+from rota.rules.overlap import After, Go, Replace
 from rota.store import chains, jobs
 from rota.store.driver import Database, Store
 
@@ -27,6 +27,7 @@ class Retried:
     run: Run
     params: Mapping[str, Any]
     verdict: Go | After | Replace
+    start: ManualStart
     born: Born | None = None
 
 
@@ -54,16 +55,16 @@ def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapp
     run = find_run(db, handle)
     job = jobs.job_by_id(db, run.job_id)
     _refuse(db, run, job, again=again)
-    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
-    if isinstance(verdict, Refuse):
-        raise OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
-    return job, Retried(run, _params(run, job, params), verdict)
+    merged = _params(run, job, params)
+    start = judge_start(db, job, [merged], force=force, chain_id=run.chain_id or run.id)
+    return job, Retried(run, merged, admitted(job, start), start)
 
 
 def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
     if not run.status.final:
         raise RunUnfinished(run.handle, run.status)
-    pending = next((one for one in chains.chain_runs(db, run.chain_id or run.id) if not one.status.final), None)
+    chain = [one for one in chains.chain_runs(db, run.chain_id or run.id) if not one.status.final]
+    pending = next((one for one in chain if one.waiting_for is not WaitingFor.BACKOFF or one.group_id), None)
     if pending is not None:
         raise RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
     if run.status is Status.COMPLETED and not again:
@@ -81,7 +82,7 @@ def _params(run: Run, job: Job, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _retry(db: Database, job: Job, wanted: Retried, *, force: bool, now: datetime) -> Retried:
-    run, policy = wanted.run, job.spec.overlap.policy.value
+    run = wanted.run
     born = enqueue(
         db,
         job,
@@ -93,8 +94,9 @@ def _retry(db: Database, job: Job, wanted: Retried, *, force: bool, now: datetim
         forced=force,
         retry_of=run.id,
         decisions={
-            "overlap": {"policy": policy, "verdict": type(wanted.verdict).__name__.lower()},
+            **start_decisions(job, wanted.start),
             "retried": {"run": run.handle, "status": run.status, "reason": run.reason},
         },
+        replaces=wanted.start.replaces,
     )
-    return Retried(run, wanted.params, wanted.verdict, born)
+    return replace(wanted, born=born)

@@ -9,7 +9,7 @@ from typing import Any
 from rota import faults
 from rota.engine.birth import Born
 from rota.engine.cadence import touching
-from rota.engine.enqueue import active_for, enqueue
+from rota.engine.enqueue import ManualStart, enqueue, judge_start
 from rota.model.errors import InvalidValue, JobDisabled, JobProvisional, OptionLike, OverlapRefused
 from rota.model.making import Maker
 from rota.model.records import PARAMS_LIMIT, Job
@@ -17,8 +17,9 @@ from rota.model.spec import JobSpec
 from rota.model.states import Trigger
 from rota.operations.jobs import find_job
 from rota.operations.made import count_start
-from rota.rules.overlap import Go, Refuse, judge
+from rota.rules.overlap import After, Go, Refuse, Replace, TooMany
 from rota.rules.placeholders import option_places
+from rota.rules.retry import ONE_ATTEMPT
 from rota.store.driver import Database, Store
 from rota.store.rows import write_json
 
@@ -40,12 +41,14 @@ def trigger(
     params: Mapping[str, Any] | None = None,
     force: bool = False,
     by: Maker | None = None,
+    one_attempt: bool = False,
 ) -> Born:
-    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29).
+    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29, R-31).
 
     `by` is who starts it, where that is a run or comes through the tools: it is recorded, and agents have a limit.
+    `one_attempt`: a failure is not retried, whatever the job's policy says.
     """
-    operation = partial(_trigger, name=name, params=params, force=force, by=by, now=now)
+    operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
     born = store.write(touching(operation, what="trigger", now=now))
     faults.point("trigger.committed")
     return born
@@ -59,15 +62,16 @@ def _trigger(
     force: bool,
     now: datetime,
     by: Maker | None = None,
+    one_attempt: bool = False,
 ) -> Born:
     job = find_job(db, name)
     refuse_disabled(job)
     if job.expired(now):
         raise JobDisabled(job.name, "over: it was made for a time that has passed")
-    verdict = Go() if force else judge(job.spec.overlap, active_for(db, job))
-    if isinstance(verdict, Refuse):
-        raise OverlapRefused(name, verdict.blocking.handle, job.spec.overlap.policy.value)
-    decisions = {"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}}
+    merged = merged_params(job.spec, params)
+    start = judge_start(db, job, [merged], force=force)
+    verdict = admitted(job, start)
+    decisions = {**start_decisions(job, start), **({ONE_ATTEMPT: True} if one_attempt else {})}
     if by is not None:
         decisions["by"] = count_start(db, by, now=now)
     return enqueue(
@@ -76,10 +80,25 @@ def _trigger(
         verdict,
         trigger=Trigger.MANUAL,
         now=now,
-        params=merged_params(job.spec, params),
+        params=merged,
         forced=force,
         decisions=decisions,
+        replaces=start.replaces,
     )
+
+
+def admitted(job: Job, start: ManualStart) -> Go | After | Replace:
+    """Return the verdict of a manual start, or raise the error that names the run in the way."""
+    if isinstance(start.verdict, Refuse):
+        raise OverlapRefused(job.name, start.verdict.blocking.handle, job.spec.overlap.policy.value)
+    assert not isinstance(start.verdict, TooMany), "one run is refused by name, never as a set"
+    return start.verdict
+
+
+def start_decisions(job: Job, start: ManualStart) -> dict[str, Any]:
+    """Return what a manually started run stores about its start, for `explain`."""
+    overlap = {"policy": job.spec.overlap.policy.value, "verdict": type(start.verdict).__name__.lower()}
+    return {"overlap": overlap, **start.decisions}
 
 
 def refuse_disabled(job: Job) -> None:

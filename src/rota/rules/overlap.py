@@ -1,7 +1,8 @@
 """Whether a job that is active may have another run (R-11, R-12)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rota.model.spec import Overlap, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
@@ -15,6 +16,16 @@ class ActiveRun:
     handle: str
     status: Status
     waiting_for: WaitingFor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRetry:
+    """A retry of the job that waits for its backoff and belongs to no group."""
+
+    id: str
+    handle: str
+    params: Mapping[str, Any]
+    chain_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,30 @@ def judge_many(overlap: Overlap, active: Sequence[ActiveRun], *, count: int) -> 
     depth = overlap.queue_depth if overlap.policy is OverlapPolicy.QUEUE else 0
     room = max(1 + depth - len(active), 0)
     return judge(overlap, active) if count <= room else TooMany(room)
+
+
+def replaced_retries(
+    overlap: Overlap,
+    pending: Sequence[PendingRetry],
+    *,
+    params: Sequence[Mapping[str, Any]],
+    chain_id: str | None = None,
+) -> tuple[PendingRetry, ...]:
+    """Return the retries in backoff whose place a manual start with these params takes (R-31).
+
+    `queue` and `allow` let runs with other params exist side by side: there only a retry with the same params is
+    replaced, since the others are other work. `chain_id`: the chain that `rota retry` repeats.
+
+    >>> pending = [PendingRetry("id-7", "mail:7", {"to": "ann"})]
+    >>> [one.handle for one in replaced_retries(Overlap(OverlapPolicy.FORBID), pending, params=[{"to": "bob"}])]
+    ['mail:7']
+    >>> replaced_retries(Overlap(OverlapPolicy.ALLOW), pending, params=[{"to": "bob"}])
+    ()
+    """
+    if overlap.policy in (OverlapPolicy.FORBID, OverlapPolicy.REPLACE):
+        return tuple(pending)
+    same = chain_id is not None
+    return tuple(one for one in pending if one.params in params or (same and one.chain_id == chain_id))
 
 
 def waits_for_all(overlap: Overlap, trigger: Trigger) -> bool:

@@ -11,6 +11,8 @@ from rota.model.states import Reason, Status
 
 NO_WAIT = timedelta()
 FIRST_HOLD = timedelta(minutes=1)
+ONE_ATTEMPT = "one_attempt"
+"""The key of a run's decisions that says: this start is not retried (R-31)."""
 NEVER = {
     Reason.UNKILLABLE: "its processes are still alive, and a second run beside them would do harm",
     Reason.MEMBERS_FAILED: "a group is not retried as a whole; its members were, as each of their jobs says",
@@ -29,8 +31,12 @@ def next_attempt(
     return finished_at + backoff(retry, attempt=attempt, run_id=run_id)
 
 
-def not_retried(retry: Retry, reason: Reason | None, *, attempt: int, asked: str | None = None) -> str | None:
+def not_retried(
+    retry: Retry, reason: Reason | None, *, attempt: int, asked: str | None = None, one_attempt: bool = False
+) -> str | None:
     """Return why a failed run is not tried again, None if it is."""
+    if one_attempt:
+        return "`rota run` makes one attempt (`--retry` keeps the policy of the job)"
     if asked is not None:
         return f"somebody wanted it stopped ({asked})"
     if reason in NEVER:

@@ -7,13 +7,13 @@ from rota.model.durations import say_duration
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Status, WaitingFor
-from rota.rules.retry import not_retried
+from rota.rules.retry import ONE_ATTEMPT, not_retried
 from rota.rules.times import clock_time, day_time
 
 
 def say_attempt(run: Run, spec: JobSpec) -> str:
     """Return which attempt a run is: `attempt 2 of 3`; empty where there is only one."""
-    most = max(spec.retry.max_attempts, run.attempt)
+    most = 1 if run.decisions.get(ONE_ATTEMPT) else max(spec.retry.max_attempts, run.attempt)
     return f"attempt {run.attempt} of {most}" if most > 1 else ""
 
 
@@ -32,7 +32,9 @@ def say_by_hand(run: Run) -> str:
     forced = ", with --force" if run.forced else ""
     by = run.decisions.get("by")
     who = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
-    return f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started {who}{forced}"
+    told = f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started {who}{forced}"
+    replaced = run.decisions.get("replaced")
+    return f"{told}, in place of the retry {', '.join(replaced)}" if replaced else told
 
 
 def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:
@@ -41,7 +43,8 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
         return ""
     if retried_as is None:
         asked = None if run.cancel_requested_at is None else "rota cancel, or a run that took its place"
-        why = not_retried(spec.retry, run.reason, attempt=run.attempt, asked=asked)
+        single = bool(run.decisions.get(ONE_ATTEMPT))
+        why = not_retried(spec.retry, run.reason, attempt=run.attempt, asked=asked, one_attempt=single)
         return f"not retried: {why}" if why else "not retried"
     at = retried_as.started_at or retried_as.not_before or retried_as.created_at
     return f"retried as {retried_as.handle} at {day_time(at, tz, now=now, seconds=True)}"

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
-from rota.model.records import Run
+from rota.model.records import Job, Run
 from rota.model.states import Status, WaitingFor
+from rota.rules.overlap import PendingRetry
 from rota.store.driver import Database
-from rota.store.rows import Record, run_of, write_json
+from rota.store.rows import Record, read_object, run_of, write_json
 
 FIRST_ID = ""
 LAST_ID = "g"
@@ -89,6 +90,14 @@ def unfinished_runs(db: Database, job_id: str) -> list[Run]:
 def some_unfinished_runs(db: Database, job_id: str, *, limit: int) -> list[Run]:
     """Return what runs of a job and the `limit` oldest of its unfinished runs, oldest first."""
     return [run_of(row) for row in db.records("runs_unfinished_some", job_id=job_id, limit=limit)]
+
+
+def pending_retries(db: Database, job: Job) -> list[PendingRetry]:
+    """Return the retries of a job that wait for their backoff and belong to no group, oldest first."""
+    found = db.rows("runs_in_backoff", job_id=job.id)
+    return [
+        PendingRetry(one, f"{job.name}:{number}", read_object(params), chain) for one, number, params, chain in found
+    ]
 
 
 def running_runs(db: Database) -> list[Run]:

@@ -4,7 +4,7 @@ FROM run JOIN job ON job.id = run.job_id
 JOIN job_version ON job_version.job_id = run.job_id AND job_version.version = run.version
 CROSS JOIN LATERAL (SELECT CAST(CAST(job_version.spec AS json) #>> '{retry,max_attempts}' AS bigint) AS most) AS allowed
 WHERE run.status = 'FAILED' AND run.attempt < allowed.most AND run.reason NOT IN ('unkillable', 'members_failed')
-  AND run.cancel_requested_at IS NULL AND coalesce(run.scheduled_for, run.created_at) >= job.ledger_from
+  AND run.cancel_requested_at IS NULL AND CAST(run.decisions AS json) ->> 'one_attempt' IS NULL AND coalesce(run.scheduled_for, run.created_at) >= job.ledger_from
   AND (CAST(:jobs AS text) IS NULL OR run.job_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:jobs AS json)))))
   AND NOT EXISTS (SELECT 1 FROM run next WHERE next.retry_of = run.id AND next.trigger = 'retry')
 LIMIT :limit
