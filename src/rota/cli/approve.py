@@ -113,9 +113,9 @@ def _show(job: "Job", now: datetime) -> None:
     """Print all that an approval is for: the exact prompt, access, budget and the next fires."""
     from rota.cli.show import print_pairs
     from rota.operations.spec_words import spec_pairs
+    from rota.rules.ansi import clean_for_terminal
     from rota.rules.instants import explain_schedule
     from rota.rules.making_words import say_made
-    from rota.runners.output import clean_for_terminal
 
     work = job.spec.work.agent
     assert work is not None, "only tasks for agents wait for approval"

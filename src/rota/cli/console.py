@@ -1,7 +1,6 @@
 """The console of `rota serve`: one short line for what fires, ends and changes; dense jobs are collapsed."""
 
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ import click
 
 from rota.cli.apply import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
-from rota.cli.streams import telling
+from rota.cli.streams import json_text, telling
 from rota.cli.words import coloured, counted, everything_words, jobs_paused_words, outcome_words, plain
 from rota.declare.plan import Plan
 from rota.engine.fire import Fired
@@ -76,7 +75,7 @@ class Console:
         self._tell_early()
         self.leave()
         if self._store is not None:
-            _echo("stopped" if not self._as_json else json.dumps({"event": "stopped"}))
+            _echo("stopped" if not self._as_json else json_text({"event": "stopped"}))
 
     def leave(self) -> None:
         """Print what was held back and let the database go."""
@@ -272,7 +271,7 @@ class Console:
 
     def _event(self, event: str, **values: Any) -> None:
         told = {"event": event, "at": iso(self._clock.now()), **values}
-        _echo(json.dumps(told, ensure_ascii=False))
+        _echo(json_text(told))
 
     # not more than a few lines a second
 

@@ -1,10 +1,10 @@
 """Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
 
-import json
 from dataclasses import asdict
 
 import click
 
+from rota.cli.streams import json_text
 from rota.model import errors as model
 from rota.model.errors import FileProblems, RotaError
 
@@ -103,7 +103,7 @@ def exit_code(error: RotaError) -> int:
 def report(error: RotaError, *, as_json: bool) -> None:
     """Tell an error on stderr."""
     if as_json:
-        click.echo(json.dumps(error_json(error), indent=2, ensure_ascii=False), err=True)
+        click.echo(json_text(error_json(error), indent=2), err=True)
         return
     if isinstance(error, FileProblems):
         tell_problems(error)
@@ -141,7 +141,7 @@ def report_usage(error: click.UsageError, *, as_json: bool) -> int:
     hint = f"see `{error.ctx.command_path} --help`" if error.ctx is not None else "see `rota help`"
     if as_json:
         told = {"code": "usage", "message": text, "hint": hint, "problems": []}
-        click.echo(json.dumps({"error": told}, indent=2, ensure_ascii=False), err=True)
+        click.echo(json_text({"error": told}, indent=2), err=True)
     else:
         click.echo(f"rota: {text}", err=True)
         click.echo(f"      {hint}", err=True)

@@ -1,6 +1,5 @@
 """One call of the command: where it looks, which clock it reads, how it answers."""
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ import click
 
 from rota.cli.interrupts import raise_lost_interrupt
 from rota.cli.layout import HelpContext
+from rota.cli.streams import json_text
 
 if TYPE_CHECKING:
     from rota.model.clock import Clock
@@ -282,7 +282,7 @@ def _note_directory(ctx: click.Context, _param: click.Parameter, value: str | No
 
 def print_json(value: Any) -> None:
     """Print a JSON answer."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json_text(value, indent=2))
 
 
 def read_duration(text: str) -> timedelta:

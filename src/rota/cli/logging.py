@@ -1,12 +1,12 @@
 """The scheduler's log: structured lines on stderr, human on a terminal, JSON otherwise."""
 
-import json
 import logging
 import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from rota.cli.streams import json_text
 from rota.log import Told
 
 TOLD_BY_CONSOLE = frozenset(
@@ -54,7 +54,7 @@ class _AsJson(logging.Formatter):
         line = {**told.fields, "event": told.event, "level": record.levelname.lower(), "timestamp": at}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json_text(line)
 
 
 class _ForPeople(logging.Formatter):

@@ -125,7 +125,7 @@ def _look_at(invocation: Invocation, place: "Place", store: "Store", name: str) 
 
 def _text(place: "Place", source: Source, lines: int | None, *, raw: bool) -> str:
     from rota.operations.output import output_of
-    from rota.runners.output import clean_for_terminal
+    from rota.rules.ansi import clean_for_terminal
 
     text = b"".join(output_of(place.state, source.id, lines=lines)).decode("utf-8", "replace")
     return text if raw else clean_for_terminal(text)

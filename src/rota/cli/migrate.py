@@ -9,6 +9,7 @@ import click
 
 from rota.cli.errors import INTERRUPTED
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.streams import direct_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,10 +92,11 @@ def _tell_line(doing: str, table: str, done: int, total: int) -> None:
 
 @contextlib.contextmanager
 def _bar() -> "Iterator[Callable[[str, str, int, int], None]]":
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description:<26}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as shown:
+    with Progress(*columns, console=Console(file=direct_stream(sys.stdout)), transient=True) as shown:
         task = shown.add_task("", total=None)
 
         def tell(doing: str, table: str, done: int, total: int) -> None:

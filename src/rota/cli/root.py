@@ -13,7 +13,7 @@ from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
 from rota.cli.interrupts import interrupts_noted
 from rota.cli.invocation import Invocation
 from rota.cli.layout import HelpContext
-from rota.cli.streams import give_up, is_unwritable, open_closed_streams
+from rota.cli.streams import clean_streams, give_up, is_unwritable, open_closed_streams
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -159,18 +159,22 @@ class Root(click.Group):
     ) -> NoReturn:
         """Run a command and end the process with its exit code; errors are told here, without a traceback."""
         arguments = list(sys.argv[1:] if args is None else args)
-        as_json = _wants_json(arguments)
         extra.pop("standalone_mode", None)
+        with clean_streams():
+            sys.exit(self._run(arguments, prog_name or "rota", **extra))
+
+    def _run(self, arguments: list[str], prog_name: str, **extra: Any) -> int:
+        as_json = _wants_json(arguments)
         try:
             with interrupts_noted():
-                code: Any = super().main(arguments, prog_name or "rota", standalone_mode=False, **extra)
+                code: Any = super().main(arguments, prog_name, standalone_mode=False, **extra)
         except click.UsageError as error:
             code = report_usage(error, as_json=as_json)
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except Exception as error:
             code = _told(error, as_json=as_json)
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
@@ -243,5 +247,6 @@ def main() -> NoReturn:
     try:
         cli.main()
     except Exception as error:
-        sys.excepthook(type(error), error, error.__traceback__)
+        with clean_streams():
+            sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(FAULT)

@@ -171,7 +171,7 @@ def _status(invocation: Invocation, service: "Service") -> int:
 
 def _logs(invocation: Invocation, service: "Service", lines: int) -> None:
     from rota.operations.service import output_of_service
-    from rota.runners.output import clean_for_terminal
+    from rota.rules.ansi import clean_for_terminal
 
     text = output_of_service(service, lines=lines)
     if invocation.as_json:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import click
 
+from rota.rules.ansi import clean_for_terminal
+
 GAP = 2
 FLEXIBLE_LEAST = 10
 LEAST = 6
@@ -46,7 +48,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
 
 
 def _text(cell: Cell | str) -> str:
-    return cell.text if isinstance(cell, Cell) else cell
+    return clean_for_terminal(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
 
 
 def _print_rich(columns: Sequence[Column], rows: Sequence[Row], texts: Sequence[Sequence[str]]) -> None:

@@ -14,17 +14,8 @@ from rota.model.records import Run
 from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
-from rota.runners.output import (
-    Snapshot,
-    clean_for_terminal,
-    folder_of,
-    gap_mark,
-    make_folder,
-    read_from,
-    read_output,
-    size,
-    tail_start,
-)
+from rota.rules.ansi import clean_for_terminal
+from rota.runners.output import Snapshot, folder_of, gap_mark, make_folder, read_from, read_output, size, tail_start
 from rota.runners.writer import PREFIX
 from rota.store import outputs
 from rota.store.driver import Store

@@ -16,8 +16,8 @@ from rota.operations.output import output_of
 from rota.operations.pools import PoolView, pool_views
 from rota.operations.system import Heartbeat, NextFire, with_ticks
 from rota.operations.timeline import LANES, Timeline, draw
+from rota.rules.ansi import clean_for_terminal
 from rota.rules.coming import coming_fires
-from rota.runners.output import clean_for_terminal
 from rota.store import counters, finding, jobs, order
 from rota.store.driver import Database, Store
 

@@ -21,10 +21,10 @@ def spec_pairs(spec: JobSpec) -> Pairs:
     work, gates = spec.work, spec.gates
     yield from _work_pairs(spec)
     if work.params:
-        yield "params", json.dumps(dict(work.params), ensure_ascii=False)
+        yield "params", plain(json.dumps(dict(work.params), ensure_ascii=False))
     names = [*(variable.name for variable in work.env), *work.env_pass, *([work.env_file] if work.env_file else [])]
     if names:
-        yield "environment", " ".join(names)
+        yield "environment", plain(" ".join(names))
     if work.kind is not Kind.GROUP:
         yield "timeout", say_duration(work.timeout) if work.timeout else "never"
     if gates.conditions:
@@ -42,7 +42,7 @@ def spec_pairs(spec: JobSpec) -> Pairs:
     if spec.budgets:
         yield "budget", ", ".join(say_spend(spend) for spend in spec.budgets)
     if spec.labels:
-        yield "labels", ", ".join(spec.labels)
+        yield "labels", plain(", ".join(spec.labels))
     if spec.priority:
         yield "priority", str(spec.priority)
 
@@ -50,7 +50,7 @@ def spec_pairs(spec: JobSpec) -> Pairs:
 def _work_pairs(spec: JobSpec) -> Pairs:
     yield spec.work.kind.value, work_words(spec)
     if spec.work.kind is not Kind.GROUP:
-        yield "folder", spec.work.cwd
+        yield "folder", plain(spec.work.cwd)
     if spec.work.agent is not None:
         yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
 

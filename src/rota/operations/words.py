@@ -8,11 +8,11 @@ from rota.model.durations import say_duration
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.jobs import JobView
+from rota.rules.ansi import plain as plain
 from rota.rules.coming import coming_fires
 from rota.rules.guard import REASON
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, day_time, roughly
-from rota.runners.output import clean_for_terminal
 
 TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
 MISSED = "○"
@@ -20,11 +20,6 @@ PARTIAL = "PARTIAL"
 NAMED = 5
 SESSION_SHOWN = 9
 LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
-
-
-def plain(text: str | None) -> str:
-    """Return a text that came from outside on one line and without control characters."""
-    return " ".join(clean_for_terminal(text or "").split())
 
 
 def shown_status(run: Run) -> str:

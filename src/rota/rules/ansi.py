@@ -1,4 +1,4 @@
-"""Colours that programs write into their output, as names of styles: a text never becomes markup."""
+"""Escape sequences in texts: colours as names of styles for a page, everything else removed before a terminal."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,13 @@ _SEQUENCES = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and other strings
     r"|\x1b[ -/]*[0-~]?"
 )
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links
+    r"|\x1b[ -/]*[0-~]?"
+)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_OWN_STYLES = re.compile(r"(\x1b\[(?:[0-2]|(?:[12];)?3[1-6])m)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,42 @@ class Span:
 
 
 PLAIN = Style()
+
+
+def clean_for_terminal(text: str) -> str:
+    """Return `text` without escape sequences, control characters and writing-direction overrides.
+
+    >>> clean_for_terminal("\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07done\\r\\n")
+    'red done\\n'
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def plain(text: str | None) -> str:
+    """Return a text that came from outside on one line and without control characters."""
+    return " ".join(clean_for_terminal(text or "").split())
+
+
+def clean_except_styles(text: str) -> str:
+    """Return `text` as `clean_for_terminal` does, with the few colours and weights that rota writes itself.
+
+    >>> clean_except_styles("\\x1b[31mFAILED\\x1b[0m \\x1b[8m\\x1b[2Jhidden")
+    '\\x1b[31mFAILED\\x1b[0m hidden'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    pieces = _OWN_STYLES.split(text)
+    return "".join(piece if index % 2 else clean_for_terminal(piece) for index, piece in enumerate(pieces))
+
+
+def escape_controls(text: str) -> str:
+    """Return a JSON or YAML text in which control characters and direction overrides stand as `\\uXXXX`.
+
+    >>> escape_controls('"\\x9b2J"')
+    '"\\\\u009b2J"'
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def styled_lines(lines: Iterable[str]) -> Iterator[tuple[Span, ...]]:

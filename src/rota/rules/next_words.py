@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from rota.model.durations import say_duration
 from rota.model.records import Job, Run
 from rota.model.states import Trigger
+from rota.rules.ansi import plain
 from rota.rules.coming import coming_fires
 from rota.rules.lull import has_lulls
 from rota.rules.lull_words import say_deferred
@@ -44,7 +45,7 @@ def _next_running(job: Job, now: datetime) -> str:
 def _paused(job: Job, now: datetime) -> str:
     tz = job.spec.schedule.timezone
     until = f" until {full_time(job.paused_until, tz, now=now)} ({tz})" if job.paused_until else ""
-    reason = f": {job.pause_reason}" if job.pause_reason else ""
+    reason = f": {plain(job.pause_reason)}" if job.pause_reason else ""
     if job.paused_until is not None and job.paused_until <= now:
         return f"no next yet: the pause{until} is over; a scheduler goes on from there as soon as it runs"
     since = full_time(job.paused_at, tz, now=now) if job.paused_at else ""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.model.names import Names
+from rota.rules.ansi import clean_for_terminal
 from rota.runners.launch import CHILD
-from rota.runners.output import clean_for_terminal
 
 TIMEOUT = 20.0
 

@@ -1,12 +1,12 @@
 """Reading what a run wrote: whole, its end, or while it grows (R-21). Written by `writer.py`."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rota.model.ids import created_at
+from rota.rules.ansi import clean_for_terminal
 from rota.runners.writer import PREFIX
 
 CHUNK = 64 * 1024
@@ -14,13 +14,6 @@ RUNS = "runs"
 LAST_LINE_LIMIT = 200
 _END = 8 * 1024
 _ATTEMPTS = 5
-
-_ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +207,3 @@ def last_line(folder: Path) -> str:
     lines = clean_for_terminal(data.decode("utf-8", "replace")).splitlines()
     line = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return line if len(line) <= LAST_LINE_LIMIT else line[: LAST_LINE_LIMIT - 1] + "…"
-
-
-def clean_for_terminal(text: str) -> str:
-    """Return `text` without escape sequences, control characters and writing-direction overrides.
-
-    >>> clean_for_terminal("\\x1b[31mred\\x1b[0m \\x1b]0;title\\x07done\\r\\n")
-    'red done\\n'
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))

@@ -16,11 +16,11 @@ from rota.operations.access import Scope
 from rota.operations.made import proposal
 from rota.operations.making import approve, remove_all
 from rota.operations.spec_words import spec_pairs
+from rota.rules.ansi import clean_for_terminal
 from rota.rules.coming import Fire, next_fires
 from rota.rules.instants import explain_schedule
 from rota.rules.making_words import say_made
 from rota.rules.next_words import next_fire
-from rota.runners.output import clean_for_terminal
 from rota.store.making import digest_of
 
 pages = Pages()

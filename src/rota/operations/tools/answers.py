@@ -10,10 +10,10 @@ from rota.model.records import Job, Run
 from rota.model.spec import Schedule
 from rota.operations.jobs import JobView
 from rota.operations.views import iso_or_none
+from rota.rules.ansi import clean_for_terminal
 from rota.rules.coming import Fire, coming_fires
 from rota.rules.instants import explain_schedule
 from rota.rules.timezone import zone
-from rota.runners.output import clean_for_terminal
 
 FIRES = 5
 SHORT = 200
