@@ -20,6 +20,7 @@ KEPT_AT_START = (
     *("type", "subtype", "session_id", "tools", "model", "permissionMode", "mcp_servers", "claude_code_version"),
 )
 SPENT = "1794830400"
+DELAY = "You exceeded your current quota. Please retry in 20.5s."
 LIMIT_HEADERS = {
     "anthropic-ratelimit-unified-status": "rejected",
     "anthropic-ratelimit-unified-reset": SPENT,
@@ -75,12 +76,19 @@ CASES = (
     Case("codex", "nothing", {"say": ""}),
     Case("codex", "bad_key", {"status": 401, "message": "no such key"}),
     Case("codex", "quota", {"status": 429, "message": "too many"}),
+    Case("codex", "no_access", {"status": 403, "message": "no access to this model"}),
+    Case("codex", "overloaded", {"status": 500, "message": "an error of the server"}),
+    Case("codex", "unavailable", {"status": 503, "message": "not available"}),
+    Case("codex", "too_long", {"status": 400, "message": "too long", "code": "context_length_exceeded"}),
     Case("codex", "resumed", resumes=True),
     Case("codex", "no_session", task={"session_id": "00000000-0000-7000-8000-000000000000"}),
     Case("codex", "terminated", {"hang": True}, signal=signal.SIGTERM),
     Case("gemini", "success", task=FAST),
     Case("gemini", "tool_left_out", _tool("run_shell_command", command="ls"), FAST),
     Case("gemini", "bad_key", {"status": 401, "message": "no such key"}, FAST),
+    Case("gemini", "no_access", {"status": 403, "message": "no access to this model"}, FAST),
+    Case("gemini", "unavailable", {"status": 503, "message": "not available"}, FAST),
+    Case("gemini", "delay", {"status": 429, "message": DELAY}, FAST),
     Case("gemini", "no_login", task=FAST, env={"GEMINI_API_KEY": ""}),
     Case("gemini", "quota", {"status": 429, "message": "no more today"}, FAST),
     Case("opencode", "success", task=MODEL),

@@ -92,6 +92,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.closing.wait()
         elif "status" in order:
             refusal = dialect.refuse(order["status"], order.get("message", "no"))
+            if "code" in order:
+                refusal["error"]["code"] = order["code"]
             self._json(order["status"], refusal, order.get("headers"))
         else:
             self._answer(dialect, body, order)

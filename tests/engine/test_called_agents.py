@@ -114,7 +114,9 @@ async def test_no_output_is_kept_where_none_is_wanted(scene: Scene) -> None:
 @pytest.mark.parametrize("problem", [*AgentProblem, "auth"])
 async def test_a_problem_that_it_reports_is_the_reason(scene: Scene, problem: AgentProblem) -> None:
     put(scene, calling(lambda _task: AgentResult(problem=problem, error="they said no")))
-    run = await ended(scene)
+    scene.trigger("helper")
+    await play(scene)
+    run = scene.history("helper")[0]
     assert (run.status, run.reason, run.error) == (Status.FAILED, str(problem), "they said no")
 
 

@@ -57,6 +57,12 @@ def refuses(scene: Scene, name: str, *, provider: str = "anthropic", resets_at: 
     scene.processes.scripts[name] = Script(MINUTE, ending)
 
 
+def fails(scene: Scene, name: str, *, provider: str = "anthropic") -> None:
+    """Let the provider of a job fail, after a minute."""
+    ending = Outcome(Status.FAILED, Reason.OUTAGE, error="API Error: 529 Overloaded", provider=provider)
+    scene.processes.scripts[name] = Script(MINUTE, ending)
+
+
 def works(scene: Scene, *names: str, provider: str = "anthropic", takes: timedelta = MINUTE) -> None:
     for name in names:
         scene.processes.scripts[name] = Script(takes, Outcome(Status.COMPLETED, provider=provider))
@@ -215,6 +221,62 @@ async def test_a_retry_waits_for_the_provider(scene: Scene) -> None:
     works(scene, "fix")
     await scene.advance("3h")
     assert begun(scene, "fix")[1] == THREE
+
+
+async def test_an_outage_holds_the_provider_and_is_retried_after_growing_pauses(scene: Scene) -> None:
+    """Agents have one attempt, and an outage uses up none."""
+    put(scene, agent("fix"), agent("review"))
+    fails(scene, "fix")
+    works(scene, "review")
+    scene.trigger("fix")
+    await scene.advance("9m")
+    assert scene.told("fix") == [("FAILED", "outage")] * 3 + [("QUEUED", None)]
+    starts = begun(scene, "fix")
+    assert [later - earlier for earlier, later in pairwise(starts)] == [MINUTE * 2, MINUTE * 3]
+    scene.trigger("review")
+    works(scene, "fix")
+    await scene.advance("1h")
+    assert begun(scene, "review") == begun(scene, "fix")[3:] == [starts[-1] + MINUTE * 5]
+    assert scene.told("fix")[-1] == ("COMPLETED", None)
+    assert until(scene) is None
+
+
+async def test_a_failure_after_an_outage_is_the_first_attempt_that_counts(scene: Scene) -> None:
+    put(scene, agent("fix", retry=Retry(max_attempts=2, backoff=timedelta(seconds=10))))
+    fails(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("1m")
+    broken = Outcome(Status.FAILED, Reason.AGENT_ERROR, error="no result", provider="anthropic")
+    scene.processes.scripts["fix"] = Script(MINUTE, broken)
+    await scene.advance("1h")
+    assert scene.told("fix") == [("FAILED", "outage"), ("FAILED", "agent_error"), ("FAILED", "agent_error")]
+    told = explain(scene.store, "fix:2", state=scene.settings.state, now=scene.clock.now())
+    assert "attempt 2 of 3" in next(line.text for line in told.run_lines if line.label == "due")
+
+
+async def test_a_chain_whose_provider_stays_out_ends(scene: Scene) -> None:
+    put(scene, agent("fix"))
+    fails(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("26h")
+    assert scene.told("fix") == [("FAILED", "outage")] * 25
+    told = explain(scene.store, "fix:25", state=scene.settings.state, now=scene.clock.now())
+    assert "its provider was out 25 times in a row" in next(
+        line.text for line in told.run_lines if line.label == "then"
+    )
+
+
+async def test_outages_and_refusals_are_counted_apart(scene: Scene) -> None:
+    put(scene, agent("fix", retry=NO_RETRY))
+    fails(scene, "fix")
+    scene.trigger("fix")
+    await scene.advance("15m")
+    refuses(scene, "fix")
+    await scene.advance("9m")
+    assert scene.told("fix")[-1] == ("FAILED", "quota")
+    ended = scene.history("fix")[-1].finished_at
+    assert ended is not None
+    assert until(scene) == ended + timedelta(minutes=15)
 
 
 async def test_a_provider_is_let_go_by_hand(scene: Scene) -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 
-from rota.agents.refusals import problem_of, reset_told
+from rota.agents.refusals import is_too_long, problem_of, reset_told
 from rota.model.agents import AgentProblem, AgentResult, Ended
 
 LONGEST = 1000
@@ -17,7 +17,13 @@ def failed(
     """Return a result as a failure of the class that its words tell; `plain`: words of ours, which tell none."""
     problem = AgentProblem.AGENT_ERROR if plain else problem_of(text, status)
     resets_at = reset_told(text, at) if problem is AgentProblem.QUOTA else None
-    return replace(found, problem=problem, error=ESCAPE.sub("", text)[:LONGEST], resets_at=resets_at)
+    return replace(
+        found,
+        problem=problem,
+        error=ESCAPE.sub("", text)[:LONGEST],
+        resets_at=resets_at,
+        session_full=problem is AgentProblem.AGENT_ERROR and not plain and is_too_long(text),
+    )
 
 
 def did_nothing(found: AgentResult) -> AgentResult:

@@ -32,11 +32,21 @@ def read(ended: Ended, task: AgentTask) -> AgentResult:
     if ended.exit_code == NO_LOGIN:
         return replace(failed(found, end_of("gemini", ended)), problem=AgentProblem.AUTH)
     if text_at(result, "status") == "error":
-        return failed(found, text_at(result, "error.message") or end_of("gemini", ended), at=ended.ended_at)
+        text = text_at(result, "error.message") or end_of("gemini", ended)
+        return failed(found, text, status=_status(ended.exit_code), at=ended.ended_at)
     if result is None or ended.exit_code != 0:
         return failed(found, end_of("gemini", ended), at=ended.ended_at)
     worked = any(event.get("type") == "tool_result" and not _refused(event) for event in events)
     return found if found.summary.strip() or worked else did_nothing(found)
+
+
+def _status(exit_code: int | None) -> int | None:
+    """Return the HTTP status that an exit code was cut from.
+
+    >>> _status(147), _status(247), _status(1), _status(143)
+    (403, 503, None, None)
+    """
+    return exit_code + 256 if exit_code is not None and 144 <= exit_code <= 255 else None
 
 
 def _figures(events: list[Event], result: Event | None, *, task: AgentTask) -> AgentResult:

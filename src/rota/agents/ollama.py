@@ -65,7 +65,7 @@ def read_answer(status: int, text: str, *, found: AgentResult) -> AgentResult:
     value: Any = parse(text)
     error = text_at(value, "error")
     if status >= 400 or error or not isinstance(value, dict):
-        return failed(found, error or f"ollama answered with status {status}", status=status)
+        return failed(found, error or f"ollama answered with status {status}", status=_told(status))
     found = replace(
         found,
         summary=text_at(value, "message.content") or "",
@@ -74,6 +74,11 @@ def read_answer(status: int, text: str, *, found: AgentResult) -> AgentResult:
         turns=1,
     )
     return found if found.summary.strip() else did_nothing(found)
+
+
+def _told(status: int) -> int | None:
+    """Return the status as far as it tells the class of an error: Ollama answers 500 to whatever its model lacks."""
+    return None if status == 500 else status
 
 
 ADAPTER = Adapter(

@@ -9,12 +9,25 @@ from rota.model.agents import AgentProblem
 AUTH = re.compile(
     r"not logged in|log in again|please run /login|invalid (?:x-)?api[- ]?key|incorrect api key|api key not valid"
     r"|no api key|missing api key|api key is missing|missing environment variable: `\w*(?:key|token)"
-    r"|invalid auth method|authenticat|unauthori[sz]ed|oauth token|\b401\b",
+    r"|invalid auth method|authenticat|unauthori[sz]ed|oauth token|\b401\b|status:? 403\b|permission_denied",
     re.IGNORECASE,
 )
 QUOTA = re.compile(
     r"usage limit|rate[- _]?limit|spend limit|session limit|weekly limit|hit your .*limit|reached your .*limit"
     r"|limit reached|out of usage|credit balance|quota|resource.exhausted|too many requests|billing|\b429\b",
+    re.IGNORECASE,
+)
+OUTAGE = re.compile(
+    r"overloaded|high demand|internal server error|service(?: is)?(?: temporarily)? unavailable|bad gateway"
+    r"|gateway time-?out|stream disconnected before completion|status:? 5\d\d\b|\"code\": ?5\d\d\b"
+    r"|error sending request for url"
+    r"|api error: .*(?:fetch failed|connection (?:refused|error|reset)|enotfound|etimedout)",
+    re.IGNORECASE,
+)
+"""A provider that fails or cannot be reached, in the words of the programs."""
+TOO_LONG = re.compile(
+    r"context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|maximum context length"
+    r"|exceeds the maximum number of tokens|contextoverflow",
     re.IGNORECASE,
 )
 AUTH_STATUS = (401, 403)
@@ -27,9 +40,20 @@ def problem_of(text: str, status: int | None = None) -> AgentProblem:
         return AgentProblem.AUTH
     if status in QUOTA_STATUS:
         return AgentProblem.QUOTA
+    if status is not None and 500 <= status <= 599:
+        return AgentProblem.OUTAGE
+    if is_too_long(text):
+        return AgentProblem.AGENT_ERROR
     if QUOTA.search(text):
         return AgentProblem.QUOTA
-    return AgentProblem.AUTH if AUTH.search(text) else AgentProblem.AGENT_ERROR
+    if AUTH.search(text):
+        return AgentProblem.AUTH
+    return AgentProblem.OUTAGE if OUTAGE.search(text) else AgentProblem.AGENT_ERROR
+
+
+def is_too_long(text: str) -> bool:
+    """Tell whether a provider refused a prompt because session and prompt do not fit into the model's context."""
+    return TOO_LONG.search(text) is not None
 
 
 # when it takes work again

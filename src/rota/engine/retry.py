@@ -10,8 +10,9 @@ from rota.model.clock import MILLISECOND
 from rota.model.ids import new_id
 from rota.model.records import Run
 from rota.model.spec import JobSpec
-from rota.model.states import Trigger, WaitingFor
+from rota.model.states import Reason, Trigger, WaitingFor
 from rota.rules.retry import ONE_ATTEMPT, next_attempt
+from rota.rules.retry_words import outages_before
 from rota.store import births, chains, jobs, runs
 from rota.store.driver import Database
 
@@ -19,6 +20,7 @@ from rota.store.driver import Database
 def retry(db: Database, ended: runs.Ended, *, now: datetime) -> Born | None:
     """Bear the next attempt of a failed run where its definition allows one; who waited for the run waits for that."""
     spec = jobs.version_spec(db, ended.job_id, ended.version)
+    earlier = runs.run_by_id(db, ended.id) if ended.attempt > 1 else None
     at = next_attempt(
         spec.retry,
         ended.outcome,
@@ -26,8 +28,9 @@ def retry(db: Database, ended: runs.Ended, *, now: datetime) -> Born | None:
         run_id=ended.id,
         finished_at=ended.finished_at,
         asked=ended.cancel_reason,
+        outages=outages_before(earlier) if earlier else 0,
     )
-    failed = None if at is None else runs.run_by_id(db, ended.id)
+    failed = None if at is None else earlier or runs.run_by_id(db, ended.id)
     if at is None or failed is None or failed.decisions.get(ONE_ATTEMPT):
         return None
     born = bear(db, _attempt(db, failed, spec, at=at, now=now))
@@ -67,7 +70,9 @@ def _attempt(db: Database, failed: Run, spec: JobSpec, *, at: datetime, now: dat
 
 def _note(failed: Run, spec: JobSpec, *, at: datetime) -> dict[str, Any]:
     assert failed.finished_at is not None
+    outages = outages_before(failed) + (failed.reason is Reason.OUTAGE)
     return {
+        **({"outages": outages} if outages else {}),
         "after": failed.handle,
         "reason": failed.reason,
         "of": spec.retry.max_attempts,

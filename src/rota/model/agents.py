@@ -24,6 +24,7 @@ class AgentProblem(StrEnum):
     DENIED = "denied"
     AUTH = "auth"
     QUOTA = "quota"
+    OUTAGE = "outage"
     RESULT_INVALID = "result_invalid"
 
 
@@ -91,6 +92,8 @@ class AgentResult:
     """Whether `usd` is that of the whole session, also of its earlier runs."""
     tokens_are_total: bool = False
     """The same of `tokens_in` and `tokens_out`."""
+    session_full: bool = False
+    """Whether the session has no room for a further prompt: every later run of it would fail as well."""
 
 
 @dataclass(frozen=True, slots=True)

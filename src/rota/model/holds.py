@@ -35,6 +35,8 @@ class Refusal:
     why: str
     resets_at: datetime | None = None
     run_id: str | None = None
+    outage: bool = False
+    """Whether the provider failed instead of refusing: it is probed sooner, and more often."""
 
 
 @dataclass(frozen=True, slots=True)

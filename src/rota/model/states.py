@@ -111,6 +111,7 @@ class Reason(StrEnum):
     DENIED = "denied"
     AUTH = "auth"
     QUOTA = "quota"
+    OUTAGE = "outage"
     RESULT_INVALID = "result_invalid"
     UNKILLABLE = "unkillable"
 
@@ -151,6 +152,7 @@ REASONS: dict[Status, tuple[Reason, ...]] = {
         Reason.DENIED,
         Reason.AUTH,
         Reason.QUOTA,
+        Reason.OUTAGE,
         Reason.RESULT_INVALID,
         Reason.UNKILLABLE,
     ),

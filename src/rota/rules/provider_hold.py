@@ -9,6 +9,7 @@ SHORTLY = timedelta(minutes=1)
 JUST_PAST = timedelta(minutes=15)
 """A stated reset that passed so recently is about to come: programs print it to the minute."""
 LONGEST = timedelta(hours=6)
+LONGEST_OUTAGE = timedelta(hours=1)
 FARTHEST = timedelta(days=35)
 """No provider's window is longer than a month: a reset beyond that is a misreading."""
 
@@ -26,7 +27,7 @@ def hold_after(known: ProviderHold | None, refusal: Refusal, *, provider: str) -
             return known
         resets_at = max(resets_at, known.until) if known.stated else resets_at
     refusals = (known.refusals if known else 0) + (resets_at is None)
-    until = at + backoff(refusals, first=_first(refusal)) if resets_at is None else resets_at
+    until = at + _pause(refusal, refusals) if resets_at is None else resets_at
     return ProviderHold(provider, until, resets_at is not None, refusals, refusal.why, refusal.run_id, at)
 
 
@@ -37,18 +38,20 @@ def _stated(refusal: Refusal) -> datetime | None:
     return min(refusal.resets_at, refusal.at + FARTHEST)
 
 
-def _first(refusal: Refusal) -> timedelta:
+def _pause(refusal: Refusal, refusals: int) -> timedelta:
+    if refusal.outage:
+        return backoff(refusals, first=SHORTLY, longest=LONGEST_OUTAGE)
     past = refusal.resets_at is not None and refusal.at - refusal.resets_at <= JUST_PAST
-    return SHORTLY if past else FIRST
+    return backoff(refusals, first=SHORTLY if past else FIRST)
 
 
-def backoff(refusals: int, *, first: timedelta = FIRST) -> timedelta:
+def backoff(refusals: int, *, first: timedelta = FIRST, longest: timedelta = LONGEST) -> timedelta:
     """Return how long a provider is held that did not say until when, after so many refusals in a row.
 
     >>> [str(backoff(refusals)) for refusals in (1, 2, 5, 6, 500)]
     ['0:15:00', '0:30:00', '4:00:00', '6:00:00', '6:00:00']
     """
-    return min(first * (1 << min(refusals - 1, 10)), LONGEST)
+    return min(first * (1 << min(refusals - 1, 10)), longest)
 
 
 def forgets(known: ProviderHold, *, began_at: datetime) -> bool:

@@ -13,6 +13,8 @@ NO_WAIT = timedelta()
 FIRST_HOLD = timedelta(minutes=1)
 ONE_ATTEMPT = "one_attempt"
 """The key of a run's decisions that says: this start is not retried (R-31)."""
+OUTAGES = 24
+"""How often a chain is tried again after outages of its provider: by the pauses of the hold that is most of a day."""
 NEVER = {
     Reason.UNKILLABLE: "its processes are still alive, and a second run beside them would do harm",
     Reason.MEMBERS_FAILED: "a group is not retried as a whole; its members were, as each of their jobs says",
@@ -21,26 +23,46 @@ NEVER = {
 
 
 def next_attempt(
-    retry: Retry, outcome: Outcome, *, attempt: int, run_id: str, finished_at: datetime, asked: Reason | None = None
+    retry: Retry,
+    outcome: Outcome,
+    *,
+    attempt: int,
+    run_id: str,
+    finished_at: datetime,
+    asked: Reason | None = None,
+    outages: int = 0,
 ) -> datetime | None:
-    """Return when a run that ended so is tried again, None for never; `asked`: why somebody wanted it stopped."""
+    """Return when a run that ended so is tried again, None for never.
+
+    `asked`: why somebody wanted it stopped. `outages`: how many earlier runs of its chain ended by one.
+    """
     if outcome.status is not Status.FAILED:
         return None
-    if not_retried(retry, outcome.reason, attempt=attempt, asked=asked) is not None:
+    if not_retried(retry, outcome.reason, attempt=attempt, asked=asked, outages=outages) is not None:
         return None
-    return finished_at + backoff(retry, attempt=attempt, run_id=run_id)
+    outage = outcome.reason is Reason.OUTAGE  # the hold of the provider grows, the pause of the run need not
+    return finished_at + backoff(retry, attempt=1 if outage else max(attempt - outages, 1), run_id=run_id)
 
 
 def not_retried(
-    retry: Retry, reason: Reason | None, *, attempt: int, asked: str | None = None, one_attempt: bool = False
+    retry: Retry,
+    reason: Reason | None,
+    *,
+    attempt: int,
+    asked: str | None = None,
+    one_attempt: bool = False,
+    outages: int = 0,
 ) -> str | None:
-    """Return why a failed run is not tried again, None if it is."""
+    """Return why a failed run is not tried again, None if it is. An outage uses up no attempt."""
     if one_attempt:
         return "`rota run` makes one attempt (`--retry` keeps the policy of the job)"
     if asked is not None:
         return f"somebody wanted it stopped ({asked})"
     if reason in NEVER:
         return NEVER[reason]
+    if reason is Reason.OUTAGE:
+        return f"its provider was out {OUTAGES + 1} times in a row" if outages >= OUTAGES else None
+    attempt -= outages
     if retry.max_attempts == 1:
         return "the job does not retry (`retry: false`)"
     if attempt >= retry.max_attempts:

@@ -11,9 +11,14 @@ from rota.rules.retry import ONE_ATTEMPT, not_retried
 from rota.rules.times import clock_time, day_time
 
 
+def outages_before(run: Run) -> int:
+    """Return how many earlier runs of a run's chain ended by an outage of their provider: they use up no attempt."""
+    return int(run.decisions.get("retry", {}).get("outages", 0))
+
+
 def say_attempt(run: Run, spec: JobSpec) -> str:
     """Return which attempt a run is: `attempt 2 of 3`; empty where there is only one."""
-    most = 1 if run.decisions.get(ONE_ATTEMPT) else max(spec.retry.max_attempts, run.attempt)
+    most = 1 if run.decisions.get(ONE_ATTEMPT) else max(spec.retry.max_attempts + outages_before(run), run.attempt)
     return f"attempt {run.attempt} of {most}" if most > 1 else ""
 
 
@@ -43,8 +48,14 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
         return ""
     if retried_as is None:
         asked = None if run.cancel_requested_at is None else "rota cancel, or a run that took its place"
-        single = bool(run.decisions.get(ONE_ATTEMPT))
-        why = not_retried(spec.retry, run.reason, attempt=run.attempt, asked=asked, one_attempt=single)
+        why = not_retried(
+            spec.retry,
+            run.reason,
+            attempt=run.attempt,
+            asked=asked,
+            one_attempt=bool(run.decisions.get(ONE_ATTEMPT)),
+            outages=outages_before(run),
+        )
         return f"not retried: {why}" if why else "not retried"
     at = retried_as.started_at or retried_as.not_before or retried_as.created_at
     return f"retried as {retried_as.handle} at {day_time(at, tz, now=now, seconds=True)}"

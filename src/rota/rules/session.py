@@ -57,8 +57,10 @@ def _total(told: float | None, own: float | None, before: float, *, is_total: bo
 
 
 def is_lost(result: AgentResult, before: Session | None) -> bool:
-    """Tell whether the program did not find the session: it failed before it opened any.
+    """Tell whether a session cannot be resumed again: the program did not find it, or it has become too long.
 
-    Programs say it in words of their own, but each names its session first when it goes on with one.
+    Programs say the first in words of their own, but each names its session first when it goes on with one.
     """
-    return before is not None and result.problem is AgentProblem.AGENT_ERROR and not result.session_id
+    if before is None or result.problem is not AgentProblem.AGENT_ERROR:
+        return False
+    return result.session_full or not result.session_id

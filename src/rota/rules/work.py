@@ -48,7 +48,7 @@ def ending_of(status: Status, reason: Reason | None, *, failures: int, attempts:
     'released'
     >>> ending_of(Status.FAILED, Reason.EXIT_CODE, failures=2, attempts=3).ending.value
     'failed'
-    >>> ending_of(Status.FAILED, Reason.QUOTA, failures=9, attempts=3)
+    >>> ending_of(Status.FAILED, Reason.OUTAGE, failures=9, attempts=3)
     Verdict(ending=<Ending.RELEASED: 'released'>, failed=False)
     """
     if status is Status.COMPLETED:

@@ -182,7 +182,7 @@ def test_a_tool_that_was_used_is_something_done_also_without_an_answer() -> None
         ("claude-bad_key", AgentProblem.AUTH, "Invalid API key"),
         ("claude-no_login", AgentProblem.AUTH, "Not logged in"),
         ("claude-rate_limit", AgentProblem.QUOTA, "429"),
-        ("claude-overloaded", AgentProblem.AGENT_ERROR, "529"),
+        ("claude-overloaded", AgentProblem.OUTAGE, "529"),
     ],
 )
 def test_an_error_of_the_api_is_a_failure_although_its_subtype_says_success(

@@ -117,6 +117,10 @@ def test_an_empty_answer_without_work_is_no_success() -> None:
     [
         ("codex-bad_key", AgentProblem.AUTH, "401"),
         ("codex-quota", AgentProblem.QUOTA, "429"),
+        ("codex-no_access", AgentProblem.AUTH, "403"),
+        ("codex-overloaded", AgentProblem.OUTAGE, "high demand"),
+        ("codex-unavailable", AgentProblem.OUTAGE, "503"),
+        ("codex-too_long", AgentProblem.AGENT_ERROR, "context_length_exceeded"),
         ("codex-no_session", AgentProblem.AGENT_ERROR, "no rollout found"),
         ("codex-terminated", AgentProblem.AGENT_ERROR, "codex ended with exit code -15"),
     ],

@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
-from tests.agents.replaying import argv, read, recording, replay
+from tests.agents.replaying import ENDED_AT, argv, read, recording, replay
 
 from rota.agents.gemini import ADAPTER, invoke
 from rota.model.agents import Access, AgentProblem, AgentTask
@@ -81,14 +82,24 @@ def test_exit_code_41_is_a_missing_login() -> None:
 
 @pytest.mark.parametrize(
     ("name", "code", "problem"),
-    [("gemini-bad_key", 145, AgentProblem.AUTH), ("gemini-quota", 173, AgentProblem.QUOTA)],
+    [
+        ("gemini-bad_key", 145, AgentProblem.AUTH),
+        ("gemini-no_access", 147, AgentProblem.AUTH),
+        ("gemini-quota", 173, AgentProblem.QUOTA),
+        ("gemini-unavailable", 247, AgentProblem.OUTAGE),
+    ],
 )
-def test_an_exit_code_that_is_a_status_cut_to_a_byte_is_told_by_its_words(
+def test_an_exit_code_that_is_a_status_cut_to_a_byte_tells_the_class(
     name: str, code: int, problem: AgentProblem
 ) -> None:
     """Trap: 401 exits with 145 and 429 with 173, which look like signals and are none."""
     assert recording(name).exit_code == code
     assert replay(name).problem is problem
+
+
+def test_the_delay_that_it_is_told_is_read() -> None:
+    result = replay("gemini-delay")
+    assert (result.problem, result.resets_at) == (AgentProblem.QUOTA, ENDED_AT + timedelta(seconds=20.5))
 
 
 def test_a_stream_that_breaks_off_is_a_failure() -> None:

@@ -14,12 +14,19 @@ def test_a_program_that_does_not_find_a_session_has_lost_it(name: str) -> None:
     assert is_lost(replay(name), RESUMED)
 
 
+def test_a_session_that_has_become_too_long_is_lost_although_it_was_found() -> None:
+    """Trap: Codex names the session, and would fail with it for ever."""
+    result = replay("codex-too_long")
+    assert result.session_id
+    assert is_lost(result, RESUMED)
+
+
 @pytest.mark.parametrize(
     "name",
     [
         *("claude-resumed", "claude-overloaded", "claude-max_turns", "claude-max_usd", "claude-nothing"),
         *("claude-bad_key", "claude-usage_limit"),
-        *("codex-resumed", "codex-nothing", "codex-bad_key", "codex-quota", "opencode-nothing"),
+        *("codex-resumed", "codex-nothing", "codex-bad_key", "codex-quota", "codex-unavailable", "opencode-nothing"),
     ],
 )
 def test_a_failure_of_another_kind_leaves_the_session(name: str) -> None:

@@ -1,5 +1,6 @@
 """How long a provider that refuses is held (section 8)."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -70,6 +71,18 @@ def test_a_provider_that_repeats_a_reset_of_just_now_is_asked_after_growing_paus
         at = hold.until
         hold = over(hold)
     assert waits == [MINUTE, MINUTE * 2, MINUTE * 4, MINUTE * 8]
+
+
+def test_an_outage_is_probed_after_a_minute_and_then_after_pauses_of_up_to_an_hour() -> None:
+    hold: ProviderHold | None = None
+    at, waits = SIX, []
+    for _ in range(8):
+        hold = after(hold, replace(refused(at=at), outage=True))
+        assert hold.until is not None
+        waits.append((hold.until - at) // MINUTE)
+        at = hold.until + MINUTE
+        hold = over(hold)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_a_stated_reset_is_at_most_a_month_away() -> None:

@@ -14,6 +14,7 @@ from rota.operations.auditing.pools import check_pools
 from rota.operations.auditing.report import Check, Findings
 from rota.operations.auditing.spans import AuditedJob, Kind, Stretch
 from rota.operations.auditing.work import check_work
+from rota.rules.retry import OUTAGES
 from rota.store.driver import Database
 from rota.store.processes import is_shared
 
@@ -86,7 +87,7 @@ def _check_waiting(db: Database, findings: Findings, jobs: str | None) -> None:
 def _check_chains(db: Database, findings: Findings, jobs: str | None) -> None:
     for job, number, what in db.rows("audit_chains", jobs=jobs, limit=MOST):
         findings.violation(Check.CHAIN, f"{what} (DEC-001)", job=job, run=f"{job}:{number}")
-    for job, number, attempt, most in db.rows("audit_not_retried", jobs=jobs, limit=MOST):
+    for job, number, attempt, most in db.rows("audit_not_retried", jobs=jobs, outages=OUTAGES, limit=MOST):
         text = f"failed as attempt {attempt} of {most}, but was not retried (DEC-007)"
         findings.violation(Check.CHAIN, text, job=job, run=f"{job}:{number}")
 

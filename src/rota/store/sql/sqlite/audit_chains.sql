@@ -10,7 +10,7 @@ SELECT * FROM (
         WHEN run.job_id <> failed.job_id OR run.version <> failed.version THEN 'has another definition than the run it retries (INV-005)'
         WHEN run.scheduled_for IS NOT failed.scheduled_for THEN 'is for another instant than the run it retries (R-05)'
         WHEN run.group_id IS NOT failed.group_id OR run.place IS NOT failed.place THEN 'has another place in its group than the run it retries'
-        WHEN run.attempt > json_extract(job_version.spec, '$.retry.max_attempts') THEN 'is attempt ' || run.attempt || ', more than its definition allows'
+        WHEN run.attempt - coalesce(json_extract(run.decisions, '$.retry.outages'), 0) > json_extract(job_version.spec, '$.retry.max_attempts') THEN 'is attempt ' || run.attempt || ', more than its definition allows'
     END AS what
     FROM run JOIN job ON job.id = run.job_id
     JOIN job_version ON job_version.job_id = run.job_id AND job_version.version = run.version
