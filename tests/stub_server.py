@@ -1,6 +1,7 @@
 """A small HTTP server on this machine that answers as a test says, and keeps what it was asked."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer; `silent`: none comes before the server closes."""
+    """One answer; `silent`: none comes before the server closes; `drips`: a head without an end, byte by byte."""
 
     body: bytes = b"{}"
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     silent: bool = False
+    drips: bool = False
 
 
 def reply_json(value: Any, **changes: Any) -> Reply:
@@ -31,6 +33,7 @@ class StubServer:
         self.reply = reply
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.bodies: list[bytes] = []
+        self.hung_up = threading.Event()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -43,6 +46,15 @@ class StubServer:
         self._closing.set()
         self._server.shutdown()
         self._server.server_close()
+
+    def drip(self, connection: socket.socket) -> None:
+        """Send a byte of a header again and again; set `hung_up` when the client is gone."""
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        try:
+            while not self._closing.wait(0.02):
+                connection.sendall(b"x")
+        except OSError:
+            self.hung_up.set()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         stub = self
@@ -57,6 +69,9 @@ class StubServer:
                 reply = stub.reply
                 if reply.silent:
                     stub._closing.wait()
+                    return
+                if reply.drips:
+                    stub.drip(self.connection)
                     return
                 self.send_response(reply.status)
                 for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():

@@ -10,8 +10,9 @@ from typing import Any
 from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
 from rota.model.notify import Receipt
 from rota.rules.retry_after import retry_after
-from rota.runners.guard import pin
+from rota.runners.guard import Pinned, pin
 from rota.runners.http import trusted
+from rota.sources.web import finish_within
 
 GONE = 410
 SHOWN = 256
@@ -60,18 +61,7 @@ def send(request: Request) -> Receipt:
 
     try:
         place = pin(request.url, allow_private=request.allow_private)
-        headers = {"host": place.host, "user-agent": "rota", "accept-encoding": "identity", **(request.headers or {})}
-        if request.body:
-            headers["content-type"] = "application/json"
-        timeout = httpx2.Timeout(request.timeout)
-        client = httpx2.Client(timeout=timeout, verify=trusted(), trust_env=False, follow_redirects=False)
-        sni: dict[str, Any] = {"sni_hostname": place.name}
-        content = request.body.encode() or None
-        with (
-            client,
-            client.stream(request.method, place.url, content=content, headers=headers, extensions=sni) as answer,
-        ):
-            return _receipt(answer)
+        return finish_within(request.timeout, _send(request, place))
     except AddressRefused as error:
         return Receipt(ok=False, error=str(error), hopeless=True)
     except AddressUnknown as error:
@@ -80,7 +70,23 @@ def send(request: Request) -> Receipt:
         return Receipt(ok=False, error=f"{type(error).__name__}: {error}".rstrip(": "))
 
 
-def _receipt(answer: Any) -> Receipt:
+async def _send(request: Request, place: Pinned) -> Receipt:
+    import httpx2
+
+    headers = {"host": place.host, "user-agent": "rota", "accept-encoding": "identity", **(request.headers or {})}
+    if request.body:
+        headers["content-type"] = "application/json"
+    client = httpx2.AsyncClient(timeout=None, verify=trusted(), trust_env=False, follow_redirects=False)
+    sni: dict[str, Any] = {"sni_hostname": place.name}
+    content = request.body.encode() or None
+    async with (
+        client,
+        client.stream(request.method, place.url, content=content, headers=headers, extensions=sni) as answer,
+    ):
+        return await _receipt(answer)
+
+
+async def _receipt(answer: Any) -> Receipt:
     code: int = answer.status_code
     if answer.is_success:
         return Receipt(ok=True, answer=code)
@@ -90,13 +96,13 @@ def _receipt(answer: Any) -> Receipt:
     if code == GONE:
         return Receipt(ok=False, answer=code, error=f"{told}: it wants nothing any more", gone=True)
     wait = retry_after(answer.headers.get("retry-after"), date=answer.headers.get("date"))
-    return Receipt(ok=False, answer=code, error=f"{told}{_said(answer)}", wait=wait)
+    return Receipt(ok=False, answer=code, error=f"{told}{await _said(answer)}", wait=wait)
 
 
-def _said(answer: Any) -> str:
+async def _said(answer: Any) -> str:
     """Return the first words of a refusal as they came: nothing is unpacked."""
     if answer.headers.get("content-encoding"):
         return ""
-    first = next(answer.iter_raw(), b"")[:SHOWN].decode("utf-8", "replace")
+    first = (await anext(answer.aiter_raw(), b""))[:SHOWN].decode("utf-8", "replace")
     words = " ".join("".join(c if c.isprintable() else " " for c in first).split())
     return f": {words}" if words else ""

@@ -1,11 +1,12 @@
 """Requests to a source: bounded in time and size, no redirects, each failure a SourceError that shows no header."""
 
+import asyncio
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from rota.model.errors import SourceError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
+T = TypeVar("T")
 BODY_LIMIT = 8_000_000
 CONNECT = 10.0
 SAID_LIMIT = 200
@@ -72,16 +74,39 @@ class Web:
         unfit = next((name for name, value in sent.items() if not (value.isascii() and value.isprintable())), None)
         if unfit is not None:  # told here, since the client would show the value
             raise SourceError(f"{method} {url}: the header {unfit} holds characters that cannot be sent")
-        timeout = httpx2.Timeout(self._timeout, connect=min(CONNECT, self._timeout))
+        request = {"json": body, "params": dict(params) if params else None, "headers": sent}
         try:
-            with (
-                httpx2.Client(timeout=timeout, verify=trusted()) as client,
-                client.stream(method, url, json=body, params=dict(params) if params else None, headers=sent) as answer,
-            ):
-                content = _read(answer)
+            answer = finish_within(self._timeout, self._fetch(method, url, request))
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise SourceError(f"{method} {url}: {type(error).__name__}: {error}".rstrip(": ")) from None
-        return Answer(answer.status_code, _parsed(content, method, url), dict(answer.headers))
+        return replace(answer, data=_parsed(answer.data, method, url))
+
+    async def _fetch(self, method: str, url: str, request: Mapping[str, Any]) -> Answer:
+        """Return an answer with its bytes as `data`."""
+        import httpx2
+
+        timeout = httpx2.Timeout(None, connect=min(CONNECT, self._timeout))
+        async with (
+            httpx2.AsyncClient(timeout=timeout, verify=trusted()) as client,
+            client.stream(method, url, **request) as answer,
+        ):
+            return Answer(answer.status_code, await _read(answer), dict(answer.headers))
+
+
+def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
+    """Return what a request brings; after so many seconds in all close its socket and raise TimeoutError.
+
+    Timeouts of clients begin anew with every byte: a server that drips would keep the thread and the socket for ever.
+    """
+
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await request
+
+    try:
+        return asyncio.run(bounded())
+    except TimeoutError:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
 
 
 @cache
@@ -92,9 +117,9 @@ def trusted() -> "ssl.SSLContext":
     return httpx2.create_ssl_context()
 
 
-def _read(answer: "httpx2.Response") -> bytes:
+async def _read(answer: "httpx2.Response") -> bytes:
     body = bytearray()
-    for part in answer.iter_bytes():
+    async for part in answer.aiter_bytes():
         body += part
         if len(body) > BODY_LIMIT:
             raise ValueError(f"its answer is larger than {BODY_LIMIT:,} bytes")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 from tests.stub_server import Reply, StubServer, serving
+from tests.waiting import LONGEST_WAIT
 
 from rota.engine.clock import SystemClock
 from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
@@ -89,6 +90,13 @@ def test_a_server_that_never_answers_is_given_up(server: StubServer) -> None:
     receipt = post(server, Reply(silent=True), timeout=0.2)
     assert not receipt.ok
     assert "Timeout" in (receipt.error or "")
+
+
+def test_a_server_that_drips_its_answer_is_given_up_and_its_socket_closed(server: StubServer) -> None:
+    """The timeout of a client begins anew with every byte."""
+    receipt = post(server, Reply(drips=True), timeout=0.3)
+    assert receipt == Receipt(ok=False, error="TimeoutError: no answer within 0.3 s")
+    assert server.hung_up.wait(LONGEST_WAIT)
 
 
 def test_nobody_there_is_a_failure_that_may_pass() -> None:

@@ -3,6 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests import stub_server
+from tests.stub_server import Reply
+from tests.waiting import LONGEST_WAIT
 from tests.work_servers import ItemServer, serving
 
 from rota.model.errors import SourceError
@@ -119,8 +122,15 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
 def test_a_server_that_never_answers_is_an_error() -> None:
     with serving(ItemServer()) as server:
         server.before = lambda _method, _path: server.closing.wait() and None
-        with pytest.raises(SourceError, match="ReadTimeout"):
+        with pytest.raises(SourceError, match=r"TimeoutError: no answer within 0\.2 s"):
             HttpSource(server.url, {}, timeout=0.2).next_item(request())
+
+
+def test_a_server_that_drips_its_answer_is_an_error() -> None:
+    with stub_server.serving(Reply(drips=True)) as server:
+        with pytest.raises(SourceError, match="TimeoutError: no answer within"):
+            HttpSource(server.url, {}, timeout=0.3).next_item(request())
+        assert server.hung_up.wait(LONGEST_WAIT)
 
 
 def test_a_header_that_cannot_be_sent_is_told_without_its_value() -> None:
