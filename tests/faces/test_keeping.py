@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import tarfile
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -172,7 +173,7 @@ def _repack(path: Path, name: str, data: bytes, *, rename: str = "") -> None:
 
     with tarfile.open(path) as archive:
         kept = {member.name: archive.extractfile(member).read() for member in archive}
-    kept.pop(rename or name)
+    kept.pop(rename or name, None)
     kept[name] = data
     with tarfile.open(path, "w:gz") as archive:
         for each, content in kept.items():
@@ -181,7 +182,52 @@ def _repack(path: Path, name: str, data: bytes, *, rename: str = "") -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.parametrize("spoil", [_cut, _garbage, _other_database, _later_format, _stranger, Path.unlink])
+def _zeros(name: str) -> Callable[[Path], None]:
+    return lambda path: _repack(path, name, bytes(300_000_000))
+
+
+def _deep(path: Path) -> None:
+    _repack(path, f"parts/{'a/' * 2_000}x.yaml", b"jobs: {}\n")
+
+
+def _hook(path: Path) -> None:
+    _repack(path, "parts/.git/hooks/x", b"#!/bin/sh\n")
+
+
+def _included_hook(path: Path) -> None:
+    _repack(path, "rota.yaml", f"include: ['.git/hooks/*']\n{FILE}".encode())
+    _repack(path, "parts/.git/hooks/x", b"#!/bin/sh\njobs: {}\n")
+
+
+def _included_script(path: Path) -> None:
+    _repack(path, "rota.yaml", f"include: ['tools/*']\n{FILE}".encode())
+    _repack(path, "parts/tools/x", b"hooks: {a: b}\n")
+
+
+def _not_included(path: Path) -> None:
+    _repack(path, "parts/jobs.d/x.yaml", b"jobs: {}\n")
+
+
+def _second_main_file(path: Path) -> None:
+    _repack(path, "parts/rota.yaml", b"jobs: {}\n")
+
+
+def _odd_output(path: Path) -> None:
+    _repack(path, "runs/20260101/00000000-0000-0000-0000-000000000000/environment.json", b"{}")
+
+
+def _long_header(path: Path) -> None:
+    _repack(path, "runs/" + "x" * 20_000_000, b"")
+
+
+SPOILERS = [
+    *(_cut, _garbage, _other_database, _later_format, _stranger, Path.unlink),
+    *(_zeros("manifest.json"), _zeros("rota.yaml"), _zeros("rota.db"), _zeros("parts/x.yaml"), _deep, _long_header),
+    *(_hook, _included_hook, _included_script, _not_included, _second_main_file, _odd_output),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILERS)
 def test_a_file_that_is_no_whole_backup_is_refused_and_leaves_nothing(backed_up: Project, spoil) -> None:
     path = backed_up.folder / "copy.tgz"
     spoil(path)
@@ -191,6 +237,23 @@ def test_a_file_that_is_no_whole_backup_is_refused_and_leaves_nothing(backed_up:
     assert str(path) in refused.stderr
     assert not (other.state / "rota.db").exists()
     assert not (other.folder.parent / "evil").exists()
+    assert [path.name for path in other.folder.iterdir() if path != other.state] == []
+
+
+@pytest.mark.parametrize("pattern", ["jobs.d/*.yaml", "./jobs.d/a.yaml", "FOLDER/jobs.d/*", "~/home/jobs.d/*.yaml"])
+def test_the_parts_that_the_file_includes_are_restored(
+    project: Project, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project.folder.parent))
+    pattern = pattern.replace("FOLDER", str(project.folder)).replace("/home/", f"/{project.folder.name}/")
+    (project.folder / "jobs.d").mkdir()
+    (project.folder / "jobs.d" / "a.yaml").write_text("jobs: {more: {command: [echo, hi]}}\n")
+    project.applied(f"include: ['{pattern}']\n{FILE}")
+    project.ok("backup", "copy.tgz")
+    assert "parts/jobs.d/a.yaml" in members(project)
+    other = elsewhere(project)
+    other.ok("restore", str(project.folder / "copy.tgz"))
+    assert (other.folder / "jobs.d" / "a.yaml").read_text() == "jobs: {more: {command: [echo, hi]}}\n"
 
 
 def test_the_state_that_the_file_of_the_backup_names_is_where_it_goes(project: Project) -> None:

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import gzip
 import json
 import os
+import posixpath
 import re
 import shutil
 import tarfile
@@ -13,17 +15,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from rota.declare.files import load
+from rota.declare.including import PART_SECTIONS, written_patterns
 from rota.engine.lock import TICK_LOCK, living_processes, take, take_serve_lock
 from rota.engine.restore import age, settle_restored
 from rota.model.address import shown
 from rota.model.clock import Clock
 from rota.model.durations import say_duration
-from rota.model.errors import BackupUnusable, StateError, StateExists, StoreShared
+from rota.model.errors import BackupUnusable, FileProblems, StateError, StateExists, StoreShared
 from rota.model.states import Status
-from rota.operations.backup import DATABASE, FORMAT, MANIFEST, PARTS, Manifest, digest_of
+from rota.operations.backup import DATABASE, FORMAT, KEPT, MANIFEST, PARTS, Manifest, digest_of
 from rota.operations.project import Place, locate, make_state
 from rota.rules.pause import plan_pause_end
 from rota.settings import FILE_NAME, STATE_NAME
@@ -33,7 +37,17 @@ from rota.store.driver import Database
 from rota.store.migrate import open_store
 from rota.store.sqlite import reachable, refusal
 
-OUTPUT = re.compile(r"runs/\d{8}/[0-9a-f-]{36}/[\w./-]+")
+OUTPUT = re.compile(rf"runs/[0-9]{{8}}/[0-9a-f-]{{36}}/(?:[\w-]{{1,64}}/){{0,2}}{KEPT.pattern}", re.ASCII)
+LARGEST_TEXT = 10_000_000
+"""How large the manifest, a file of the project or a file of an output may be; the database is bounded by the whole."""
+LARGEST_READ = 4 << 20
+"""How much of an archive is read at once: a header that claims more is none of ours."""
+SMALL, RATIO = 100_000_000, 100
+"""An archive may unpack to so many bytes, and so many times its own size more: ten times what databases compress to."""
+GZIP = b"\x1f\x8b"
+LONGEST_NAME, DEEPEST_NAME = 500, 16
+PROTECTED = (".git", STATE_NAME)
+"""Folders that hold no part of a project."""
 STAYS = ("serve.lock", "tick.lock", ".gitignore", "secrets.env", "schema.json", "backups")
 QUEUE_COUNTED = 100_000
 
@@ -65,14 +79,12 @@ def find_target(archive: Path, directory: str | None, environ: Mapping[str, str]
 def _state_named(archive: Path) -> str | None:
     """Return the `state:` of the file in a backup: where every later command will look."""
     with _opened(archive) as opened, tempfile.TemporaryDirectory(prefix="rota-") as temporary:
-        found = next((member for member in opened if member.name == FILE_NAME and member.isreg()), None)
-        source = opened.extractfile(found) if found else None
-        if source is None:
-            raise BackupUnusable(str(archive), f"it has no {FILE_NAME}")
-        path = Path(temporary) / FILE_NAME
-        path.write_bytes(source.read())
-        written = load(path).data.get("state")
-    return written if isinstance(written, str) else None
+        for member in opened:
+            _extract(opened, member, Path(temporary), only=FILE_NAME)
+            if member.name == FILE_NAME:
+                written = load(Path(temporary) / FILE_NAME).data.get("state")
+                return written if isinstance(written, str) else None
+    raise BackupUnusable(str(archive), f"it has no {FILE_NAME}")
 
 
 def restore(archive: Path, place: Place, *, clock: Clock, force: bool = False, dry_run: bool = False) -> Restored:
@@ -146,15 +158,52 @@ def _unpack(archive: Path, staging: Path) -> Manifest:
     with _opened(archive) as opened:
         for member in opened:
             _extract(opened, member, staging)
-    return _read_manifest(archive, staging)
+    manifest = _read_manifest(archive, staging)
+    _check_parts(archive, staging, manifest)
+    return manifest
+
+
+class _Bounded:
+    """The content of an archive, read forward up to a limit: a few kilobytes may unpack to a full disk."""
+
+    def __init__(self, content: IO[bytes], limit: int) -> None:
+        self._content = content
+        self._limit = limit
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        if not 0 <= size <= LARGEST_READ:
+            raise tarfile.TarError("it has headers that no backup of rota has")
+        data = self._content.read(size)
+        self._check(self._content.tell())
+        return data
+
+    def seek(self, position: int) -> int:
+        """Go to a position."""
+        self._check(position)
+        return self._content.seek(position)
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._content.tell()
+
+    def _check(self, position: int) -> None:
+        if position > self._limit:
+            raise tarfile.TarError(f"it unpacks to more than {self._limit:,} bytes")
 
 
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
     """Open an archive; what is wrong with it is told as that, a full disk below as what it is."""
     try:
-        with tarfile.open(archive) as opened:
-            yield opened
+        with archive.open("rb") as file, contextlib.ExitStack() as stack:
+            limit = SMALL + RATIO * file.seek(0, os.SEEK_END)
+            file.seek(0)
+            packed = file.read(2) == GZIP
+            file.seek(0)
+            content: Any = stack.enter_context(gzip.GzipFile(fileobj=file)) if packed else file
+            bounded: Any = _Bounded(content, limit)
+            yield stack.enter_context(tarfile.open(fileobj=bounded, mode="r:"))
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise BackupUnusable(str(archive), str(error).lower() or "it is cut off") from error
     except OSError as error:
@@ -163,18 +212,53 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         raise BackupUnusable(str(archive), (error.strerror or str(error)).lower()) from error
 
 
-def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path) -> None:
-    """Write one member: only names that a backup has, only plain files, closed to others."""
-    whole = member.name in (MANIFEST, DATABASE, FILE_NAME)
-    known = whole or OUTPUT.fullmatch(member.name) or member.name.startswith(f"{PARTS}/")
-    if not member.isreg() or not known or ".." in member.name:
-        raise tarfile.TarError(f"it holds {member.name!r}, which no backup of rota has")
+def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, staging: Path, *, only: str = "") -> None:
+    """Write one member, or check it: only names that a backup has, only plain files, closed to others."""
+    if not member.isreg() or not _is_name(member.name):
+        raise tarfile.TarError(f"it holds {member.name[:100]!r}, which no backup of rota has")
+    if member.size > LARGEST_TEXT and member.name != DATABASE:
+        raise tarfile.TarError(f"{member.name!r} in it has {member.size:,} bytes")
+    if only and member.name != only:
+        return
     source = opened.extractfile(member)
     assert source is not None
     path = staging / member.name
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         shutil.copyfileobj(source, file)
+
+
+def _is_name(name: str) -> bool:
+    """Tell whether a backup may have a file of this name; which parts it may have, its own rota.yaml says."""
+    if name in (MANIFEST, DATABASE, FILE_NAME) or OUTPUT.fullmatch(name):
+        return True
+    first, *steps = name.split("/")
+    plain = all(step not in ("", ".", "..", FILE_NAME) for step in steps)
+    return first == PARTS and 1 <= len(steps) <= DEEPEST_NAME and len(name) <= LONGEST_NAME and plain
+
+
+def _check_parts(archive: Path, staging: Path, manifest: Manifest) -> None:
+    """Refuse files that the rota.yaml of the backup does not include, or that hold more than jobs, groups and pools."""
+    project = PurePosixPath(str(manifest.project))
+    patterns = [posixpath.normpath(project / pattern) for pattern in written_patterns(staging / FILE_NAME)]
+    for path in (path for path in (staging / PARTS).rglob("*") if path.is_file()):
+        name = path.relative_to(staging / PARTS)
+        included = any(_matches(project / name, pattern) for pattern in patterns)
+        if not included or any(step.casefold() in PROTECTED for step in name.parts) or not _is_part(path):
+            raise BackupUnusable(str(archive), f"{PARTS}/{name} in it is no part of its {FILE_NAME}")
+
+
+def _matches(path: PurePosixPath, pattern: str) -> bool:
+    """Tell whether a pattern names a file; where `~` was is not known here, so its end counts."""
+    _, tilde, below = pattern.partition("/~/")
+    return path.match(below if tilde else pattern)
+
+
+def _is_part(path: Path) -> bool:
+    try:
+        return set(load(path).data) <= set(PART_SECTIONS)
+    except FileProblems:
+        return False
 
 
 def _read_manifest(archive: Path, staging: Path) -> Manifest:
