@@ -1,15 +1,16 @@
 """Edit, retire, revive: what an apply does to jobs, runs and the ledger (R-14, R-06, INV-005)."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from rota.model.errors import EmptyApply, NameTaken
-from rota.model.spec import FirstRun, Jitter, JobSpec
+from rota.model.spec import FirstRun, Jitter, JobSpec, Schedule
 from rota.operations.applying import apply
-from rota.operations.pausing import Chosen, pause
+from rota.operations.explaining import explain
+from rota.operations.pausing import Chosen, pause, resume
 from rota.settings import Settings
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, command, cron, every
@@ -259,3 +260,51 @@ async def test_an_edit_after_downtime_accounts_for_what_still_waits_out_its_jitt
     covered = [run.covers_to or run.scheduled_for for run in scene.history("job")]
     assert max(at for at in covered if at) == NOON + timedelta(minutes=11)
     await scene.start()
+
+
+async def test_r10_an_at_of_the_past_in_a_file_that_this_state_has_never_seen_is_missed_and_never_runs(
+    scene: Scene,
+) -> None:
+    spec = command("old", schedule=Schedule(at=datetime(1999, 1, 1, tzinfo=UTC)), misfire=ONCE)
+    put(scene, spec)
+    await scene.advance("1h")
+    assert scene.told("old") == [("SKIPPED", "missed")]
+    told = explain(scene.store, "old:1", state=scene.settings.state, now=scene.clock.now())
+    misfire = next(line.text for line in told.run_lines if line.label == "misfire")
+    assert "it was past when this job was first stored" in misfire
+    put(scene, spec)
+    await scene.advance("1h")
+    assert len(scene.history("old")) == 1
+
+
+async def test_r10_an_at_that_this_state_knew_is_made_up(scene: Scene) -> None:
+    put(scene, command("soon", schedule=Schedule(at=NOON + minutes(30)), misfire=ONCE))
+    await scene.crash()
+    scene.clock.advance(timedelta(hours=3))
+    await scene.start()
+    await scene.settle()
+    assert scene.told("soon") == [("COMPLETED", None)]
+
+
+async def test_r10_resume_with_catch_up_does_not_run_an_at_that_was_past_when_the_job_came(scene: Scene) -> None:
+    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    put(scene, command("old", schedule=Schedule(at=NOON - minutes(60)), misfire=ONCE))
+    resume(scene.store, Chosen(everything=True), now=scene.clock.now(), catch_up=True)
+    await scene.advance("1h")
+    assert [status for status, _ in scene.told("old")] == ["SKIPPED"]
+
+
+async def test_r06_a_shorter_interval_of_a_job_that_has_not_run_is_due_at_once(scene: Scene) -> None:
+    spec = command("a", schedule=every("1h", first_run=FirstRun.AFTER_INTERVAL))
+    put(scene, spec)
+    await scene.advance("10m")
+    put(scene, replace(spec, schedule=every("5m", first_run=FirstRun.AFTER_INTERVAL)))
+    await scene.settle()
+    assert [run.scheduled_for for run in scene.history("a")] == [NOON + minutes(10)]
+
+
+async def test_r06_edits_every_50_minutes_do_not_keep_a_job_from_its_first_run(scene: Scene) -> None:
+    for number in range(4):
+        put(scene, command("a", schedule=every(f"{60 + number}m", first_run=FirstRun.AFTER_INTERVAL)))
+        await scene.advance("50m")
+    assert scene.told("a")[:1] == [("COMPLETED", None)]

@@ -184,6 +184,19 @@ async def test_misfire_once_runs_the_latest_missed_instant(scene: Scene) -> None
     assert scene.history("tick")[1].scheduled_for == NOON + minutes(180)
 
 
+async def test_misfire_once_leaves_the_run_to_a_punctual_instant_which_covers_the_missed_ones(scene: Scene) -> None:
+    """R-10: a machine wakes 30 s after an instant."""
+    scene.processes.scripts["tick"] = Script(takes=minutes(5))
+    scene.declare(command("tick", schedule=cron("0 * * * *"), misfire=ONCE))
+    scene.clock.advance("3h")
+    scene.clock.advance("30s")
+    await scene.settle()
+    missed, punctual = scene.history("tick")
+    assert scene.told("tick") == [("SKIPPED", "missed"), ("RUNNING", None)]
+    assert (missed.scheduled_for, missed.covers_to) == (NOON + minutes(60), NOON + minutes(120))
+    assert (punctual.scheduled_for, "made_up" in punctual.decisions) == (NOON + minutes(180), False)
+
+
 async def test_misfire_all_runs_the_newest_ones_one_after_another(scene: Scene) -> None:
     """R-10: all, bounded by its limit; the runs wait for each other."""
     scene.processes.scripts["tick"] = Script(takes=minutes(1))

@@ -123,7 +123,8 @@ def _over(at: datetime, now: datetime) -> str:
 def _on_time(spec: JobSpec, now: datetime) -> str | None:
     at = spec.schedule.at
     if at is not None and at <= now:
-        return f"{spec.name}: {_over(at, now)}; `misfire: {spec.misfire.policy}` decides whether it still runs"
+        known = f"for a job that is stored already `misfire: {spec.misfire.policy}` decides"
+        return f"{spec.name}: {_over(at, now)}; a new job records it as missed and does not run it, {known}"
     if spec.schedule.end_at is not None and spec.schedule.end_at <= now:
         return f"{spec.name}: ended {iso(spec.schedule.end_at)} and does not fire any more"
     if not spec.schedule.cron:

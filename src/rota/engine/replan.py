@@ -1,6 +1,5 @@
 """Re-planning jobs whose interval depends on the mode, when the mode changes (R-18)."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from rota import faults
@@ -35,7 +34,7 @@ def _replan(db: Database, job_id: str, *, mode: Mode, now: datetime) -> str:
     cadence.set_mode(db, job_id, job.spec, mode=mode)
     waits = job.next_for is None and chains.scheduled_chain_unfinished(db, job_id)
     if job.schedules and job.paused_at is None and not waits:
-        cursor = cursor_in_mode(replace(job, mode=mode), now=now)
+        cursor = cursor_in_mode(job, mode, now=now)
         jobs.move_cursor(
             db,
             job,

@@ -1,5 +1,6 @@
 """Where a job's cursor stands: the next nominal instant, and when it fires."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -87,18 +88,19 @@ def cursor_after_edit(
     return cursor_at(schedule, nominal, name=job.name, created_at=job.created_at, interval=interval)
 
 
-def cursor_in_mode(job: Job, *, now: datetime) -> Cursor:
-    """Return the cursor of a job that was just given another mode: as if its interval had always been this (R-18).
+def cursor_in_mode(job: Job, mode: Mode, *, now: datetime) -> Cursor:
+    """Return the cursor of a job that enters another mode: as if its interval had always been this one (R-18).
 
     An instant that has come stays, and so does the first one of a job that has not run; one that would lie in the past
     comes now.
     """
     due = job.next_for is not None and job.next_for <= now
-    if job.interval is None and not due:
+    planned = replace(job, mode=mode)
+    if planned.interval is None and not due:
         return NOWHERE
     if due:
         return Cursor(job.next_for, job.next_at)
-    return cursor_of(job, _interval_after_edit(job, job.spec.schedule, now=now, interval=job.interval))
+    return cursor_of(planned, _interval_after_edit(job, job.spec.schedule, now=now, interval=planned.interval))
 
 
 def cursor_of(job: Job, nominal: datetime | None) -> Cursor:
@@ -143,6 +145,19 @@ def _interval_after_edit(job: Job, schedule: Schedule, *, now: datetime, interva
         return None
     if not job.schedules:
         return within_bounds(schedule, now + interval)
-    if job.anchored_at is None:
+    anchor = job.anchored_at or _first_anchor(job, schedule)
+    if anchor is None:
         return _first_of_interval(schedule, now, interval)
-    return within_bounds(schedule, max(job.anchored_at + interval, now))
+    return within_bounds(schedule, max(anchor + interval, now))
+
+
+def _first_anchor(job: Job, schedule: Schedule) -> datetime | None:
+    """Return the moment from which the first run of a job that waits an interval counts; None where it does not.
+
+    An edit or a change of mode must not begin the wait again: repeated often enough, the job would never run.
+    """
+    if schedule.first_run is not FirstRun.AFTER_INTERVAL or not job.spec.schedule.follows_runs:
+        return None
+    if job.next_for is None or job.interval is None:
+        return job.created_at
+    return max(job.next_for - job.interval, job.created_at)

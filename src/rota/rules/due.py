@@ -210,8 +210,13 @@ def _plan_late(planner: Planner, stretch: _Stretch, made_up: Sequence[datetime])
 
 
 def _to_make_up(planner: Planner, stretches: Sequence[_Stretch]) -> list[datetime]:
-    """Return the missed instants that run nevertheless, oldest first: the newest ones that are young enough (R-10)."""
+    """Return the missed instants that run nevertheless, oldest first: the newest ones that are young enough (R-10).
+
+    With `once` an instant that is due and not late stands for all that were missed.
+    """
     misfire = planner.job.spec.misfire
+    if planner.before_creation or (misfire.policy is MisfirePolicy.ONCE and _runs_punctually(planner, stretches)):
+        return []
     wanted = {MisfirePolicy.SKIP: 0, MisfirePolicy.ONCE: 1, MisfirePolicy.ALL: misfire.limit}[misfire.policy]
     found: list[datetime] = []
     for stretch in reversed([stretch for stretch in stretches if stretch.late and stretch.span is None]):
@@ -222,3 +227,10 @@ def _to_make_up(planner: Planner, stretches: Sequence[_Stretch]) -> list[datetim
             found.append(instant)
             instant = planner.before(instant, stretch.first)
     return found[::-1]
+
+
+def _runs_punctually(planner: Planner, stretches: Sequence[_Stretch]) -> bool:
+    """Tell whether an instant of the plan is due, not late, in no lull and not held back."""
+    until = planner.held_back_until
+    prompt = (stretch for stretch in stretches if not stretch.late and stretch.lull is None)
+    return any(until is None or stretch.last >= until for stretch in prompt)

@@ -8,7 +8,7 @@ from rota.rules.cursor import NOWHERE, Cursor, cursor_of
 from rota.rules.instants import first_instant, next_instant
 from rota.rules.lull import has_lulls
 from rota.rules.overlap import Go, judge
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun
+from rota.rules.planned import FireFacts, FirePlan, PlannedRun, past_when_created
 
 
 def plan_everyday(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan | None:
@@ -16,6 +16,8 @@ def plan_everyday(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan | No
     instant, fires, spec = job.next_for, job.next_at, job.spec
     schedule = spec.schedule
     if instant is None or fires is None or fires > now or schedule.run_once or job.backing_off_until is not None:
+        return None
+    if past_when_created(job):
         return None
     late_by = now - fires
     if (late_by and late_by > max(spec.misfire.grace, facts.unseen)) or has_lulls(schedule):

@@ -1,7 +1,7 @@
 """Why a run did, did not or will run, told from stored data alone. Pure: records in, lines out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from rota.rules.hold_words import say_hold
 from rota.rules.instants import explain_schedule
 from rota.rules.lull_words import say_lull_of_run
 from rota.rules.next_words import next_fire
+from rota.rules.planned import past_when_created
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, day_time, from_now, full_time
 from rota.rules.why import in_zone, say_why
@@ -213,11 +214,13 @@ def _misfire(facts: Facts) -> Line:
 
 def _not_made_up(facts: Facts) -> str:
     misfire = facts.spec.misfire
+    if past_when_created(replace(facts.job, spec=facts.spec)):
+        return "it was past when this job was first stored, so it is not made up"
     if misfire.policy is MisfirePolicy.SKIP:
         return "`misfire: skip` does not make it up"
     if misfire.max_age is not None:
         return f"`misfire: {misfire.policy}` makes up later ones, none older than {say_duration(misfire.max_age)}"
-    return f"`misfire: {misfire.policy}` made up a later instant instead"
+    return f"`misfire: {misfire.policy}` ran a later instant instead"
 
 
 def _overlap(facts: Facts, now: datetime) -> Line:

@@ -16,7 +16,7 @@ from rota.rules.instants import (
     within_bounds,
 )
 from rota.rules.lull import waiting_run
-from rota.rules.planned import PlannedSkip
+from rota.rules.planned import PlannedSkip, past_when_created
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def plan_pause_end(
     """
     if job.held_for is None:
         return PausePlan(None, None, NOWHERE)
+    catch_up = catch_up and not past_when_created(job)
     last = _last_held(job, job.held_for, end=end, closing=closing)
     if last is None:
         return PausePlan(None, None, cursor_of(job, job.held_for))

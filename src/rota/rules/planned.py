@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota.model.clock import iso
+from rota.model.records import Job
 from rota.model.states import Reason
 from rota.rules.overlap import ActiveRun, After, Go, Replace
 
@@ -82,6 +83,12 @@ class FirePlan:
     steps: tuple[PlannedRun | PlannedSkip, ...]
     next_for: datetime | None
     next_at: datetime | None
+
+
+def past_when_created(job: Job) -> bool:
+    """Tell whether the one instant of an `at` job was past when this state first stored the job (R-10)."""
+    at = job.spec.schedule.at
+    return at is not None and at < job.created_at
 
 
 def planned_id(slot_key: str) -> str:

@@ -10,7 +10,15 @@ from rota.rules.cursor import NOWHERE, Cursor, cursor_of
 from rota.rules.instants import count_instants, fires_at, first_instant, last_come, next_instant, previous_instant
 from rota.rules.lull import Lull
 from rota.rules.overlap import ActiveRun, After, Go, Refuse, Replace, judge
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip, planned_handle, planned_id
+from rota.rules.planned import (
+    FireFacts,
+    FirePlan,
+    PlannedRun,
+    PlannedSkip,
+    past_when_created,
+    planned_handle,
+    planned_id,
+)
 
 
 @dataclass(slots=True)
@@ -46,7 +54,13 @@ class Planner:
 
     @property
     def grace(self) -> timedelta:
-        return max(self.job.spec.misfire.grace, self.facts.unseen)
+        grace = self.job.spec.misfire.grace
+        return grace if self.before_creation else max(grace, self.facts.unseen)
+
+    @property
+    def before_creation(self) -> bool:
+        """Whether the instant of an `at` job was past when this state first stored the job: it is not made up."""
+        return past_when_created(self.job)
 
     @property
     def held_back_until(self) -> datetime | None:

@@ -492,7 +492,10 @@ def test_notes_tell_what_may_surprise(tmp_path):
             "not only where both match"
         ),
         "leap: fires next on 2028-02-29, more than a year from now",
-        "gone: 2026-01-01T00:00:00Z is in the past, 318 d ago; `misfire: once` decides whether it still runs",
+        (
+            "gone: 2026-01-01T00:00:00Z is in the past, 318 d ago; a new job records it as missed and does not run it, "
+            "for a job that is stored already `misfire: once` decides"
+        ),
         "triage: starts as soon as it is new and applied; `first_run: after_interval` waits",
     )
 

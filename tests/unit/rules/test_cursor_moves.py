@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job, spec
 
-from rota.model.spec import Anchor, FirstRun, Jitter, Schedule
-from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain, cursor_after_edit, first_cursor
+from rota.model.spec import Anchor, ByMode, FirstRun, Jitter, Mode, Schedule
+from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain, cursor_after_edit, cursor_in_mode, first_cursor
 
 NOW = CREATED + 10 * HOUR + 5 * MINUTE
 HOURLY = Schedule(cron=("0 * * * *",))
@@ -174,6 +174,48 @@ def test_r06_a_new_interval_that_was_never_anchored_does_what_first_run_says():
     assert cursor_after_edit(job(HOURLY), edited, now=NOW, active=False) == both(NOW)
     waits = spec(replace(CHAIN, first_run=FirstRun.AFTER_INTERVAL))
     assert cursor_after_edit(job(HOURLY), waits, now=NOW, active=False) == both(NOW + HOUR)
+
+
+def waiting(next_for, **changes):
+    return job(replace(CHAIN, first_run=FirstRun.AFTER_INTERVAL), next_for=next_for, next_at=next_for, **changes)
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"), [(5 * MINUTE, 10 * MINUTE), (30 * MINUTE, 30 * MINUTE), (2 * HOUR, 2 * HOUR)]
+)
+def test_r06_a_new_interval_of_a_job_that_has_not_run_counts_from_where_its_first_wait_began(interval, expected):
+    """Shortened below the time that has passed, it is due at once."""
+    edited = spec(Schedule(interval=interval, first_run=FirstRun.AFTER_INTERVAL))
+    found = cursor_after_edit(waiting(CREATED + HOUR), edited, now=CREATED + 10 * MINUTE, active=False)
+    assert found == both(CREATED + expected)
+
+
+def test_r06_edits_of_the_interval_do_not_keep_a_job_from_its_first_run():
+    stored, now = waiting(CREATED + HOUR), CREATED
+    for minutes in (61, 62, 63):
+        now += 50 * MINUTE
+        edited = spec(Schedule(interval=minutes * MINUTE, first_run=FirstRun.AFTER_INTERVAL))
+        cursor = cursor_after_edit(stored, edited, now=now, active=False)
+        stored = replace(stored, spec=edited, next_for=cursor.next_for, next_at=cursor.next_at)
+        if cursor.next_for <= now:
+            break
+    assert cursor == both(CREATED + 100 * MINUTE)
+
+
+def test_r06_the_first_wait_of_a_job_that_was_enabled_later_begins_there():
+    edited = spec(Schedule(interval=30 * MINUTE, first_run=FirstRun.AFTER_INTERVAL))
+    found = cursor_after_edit(waiting(NOW + 50 * MINUTE), edited, now=NOW, active=False)
+    assert found == both(NOW + 20 * MINUTE)
+
+
+def test_r18_changes_of_mode_do_not_keep_a_job_from_its_first_run():
+    modes = ByMode(active=10 * MINUTE, idle=HOUR, dormant=None)
+    schedule = Schedule(by_mode=modes, first_run=FirstRun.AFTER_INTERVAL)
+    stored = job(schedule, next_for=CREATED + HOUR, next_at=CREATED + HOUR, mode=Mode.IDLE)
+    assert cursor_in_mode(stored, Mode.ACTIVE, now=CREATED + 5 * MINUTE) == both(CREATED + 10 * MINUTE)
+    assert cursor_in_mode(stored, Mode.ACTIVE, now=CREATED + 30 * MINUTE) == both(CREATED + 30 * MINUTE)
+    asleep = replace(stored, next_for=None, next_at=None, mode=Mode.DORMANT)
+    assert cursor_in_mode(asleep, Mode.ACTIVE, now=CREATED + 30 * MINUTE) == both(CREATED + 30 * MINUTE)
 
 
 def test_r06_a_new_interval_waits_for_the_end_of_an_active_chain():

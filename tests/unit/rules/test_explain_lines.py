@@ -165,7 +165,7 @@ def test_a_counted_row_says_how_many_instants_it_stands_for() -> None:
         (
             Misfire(MisfirePolicy.ONCE),
             a_run(status=Status.SKIPPED, reason=Reason.MISSED, decisions={"late_ms": 600_000}),
-            "missed: noticed 10 min late, more than 1 min; `misfire: once` made up a later instant instead",
+            "missed: noticed 10 min late, more than 1 min; `misfire: once` ran a later instant instead",
         ),
         (
             Misfire(),

@@ -8,7 +8,7 @@ from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job
 
 from rota.model.clock import to_ms
 from rota.model.records import Job
-from rota.model.spec import Anchor, Jitter, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Schedule
+from rota.model.spec import Anchor, Jitter, Misfire, MisfirePolicy, Overlap, OverlapPolicy, RepeatedFailure, Schedule
 from rota.model.states import Reason, Status, WaitingFor
 from rota.rules.due import plan_fire
 from rota.rules.overlap import ActiveRun, After, Go, Replace
@@ -238,14 +238,21 @@ def test_r11_a_refused_instant_names_the_run_and_takes_its_reason():
 
 
 def test_a_prompt_instant_after_made_up_runs_is_judged_with_them():
-    found = plan(job(MINUTELY, misfire=ONCE), CREATED + 5 * MINUTE)
+    found = plan(job(MINUTELY, misfire=ALL), CREATED + 5 * MINUTE)
     assert outline(found) == [
-        (Reason.MISSED, CREATED, CREATED + 2 * MINUTE, 3),
-        ("run", CREATED + 3 * MINUTE, CREATED + 3 * MINUTE, 1),
+        (Reason.MISSED, CREATED, CREATED, 1),
+        *(("run", CREATED + n * MINUTE, CREATED + n * MINUTE, 1) for n in (1, 2, 3)),
         (Reason.OVERLAP, CREATED + 4 * MINUTE, CREATED + 5 * MINUTE, 2),
     ]
-    queued = plan(job(MINUTELY, misfire=ONCE, overlap=Overlap(OverlapPolicy.QUEUE)), CREATED + 5 * MINUTE)
-    assert [step.after_previous for step in queued.steps if isinstance(step, PlannedRun)] == [False, True]
+
+
+def test_of_punctual_instants_the_first_runs_and_overlap_judges_the_others():
+    found = plan(job(MINUTELY, misfire=ONCE), CREATED + 5 * MINUTE)
+    assert outline(found) == [
+        (Reason.MISSED, CREATED, CREATED + 3 * MINUTE, 4),
+        ("run", CREATED + 4 * MINUTE, CREATED + 4 * MINUTE, 1),
+        (Reason.OVERLAP, CREATED + 5 * MINUTE, CREATED + 5 * MINUTE, 1),
+    ]
 
 
 def test_the_last_instant_before_end_at_leaves_no_cursor():
@@ -268,10 +275,39 @@ def test_an_at_job_is_used_up_by_its_one_row():
         assert (found.next_for, found.next_at) == (None, None)
 
 
-def test_r10_an_at_of_the_past_is_late_from_the_start():
-    found = plan(job(Schedule(at=at(-30)), misfire=ONCE), at(0))
+@pytest.mark.parametrize("policy", [Misfire(), ONCE, ALL])
+def test_r10_an_at_that_was_past_when_the_job_was_first_stored_is_missed_whatever_misfire_says(policy):
+    """A fresh clone, or a lost state folder, must not repeat every old one-shot."""
+    found = plan(job(Schedule(at=at(-30)), misfire=policy), at(0))
+    assert outline(found) == [(Reason.MISSED, at(-30), at(-30), 1)]
     assert found.steps[0].late_by == 30 * HOUR
-    assert found.steps[0].made_up
+
+
+def test_r10_an_at_just_before_the_job_was_stored_is_not_late():
+    assert outline(plan(job(Schedule(at=CREATED - 30 * SECOND), misfire=ONCE), at(0)))[0][0] == "run"
+
+
+def test_r10_time_between_ticks_does_not_excuse_an_at_that_was_past_when_the_job_was_stored():
+    facts = FireFacts(unseen=15 * MINUTE)
+    assert outline(plan_fire(job(Schedule(at=CREATED - 10 * MINUTE)), facts, now=at(0)))[0][0] is Reason.MISSED
+
+
+def test_r10_with_once_a_punctual_instant_runs_and_covers_the_missed_ones():
+    found = plan(job(HOURLY, misfire=ONCE), at(3) + 30 * SECOND)
+    assert outline(found) == [(Reason.MISSED, at(0), at(2), 3), ("run", at(3), at(3), 1)]
+    assert not found.steps[1].made_up
+
+
+def test_r10_with_once_missed_instants_are_made_up_where_the_punctual_one_is_held_back():
+    held = RepeatedFailure(after=1)
+    stored = job(HOURLY, misfire=ONCE, backing_off_until=at(3) + 10 * SECOND)
+    stored = replace(stored, spec=replace(stored.spec, on_repeated_failure=held))
+    found = plan(stored, at(3) + 30 * SECOND)
+    assert outline(found) == [
+        (Reason.MISSED, at(0), at(1), 2),
+        ("run", at(2), at(2), 1),
+        (Reason.BACKING_OFF, at(3), at(3), 1),
+    ]
 
 
 def test_r07_run_once_plans_one_run_and_leaves_no_cursor():

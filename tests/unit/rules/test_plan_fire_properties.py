@@ -137,7 +137,9 @@ def oracle(stored: Job, known: FireFacts, now: datetime) -> list[tuple[datetime,
     missed = [at for at in late if holder[at] is None]
     young = [at for at in missed if misfire.max_age is None or now - fires(stored, at) <= misfire.max_age]
     wanted = {MisfirePolicy.SKIP: 0, MisfirePolicy.ONCE: 1, MisfirePolicy.ALL: misfire.limit}[misfire.policy]
-    made_up = young[-wanted:] if wanted else []
+    punctual = [at for at in due if at not in hushed and at not in late]
+    covered = misfire.policy is MisfirePolicy.ONCE and punctual
+    made_up = young[-wanted:] if wanted and not covered else []
     fates: list[tuple[datetime, Fate]] = []
     active = list(known.active)
     runs: list[str] = []

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -126,12 +127,12 @@ class Player:
         """Re-plan one job. What has come is fired first: it belongs to the mode that it was planned in."""
         stage = self._stage
         fire(stage, played)
+        job = replace(played.job)
         played.alter(mode=mode)
-        job = played.job
         stage.observer.moded(played)
         waits = job.next_for is None and played.scheduled_chain_unfinished
         if job.schedules and job.paused_at is None and not waits:
-            cursor = cursor_in_mode(job, now=stage.now)
+            cursor = cursor_in_mode(job, mode, now=stage.now)
             stage.move(played, cursor.next_for, cursor.next_at)
 
 
