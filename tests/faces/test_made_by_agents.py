@@ -1,17 +1,25 @@
 """`rota approve`, `remove` and `list --made-by`, and commands inside a run: what a person and an agent see."""
 
 import json
+import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from rota.cli.root import COMMANDS, cli
+from rota.engine.claim import claim, start
+from rota.engine.direct import finish
 from rota.model.records import Outcome
 from rota.model.states import Status
+from rota.operations.direct import ask_for_work
 from rota.operations.project import open_state
+from rota.runners.processes import identity
 from rota.store.audit import entries
-from tests.faces.conftest import Project
+from tests.faces.conftest import NOON, Project
 from tests.faces.test_tools import DAILY, Tools
 
 FILE = """
@@ -242,17 +250,180 @@ def test_a_run_of_other_work_is_not_bound_and_what_it_changes_is_noted(acting: A
     assert "started by run:script (script:1)" in acting.project.ok("explain", "plain:1")
 
 
-def test_a_run_that_is_not_under_way_binds_nobody(acting: Acting) -> None:
+def test_a_run_that_is_not_live_has_no_rights(acting: Acting) -> None:
+    """Queued, ended, unknown."""
     acting.project.ok("trigger", "nightly")
     run_id = acting.project.json("show", "nightly:1")["id"]
-    assert acting.project.rota("pause", "plain", environ={"ROTA_RUN_ID": run_id}).exit_code == 0
+    assert rightless(acting.project.rota("pause", "plain", environ={"ROTA_RUN_ID": run_id}))
     acting.project.carry_out([Outcome(Status.COMPLETED)])
-    assert acting.project.rota("resume", "plain", environ={"ROTA_RUN_ID": run_id}).exit_code == 0
-    assert acting.project.rota("pause", "plain", environ={"ROTA_RUN_ID": "nonsense"}).exit_code == 0
+    assert rightless(acting.project.rota("list", environ={"ROTA_RUN_ID": run_id}))
+    for unknown in ("nonsense", "0", " ", "0192f0c1-2345-7abc-8def-0123456789ab"):
+        for command in RIGHTS:
+            assert rightless(acting.project.rota(*command, environ={"ROTA_RUN_ID": unknown})), (unknown, command)
+    assert acting.project.json("show", "plain")["state"] == "idle"
+    assert not (acting.project.state / "token").exists()
 
 
-def test_outside_of_any_project_a_run_binds_nobody(tmp_path: Path) -> None:
-    assert Project(tmp_path).rota("help", environ={"ROTA_RUN_ID": "0" * 36}).exit_code == 0
+RIGHTS = (
+    ("apply",),
+    ("pause", "--all"),
+    ("token",),
+    ("approve", "watch", "--yes"),
+    ("trigger", "plain"),
+    ("mcp",),
+    ("list",),
+    ("serve",),
+)
+
+
+def rightless(result: Any) -> bool:
+    return result.exit_code == 6 and "is no live run or direct call of" in result.stderr
+
+
+def test_a_refusal_without_rights_has_a_code_of_its_own(acting: Acting) -> None:
+    result = acting.project.rota("apply", "--json", environ={"ROTA_RUN_ID": "nonsense"})
+    assert json.loads(result.stderr)["error"]["code"] == "run_unknown"
+
+
+@pytest.mark.parametrize("command", [("help",), ("check",), ("schema",), ("completion", "bash"), ("mcp", "--list")])
+def test_what_opens_no_state_needs_no_rights(acting: Acting, command: tuple[str, ...]) -> None:
+    assert acting.project.rota(*command, environ={"ROTA_RUN_ID": "nonsense"}).exit_code == 0
+
+
+def test_outside_of_any_project_a_run_may_only_ask_for_help(tmp_path: Path) -> None:
+    outside = Project(tmp_path)
+    assert outside.rota("help", environ={"ROTA_RUN_ID": "0" * 36}).exit_code == 0
+    assert rightless(outside.rota("init", environ={"ROTA_RUN_ID": "0" * 36}))
+    assert not (tmp_path / "rota.yaml").exists()
+
+
+def test_the_run_of_one_project_has_no_rights_in_another(acting: Acting, tmp_path: Path) -> None:
+    """Another project is another world, applied or not, for agents and for scripts."""
+    other, fresh = tmp_path / "other", tmp_path / "fresh"
+    for folder in (other, fresh):
+        folder.mkdir()
+        (folder / "rota.yaml").write_text("jobs: {own: {shell: 'true'}}\n")
+    Project(other, acting.project.clock).applied("jobs: {own: {shell: 'true'}}\n")
+    for job in ("nightly", "script"):
+        for folder in (other, fresh):
+            for command in (("apply",), ("pause", "--all"), ("token",), ("trigger", "own"), ("list",)):
+                assert rightless(acting.inside(job, *command, "--dir", str(folder))), command
+    assert not (fresh / ".rota").exists()
+    assert Project(other, acting.project.clock).json("show", "own")["state"] == "idle"
+
+
+# inside a direct call
+
+
+class Calling(Acting):
+    """`rota` typed inside a direct call."""
+
+    call_id = ""
+
+    def inside(self, job: str, *arguments: str, **further: str) -> Any:
+        self.call_id = self.call_id or self.begun(job)
+        return self.project.rota(*arguments, environ={"ROTA_RUN_ID": self.call_id, **further})
+
+    def begun(self, job: str) -> str:
+        """Start a direct call of a job, and let it go on."""
+        store, now = open_state(self.project.state, self.project.clock, create=False), self.project.clock.now()
+        try:
+            call_id = store.write(partial(ask_for_work, name=job, params=None, caller=identity(), now=now))
+            holder = store.write(self.project._holder)
+            for one in store.write(partial(claim, holder=holder, free=range(9), now=now)):
+                store.write(partial(start, claimed=one, holder=holder, process=holder.identity, now=now))
+            return call_id
+        finally:
+            store.close()
+
+
+@pytest.fixture
+def calling(made: Project) -> Calling:
+    return Calling(made)
+
+
+@pytest.mark.parametrize(
+    "command", [("apply",), ("pause", "--all"), ("token",), ("approve", "watch", "--yes"), ("direct", "plain")]
+)
+def test_an_agent_in_a_direct_call_is_an_agent(calling: Calling, command: tuple[str, ...]) -> None:
+    result = calling.inside("nightly", *command)
+    assert refused(result), result.output
+    assert "this is the run nightly:direct" in result.stderr
+
+
+def test_what_an_agent_in_a_direct_call_starts_is_recorded(calling: Calling) -> None:
+    assert calling.inside("nightly", "list").exit_code == 0
+    assert calling.inside("nightly", "trigger", "plain").exit_code == 0
+    by = calling.project.json("show", "plain:1")["decisions"]["by"]
+    assert by == {"maker": "agent:reviewer", "run": "nightly:direct"}
+
+
+def test_a_script_in_a_direct_call_is_not_bound(calling: Calling) -> None:
+    assert calling.inside("script", "pause", "plain").exit_code == 0
+
+
+def test_a_direct_call_that_is_over_has_no_rights(calling: Calling) -> None:
+    call_id = calling.begun("script")
+    store = open_state(calling.project.state, calling.project.clock, create=False)
+    try:
+        ended = partial(finish, call_id=call_id, outcome=Outcome(Status.COMPLETED), epoch=None, now=NOON)
+        assert store.write(ended)
+    finally:
+        store.close()
+    assert rightless(calling.project.rota("pause", "plain", environ={"ROTA_RUN_ID": call_id}))
+
+
+# tools and files
+
+
+def test_an_agent_without_the_tools_cannot_serve_them_to_itself(acting: Acting) -> None:
+    """`rota_tools: false` holds for an agent with a shell too."""
+    result = acting.inside("nightly", "mcp")
+    assert result.exit_code == 6
+    assert "the run nightly:1 has no rota tools" in result.stderr
+    assert acting.inside("nightly", "mcp", "--list").exit_code == 0
+
+
+def test_an_agent_in_a_direct_call_without_the_tools_has_none(calling: Calling) -> None:
+    assert "the run nightly:direct has no rota tools" in calling.inside("nightly", "mcp").stderr
+
+
+WRITES = {
+    "simulate --svg": ("simulate", "--svg", "{file}"),
+    "backup FILE": ("backup", "{file}"),
+}
+"""Params that name a file which the command writes."""
+TAKES = {"serve --tls-cert", "serve --tls-key", "import FILE", "trigger --each", "restore FILE"}
+"""Params that name a file which the command only reads."""
+
+
+def file_params(command: click.Command, path: str) -> Iterator[str]:
+    for param in command.params:
+        about = f"{param.name} {param.metavar or ''} {' '.join(param.opts)}".lower()
+        named = re.search(r"\b(file|path|folder|out|output|o)\b", about)
+        if getattr(param, "is_flag", False) or param.name == "directory":
+            continue
+        if isinstance(param.type, click.Path | click.File) or named:
+            yield f"{path} {param.opts[-1] if isinstance(param, click.Option) else (param.name or '').upper()}"
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from file_params(inner, f"{path} {name}")
+
+
+def test_every_option_that_names_a_file_is_known_to_read_or_to_write_it() -> None:
+    context = click.Context(cli)
+    found = [cli.get_command(context, name) for name in COMMANDS]
+    params = {one for command in found if command for one in file_params(command, command.name or "")}
+    assert params == TAKES | set(WRITES)
+
+
+@pytest.mark.parametrize("typed", WRITES.values(), ids=WRITES)
+def test_an_agent_writes_no_file_through_a_command(acting: Acting, tmp_path: Path, typed: tuple[str, ...]) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    result = acting.inside("nightly", *(word.format(file=precious) for word in typed))
+    assert refused(result), result.output
+    assert f"`rota {' '.join(word for word in typed if '{' not in word)}` is not for agents" in result.stderr
+    assert precious.read_text() == "mine"
 
 
 def test_in_a_worktree_the_project_is_that_of_the_run(acting: Acting, tmp_path: Path) -> None:
@@ -291,6 +462,6 @@ def test_inside_a_run_the_state_is_that_of_its_scheduler(acting: Acting, tmp_pat
     (other / "rota.yaml").write_text("jobs: {own: {shell: 'true'}}\n")
     for place in (acting.project, Project(nowhere, acting.project.clock)):
         assert refused(place.rota("pause", "plain", environ=environ))
-    assert Project(other, acting.project.clock).rota("apply", environ=environ).exit_code == 0
-    assert (other / ".rota" / "rota.db").exists()
+    assert rightless(Project(other, acting.project.clock).rota("apply", environ=environ))
+    assert not (other / ".rota").exists()
     assert not acting.project.state.exists()

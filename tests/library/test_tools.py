@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota.model.errors import JobProblems, PolicyRefused, UnknownRun
+from rota.model.errors import JobProblems, PolicyRefused, RunUnknown, ToolsRefused, UnknownRun
+from tests.faces.conftest import Project
 from tests.library.conftest import LONG, Held
 from tests.library.test_agents import agent
 from tests.template import lay_database
@@ -50,6 +51,27 @@ async def test_tools_are_called_on_the_event_loop_without_blocking_it(fleet: rot
     assert made["result"] == "created"
     assert (str(run.status), told["status"]) == ("COMPLETED", "COMPLETED")
     assert told["summary"]["data"] == "did it"
+
+
+def test_on_disk_inside_a_run_the_tools_are_bound_by_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One policy for every door: the environment says who acts, not the program."""
+    inside = Project(tmp_path).applied(
+        "agents: {claude: {max_concurrent: 2}}\n"
+        "jobs: {plain: {prompt: look, agent: claude}, armed: {prompt: see, agent: claude, rota_tools: true}}\n"
+    )
+    for job in ("plain", "armed"):
+        inside.ok("trigger", job)
+    inside.begin()
+    listing, making = (tool(rota.tools(tmp_path), name) for name in ("list_jobs", "schedule_job"))
+    monkeypatch.setenv("ROTA_RUN_ID", "nonsense")
+    with pytest.raises(RunUnknown):
+        listing.call()
+    monkeypatch.setenv("ROTA_RUN_ID", inside.json("show", "plain:1")["id"])
+    with pytest.raises(ToolsRefused):
+        listing.call()
+    monkeypatch.setenv("ROTA_RUN_ID", inside.json("show", "armed:1")["id"])
+    made = making.call(name="digest", task="Summarise.", schedule="0 18 * * *")
+    assert made["job"]["made_by"] == "agent:claude"
 
 
 def test_what_was_made_outlives_the_code_that_made_it(store: Path, fleet: rota.Scheduler) -> None:

@@ -6,6 +6,7 @@ import click
 
 if TYPE_CHECKING:
     from rota.cli.invocation import Invocation
+    from rota.model.errors import RotaError
     from rota.model.making import Maker
 
 READS = frozenset(
@@ -28,10 +29,14 @@ READS = frozenset(
         *("show", "simulate", "status", "usage", "verify", "workers"),
     }
 )
-"""What agents may type: it changes nothing, or bounds itself (`mcp`; `approve` and `ack` without a name)."""
+"""What agents may type: it changes nothing, or bounds itself (`mcp`)."""
+ACTS = {"approve": ("job",), "ack": ("what", "everything"), "simulate": ("svg",)}
+"""Params with which a command that agents may type changes something, or writes a file: then it is an act."""
 STARTS = frozenset({"run", "trigger"})
 BEYOND = ("force", "next_slot", "file")
 """Ways to start a job that pass its overlap and conditions, the queue, or the limit of an hour."""
+STATELESS = frozenset({"check", "completion", "help", "import", "schema"})
+"""What opens no state: a maker without rights may type it too."""
 
 
 def command_path(ctx: click.Context) -> str:
@@ -45,19 +50,18 @@ def command_path(ctx: click.Context) -> str:
 
 
 def maker_here(invocation: "Invocation") -> "Maker":
-    """Return who types this command: the run whose environment this is, if it is under way in this project."""
+    """Return who types this command inside a run: that run, if it is live in the project that the command is for."""
     from rota.model.errors import ProjectMissing
-    from rota.model.making import Maker
     from rota.operations.project import open_place
-    from rota.operations.tools.makers import maker_of
+    from rota.operations.tools.makers import RUN_ID, maker_of, stranger
 
     try:
-        place = invocation.place()
+        applied = invocation.applied()
     except ProjectMissing:
-        return Maker()
-    if not invocation.applied():
-        return Maker()
-    store = open_place(place, invocation.clock, create=False)
+        applied = False
+    if not applied:
+        return stranger(invocation.environ[RUN_ID])
+    store = open_place(invocation.place(), invocation.clock, create=False)
     try:
         return maker_of(store, invocation.environ)
     finally:
@@ -65,20 +69,45 @@ def maker_here(invocation: "Invocation") -> "Maker":
 
 
 def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
-    """Refuse a command inside an agent's run that changes what agents may not change."""
+    """Refuse a command inside an agent's run that changes what agents may not change, and all without rights."""
     from rota.model.errors import AgentRefused
 
-    maker = invocation.maker()
     path = command_path(ctx)
-    if not maker.is_agent or (path in READS and not _approves(ctx, path)):
+    if path in STATELESS or (path == "mcp" and _only_lists(invocation, ctx)):
         return
-    beyond = next((name for name in BEYOND if ctx.params.get(name)), None)
-    if path in STARTS and beyond is None:
+    maker = invocation.maker()
+    if maker.unknown is not None:
+        raise _unknown(invocation, maker.unknown, path)
+    if not maker.is_agent:
         return
-    option = {"next_slot": " --next-slot", "file": " --each", "force": " --force"}.get(beyond or "", "")
+    if path == "mcp":
+        from rota.operations.tools.makers import refuse_toolless
+
+        refuse_toolless(maker)
+    acts = next((name for name in ACTS.get(path, ()) if ctx.params.get(name)), None)
+    beyond = next((name for name in BEYOND if ctx.params.get(name)), None) if path in STARTS else None
+    if (path in READS and acts is None) or (path in STARTS and beyond is None):
+        return
+    option = f" {_spelled(ctx, acts or beyond)}".rstrip()
     raise AgentRefused(f"`rota {path}{option}`", maker.run or maker.name)
 
 
-def _approves(ctx: click.Context, path: str) -> bool:
-    names = {"approve": ("job",), "ack": ("what", "everything")}.get(path, ())
-    return any(ctx.params.get(name) for name in names)
+def _only_lists(invocation: "Invocation", ctx: click.Context) -> bool:
+    """Tell whether `rota mcp` only prints the tools, which are the same everywhere."""
+    return invocation.as_json or bool(ctx.params.get("listing"))
+
+
+def _unknown(invocation: "Invocation", run_id: str, path: str) -> "RotaError":
+    from rota.model.errors import ProjectMissing, RunUnknown
+
+    try:
+        where = str(invocation.place().folder)
+    except ProjectMissing:
+        where = str(invocation.cwd)
+    return RunUnknown(run_id, f"`rota {path}`", where)
+
+
+def _spelled(ctx: click.Context, name: str | None) -> str:
+    """Return the option of a param as it is typed; empty for an argument."""
+    found = next((param for param in ctx.command.params if param.name == name), None)
+    return found.opts[-1] if isinstance(found, click.Option) else ""

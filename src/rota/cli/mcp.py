@@ -17,6 +17,7 @@ def command(invocation: Invocation, *, listing: bool) -> None:
     """Serve the tools for agents over MCP: the protocol on standard input and output, the log on standard error.
 
     It ends when its input does. Started inside a run it acts as that run, within `agent_policy`; else as `user`.
+    The run of an agent needs `rota_tools: true`.
     With --json it prints the tools with their JSON Schemas and serves nothing.
     """
     from rota.operations.tools import Toolbox

@@ -13,7 +13,7 @@ from rota.model.errors import NotApplied, UnknownRun
 from rota.model.making import USER, Maker
 from rota.operations.project import is_applied, locate, open_place
 from rota.operations.tools import Tool, Toolbox, maker_of, named_maker, project_declares
-from rota.operations.tools.makers import RUN_ID
+from rota.operations.tools.makers import RUN_ID, tools_maker
 from rota.operations.tools.toolbox import tools_of
 from rota.store.driver import Store
 
@@ -44,10 +44,17 @@ def _on_disk(folder: Path, maker: Maker, name: str, arguments: Mapping[str, Any]
         raise NotApplied(str(place.folder))
     store = open_place(place, clock, create=False)
     try:
-        declare, acting = project_declares(place, os.environ), _acting(store, maker)
+        acting = _acting(store, maker) if maker.run_id else _acting_here(store, maker)
+        declare = project_declares(place, os.environ)
         return Toolbox(store, place.state, clock, maker=acting, declare=declare).call(name, arguments)
     finally:
         store.close()
+
+
+def _acting_here(store: Store, maker: Maker) -> Maker:
+    """Return who acts on a project on disk: inside a run that run, under the name that was given."""
+    found = tools_maker(store, os.environ)
+    return maker if found.run_id is None else replace(found, name=found.name if maker.name == USER else maker.name)
 
 
 def _acting(store: Store, maker: Maker) -> Maker:

@@ -64,11 +64,15 @@ class Maker:
     depth: int = 0
     """How many jobs that were made lie between this one and a person: 0 in a run of a job from the file."""
     limits: Limits | None = None
+    bound: bool = False
+    """Whether `agent_policy` binds it without a run: a token of the scope `agent`, or a caller of the tools."""
+    unknown: str | None = None
+    """The ROTA_RUN_ID that names no live run or direct call of this state: such a maker has no rights."""
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is the run of an agent."""
-        return self.limits is not None
+        """Whether `agent_policy` binds it."""
+        return self.limits is not None or self.bound or self.unknown is not None
 
     @property
     def title(self) -> str:

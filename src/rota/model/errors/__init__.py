@@ -20,7 +20,9 @@ from rota.model.errors.making import (
     NotProvisional,
     NotYours,
     PolicyRefused,
+    RunUnknown,
     ToolArguments,
+    ToolsRefused,
     UnknownTool,
 )
 from rota.model.errors.reaching import (
@@ -174,6 +176,7 @@ __all__ = [
     "RunCompleted",
     "RunIsFinal",
     "RunUnfinished",
+    "RunUnknown",
     "ScheduleTriggerError",
     "SchedulerError",
     "SchedulerShutdownError",
@@ -190,6 +193,7 @@ __all__ = [
     "StoreShared",
     "TokenUnusable",
     "ToolArguments",
+    "ToolsRefused",
     "UnknownAccount",
     "UnknownAdapter",
     "UnknownAgent",

@@ -29,6 +29,33 @@ class AgentRefused(RotaError):
         )
 
 
+class RunUnknown(AgentRefused):
+    """ROTA_RUN_ID names no live run or direct call of this state: a command there has no rights at all."""
+
+    code = "run_unknown"
+
+    def __init__(self, run_id: str, what: str = "", where: str = "") -> None:
+        RotaError.__init__(
+            self,
+            f"ROTA_RUN_ID is {shown(run_id)}, which is no live run or direct call of {where or 'this project'}, "
+            f"so {what or 'this'} is refused",
+            hint="a run acts only in its own project and only while it is live; run this in a shell of your own",
+        )
+
+
+class ToolsRefused(AgentRefused):
+    """The run of an agent uses rota's tools, and its job does not give it any."""
+
+    code = "tools_refused"
+
+    def __init__(self, run: str) -> None:
+        RotaError.__init__(
+            self,
+            f"the run {run} has no rota tools: its job does not set `rota_tools: true`",
+            hint="read with `rota list` or `rota explain`, start with `rota trigger`",
+        )
+
+
 class NotYours(RotaError):
     """A maker may change only the jobs that it made itself."""
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from rota.declare.validate import read_further
-from rota.model.errors import InvalidValue
+from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
 from rota.model.ids import is_id
 from rota.model.making import MAKER_LIMIT, Limits, Maker
 from rota.model.records import Job
 from rota.model.spec import JobSpec
-from rota.model.states import Status
+from rota.model.states import Status, Trigger
 from rota.operations.loading import interpreter_finder
 from rota.operations.project import Place
 from rota.operations.tools.desk import Declare
-from rota.store import jobs, runs
+from rota.store import direct, jobs, runs
 from rota.store.driver import Database, Store
 
 RUN_ID = "ROTA_RUN_ID"
@@ -23,23 +23,64 @@ RUN_ID = "ROTA_RUN_ID"
 
 
 def maker_of(store: Store, environ: Mapping[str, str]) -> Maker:
-    """Return who acts in this environment: the run that is under way here, else a person."""
+    """Return who acts in this environment: a person, a live run or direct call, or a maker without rights."""
     run_id = environ.get(RUN_ID, "")
-    found = store.read(partial(_maker_of_run, run_id=run_id)) if is_id(run_id) else None
-    return Maker() if found is None else found
+    if not run_id:
+        return Maker()
+    found = store.read(partial(_maker_of_subject, subject=run_id.lower())) if is_id(run_id) else None
+    return stranger(run_id) if found is None else found
 
 
-def _maker_of_run(db: Database, *, run_id: str) -> Maker | None:
-    """Return a run as a maker; None where no such run is under way here."""
-    run = runs.run_by_id(db, run_id.lower())
-    if run is None or run.status is not Status.RUNNING:
+def stranger(run_id: str) -> Maker:
+    """Return the maker of an environment whose ROTA_RUN_ID names nothing that is live in this state."""
+    return Maker("unknown", unknown=run_id)
+
+
+def tools_maker(store: Store, environ: Mapping[str, str]) -> Maker:
+    """Return who calls the tools in this environment; refuse a maker without rights, and a run without the tools."""
+    maker = maker_of(store, environ)
+    refuse_toolless(maker)
+    return maker
+
+
+def refuse_toolless(maker: Maker) -> None:
+    """Refuse the tools to a maker without rights, and to an agent's run whose `rota_tools` is not set."""
+    if maker.unknown is not None:
+        raise RunUnknown(maker.unknown)
+    if maker.limits is not None and not maker.limits.rota_tools:
+        raise ToolsRefused(maker.run or maker.name)
+
+
+def _maker_of_subject(db: Database, *, subject: str) -> Maker | None:
+    """Return a run or a direct call as a maker; None where none of this identifier is live."""
+    run = runs.run_by_id(db, subject)
+    if run is not None:
+        live = run.status in (Status.DISPATCHED, Status.RUNNING)  # conditions are asked before the start
+        return _maker(db, run.job_id, run.version, subject=run.id, handle=run.handle) if live else None
+    job_id, version = _called(db, subject)
+    if job_id is None or version is None:
         return None
-    job = jobs.job_by_id(db, run.job_id)
-    spec = jobs.version_spec(db, run.job_id, run.version)
+    handle = f"{jobs.job_by_id(db, job_id).name}:{Trigger.DIRECT}"
+    return _maker(db, job_id, version, subject=subject, handle=handle)
+
+
+def _called(db: Database, call_id: str) -> tuple[str | None, int | None]:
+    """Return the job and version that a live direct call executes; None for a reserved slot, or no live call."""
+    call = direct.call_by_id(db, call_id)
+    if call is not None:
+        return (call.job_id, call.version) if call.slot is not None else (None, None)
+    found = direct.direct_by_id(db, call_id)
+    if found is None or found.execution.finished_at is not None:
+        return None, None
+    return found.execution.job_id, found.execution.version
+
+
+def _maker(db: Database, job_id: str, version: int, *, subject: str, handle: str) -> Maker:
+    job, spec = jobs.job_by_id(db, job_id), jobs.version_spec(db, job_id, version)
     return Maker(
         name=f"run:{job.name}" if spec.work.agent is None else f"agent:{spec.work.agent.agent}",
-        run_id=run.id,
-        run=run.handle,
+        run_id=subject,
+        run=handle,
         depth=_depth(job),
         limits=_limits(spec),
     )
