@@ -465,6 +465,7 @@ class Daemon:
             self._clock,
             settings=self._settings,
             started_at=self._started_at,
+            stopping=self._stopping,
             further=(self._watch, *((self._leases.loop,) if self._leases is not None else ())),
             file_problem=self._file.problem,
             damage=self._damage.found,

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from rota.engine.engine import Failing
 from rota.engine.loop import Loop
 from rota.model.errors import RotaError, StorageFull
-from rota.testing import FakeClock
+from rota.testing import FakeClock, Scene
 from tests.engine.conftest import NOON
 
 pytestmark = pytest.mark.anyio
@@ -66,3 +67,24 @@ async def test_a_failing_loop_comes_back_after_pauses_that_grow_to_a_limit() -> 
     assert pauses[-1] == pauses[-2] <= timedelta(minutes=5)
     assert await loop.turn() is None
     assert (loop.pulse.failures, loop.pulse.error, loop.pulse.rounds) == (0, None, 10)
+
+
+async def test_a_claim_that_fails_twice_running_is_told_until_one_succeeds(scene: Scene) -> None:
+    """The claim's own rounds go on: it is the claim itself that fails."""
+    submit, refused = scene.store.submit, [FULL, FULL]
+
+    def refusing(operation, *manner):
+        if refused and "_claim" in repr(operation):
+            error = refused.pop()
+            return submit(lambda _db: _raise(error))
+        return submit(operation, *manner)
+
+    scene.store.submit = refusing  # type: ignore[method-assign]
+    for expected in (None, Failing("claim", "storage_full", str(FULL)), None):
+        scene.engine.claim_now()
+        await scene.quiet()
+        assert scene.engine.failing == expected
+
+
+def _raise(error: Exception) -> None:
+    raise error

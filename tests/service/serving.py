@@ -69,6 +69,10 @@ class Project:
         """Run a command with --json and return what it printed."""
         return json.loads(self.rota(*arguments, "--json").stdout)
 
+    def json_of(self, *arguments: str) -> Any:
+        """Return what a command printed with --json, however it ended."""
+        return json.loads(self.rota(*arguments, "--json", check=False).stdout)
+
     def serve(self, *flags: str, ready: bool = True, http: bool = False) -> Process:
         """Start a scheduler and wait until it has recovered, applied its file and begun its rounds."""
         flags = flags if http else (*flags, "--no-http")
@@ -101,7 +105,7 @@ class Project:
 
     def _told_by_its_loop(self) -> dict[str, Any] | None:
         told: dict[str, Any] = json.loads(self.rota("status", "--json", check=False).stdout)
-        return told if told["state"] == "running" else None
+        return told if told["state"] in ("running", "failing") else None
 
     def log(self) -> str:
         """Return what the newest scheduler printed."""

@@ -13,7 +13,7 @@ from rota.engine.leases import lose
 from rota.engine.wake import ask
 from rota.store import processes
 from rota.store.postgres_opening import open_postgres
-from tests.postgres import lay_postgres
+from tests.postgres import lay_postgres, spoil_postgres
 from tests.proxy import Proxy
 from tests.service.machines import Machine
 from tests.service.serving import ended, gone
@@ -129,3 +129,16 @@ def test_a_stop_while_the_database_is_gone_ends_and_the_next_start_records_what_
     until(lambda: machine.history("hold")[-1]["status"] == "COMPLETED", what="the next attempt")
     assert [status for status, _ in machine.told("hold")] == ["FAILED", "COMPLETED"]
     assert machine.clean() == "[]"
+
+
+def test_a_scheduler_whose_server_is_empty_is_unhealthy(machine: Machine, straight: str) -> None:
+    """Fire and claim fail round after round: status and health say so, with the error."""
+    machine.serve()
+    with psycopg.connect(straight, autocommit=True) as server:
+        server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    spoil_postgres(straight)
+    told = until(lambda: (ask(machine.state, {"ask": "status"}) or {}).get("failing"), what="the failure to be told")
+    assert told["code"] == "database_corrupt"
+    found = machine.rota("status", check=False)
+    assert found.returncode == 1
+    assert "nothing starts" in found.stdout

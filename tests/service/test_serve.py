@@ -118,6 +118,25 @@ def test_shutdown_waits_its_grace_then_ends_the_tree_and_says_so(project: Projec
     assert gone(pid)
 
 
+def test_a_scheduler_that_stops_says_so_and_what_it_waits_for(project: Project) -> None:
+    """No coming fire is promised that will not come."""
+    started(project, grace="10m", more='cron: "0 0 1 1 *"')
+    project.servers[0].send_signal(signal.SIGTERM)
+    told = until(
+        lambda: (told := project.json_of("status"))["state"] == "stopping" and told, what="the stop to be told"
+    )
+    stop = told["stopping"]
+    assert (stop["mode"], stop["running"], stop["direct"], stop["ending"]) == ("grace", 1, 0, False)
+    assert (told["next"], told["enabled"]) == ([], True)
+    shown = project.rota("status", check=False)
+    assert shown.returncode == 1
+    assert "scheduler stopping" in shown.stdout
+    assert "waits for 1 run, until " in shown.stdout
+    assert "nothing: the scheduler is stopping" in shown.stdout
+    open_gate(project)
+    assert ended(project.servers[0]) == 0
+
+
 def test_a_second_signal_ends_everything_now(project: Project) -> None:
     pid = started(project, grace="10m")
     project.servers[0].send_signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.service.serving import Project, ended, kill
@@ -132,6 +133,44 @@ def test_fires_missed_on_a_full_disk_are_accounted_for_when_there_is_room(projec
     project.servers[-1].terminate()
     ended(project.servers[-1])
     project.rota("verify")
+
+
+def health(project: Project) -> tuple[int, dict[str, str | None]]:
+    """Return what `/healthz` answers."""
+    note = json.loads((project.state / "http.json").read_text())
+    answer = httpx2.get(f"{note['url']}/healthz")
+    return answer.status_code, answer.json()
+
+
+def test_a_scheduler_that_can_start_nothing_is_unhealthy_until_there_is_room(project: Project, disk: Disk) -> None:
+    """Status and health tell that fire or claim fails, with the error, and are well again by themselves."""
+    project.write(TICKING.format(state=disk.folder / "state"))
+    project.serve(http=True)
+    until(lambda: health(project) == (200, {"status": "ok", "error": None}), what="health to be well")
+    disk.fill()
+    until(lambda: health(project) == (503, {"status": "failing", "error": "storage_full"}), what="health to be bad")
+    told = project.rota("status", check=False)
+    assert told.returncode == 1
+    assert f"fails, nothing starts: the disk of {project.state / 'rota.db'} is full" in told.stdout
+    assert project.scheduler()["failing"]["code"] == "storage_full"
+    disk.empty()
+    until(lambda: health(project)[0] == 200, what="health to be well again")
+    assert project.rota("status").returncode == 0
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE job", "DROP TABLE run"])
+def test_a_scheduler_whose_tables_are_gone_is_unhealthy(project: Project, damage: str) -> None:
+    project.write(TICKING.format(state=".rota"))
+    project.serve(http=True)
+    until(lambda: health(project)[0] == 200, what="health to be well")
+    connection = sqlite3.connect(project.state / "rota.db", timeout=60)
+    connection.execute(damage)
+    connection.close()
+    until(lambda: health(project) == (503, {"status": "failing", "error": "database_corrupt"}), what="health to be bad")
+    told = project.rota("status", check=False)
+    assert told.returncode == 1
+    assert "nothing starts" in told.stdout
+    assert "no such table" in told.stdout
 
 
 def _covered(run: dict[str, str]) -> list[datetime]:

@@ -2,9 +2,9 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,7 +35,8 @@ LEAST = 16
 def command(invocation: Invocation, *, strict: bool, loops: bool, poll: bool, worker: str | None) -> int:
     """Show whether the scheduler lives, what needs you, what runs and what is next.
 
-    Exit codes: 0 alive, or ticks come; 1 dead or stalled; with --strict 1 also when something needs attention.
+    Exit codes: 0 alive, or ticks come; 1 dead, stalled, stopping, or unable to start runs; with --strict 1 also when
+    something needs attention.
     """
     if poll and (strict or loops):
         raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} do not go together")
@@ -62,7 +63,7 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
-    from rota.model.errors import DatabaseGone, UpgradeBlocked
+    from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
     from rota.operations.jobs import project_timezone
     from rota.operations.system import SystemView, heartbeat, look, system_json
 
@@ -73,8 +74,8 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
         if applied := invocation.applied():
             with invocation.store() as (_, store):
                 view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
-    except (DatabaseGone, UpgradeBlocked) as error:
-        if not beat.alive:
+    except StateError as error:
+        if not beat.answer or isinstance(error, DatabaseBusy | DatabaseReadOnly):
             raise
         after = WAITING if isinstance(error, DatabaseGone) else error.hint
         return _tell_closed(invocation, view, error, after=after)
@@ -98,7 +99,7 @@ def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: boo
 
     place = invocation.place()
     invocation.tell_scope()
-    click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
+    click.echo(f"{place.nearest.name}    {_head(view, zone, start=invocation.spelled('serve'), now=invocation.now())}")
     for line in _lines(view, zone, now=invocation.now()):
         click.echo(line)
     if place.shared:
@@ -109,15 +110,17 @@ def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: boo
 
 def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError", *, after: str) -> int:
     """Tell of a scheduler that lives while its database is gone, or cannot be read by this rota; then what follows."""
-    from rota.operations.system import system_json
+    from rota.operations.system import Liveness, system_json
 
     place, answer = invocation.place(), view.heartbeat.answer
     problem = str(answer.get("storage_problem") or error.message)
+    if view.heartbeat.liveness is Liveness.FAILING and not answer.get("gone"):
+        problem = error.message  # the head tells why nothing starts
     if invocation.as_json:
         told = {**system_json(view, now=invocation.now()), "storage_problem": problem}
         print_json({**_place_json(place), **told})
         return 1
-    click.echo(f"{place.nearest.name}    {_head(view, start=invocation.spelled('serve'), now=invocation.now())}")
+    click.echo(f"{place.nearest.name}    {_head(view, 'UTC', start=invocation.spelled('serve'), now=invocation.now())}")
     click.echo(f"{click.style('store', fg='red')}     {problem}")
     click.echo(after)
     return 1
@@ -177,7 +180,8 @@ def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
         yield f"{title}    {jobs_paused_words(each, zone=zone, now=now)}"
 
 
-def _head(view: "SystemView", *, start: str, now: datetime) -> str:
+def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
+    from rota.cli.words import plain
     from rota.operations.system import Liveness
     from rota.rules.times import ago
 
@@ -191,12 +195,35 @@ def _head(view: "SystemView", *, start: str, now: datetime) -> str:
     if beat.liveness is Liveness.STALLED:
         told = f"scheduler stalled: pid {beat.pid} holds the lock but did not answer within 1 s"
         return click.style(told, fg="red")
+    if beat.liveness is Liveness.STOPPING:
+        stopping = click.style("scheduler stopping", fg="yellow")
+        return f"{stopping} (pid {beat.pid}) · {_stop(beat.answer, zone, now=now)}"
     up = ago(datetime.fromisoformat(beat.answer["started_at"]), now)
     last = f", last round {ago(beat.last_round, now)} ago" if beat.last_round else ""
     taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
     off = "" if beat.answer["enabled"] else click.style(" · switched off by `scheduler.enabled: false`", fg="yellow")
     running = click.style("worker running" if beat.answer.get("kind") == "worker" else "scheduler running", fg="green")
+    if beat.liveness is Liveness.FAILING:
+        failing = beat.answer["failing"]
+        told = f"scheduler failing (pid {beat.pid}, up {up}): {failing['stage']} fails, nothing starts: "
+        return click.style(told + plain(failing["error"]), fg="red")
     return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+
+
+def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
+    """Tell what a scheduler that stops waits for: `waits for 2 runs, until 12:30:15`."""
+    from rota.operations.words import counted
+    from rota.rules.times import day_time
+
+    stop = answer["stopping"]
+    told = [counted(stop[key], word) for key, word in (("running", "run"), ("direct", "direct call")) if stop[key]]
+    if not told:
+        return "nothing runs any more"
+    what = " and ".join(told) + (f" ({counted(stop['unstored'], 'result')} not stored yet)" if stop["unstored"] else "")
+    if stop["ending"]:
+        return f"ends {what}"
+    at = datetime.fromisoformat(stop["until"]) if stop["until"] else None
+    return f"waits for {what}" + (f", until {day_time(at, zone, now=now, seconds=True)} at the latest" if at else "")
 
 
 def _workers(beat: "Heartbeat") -> str:
@@ -333,6 +360,8 @@ def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
 
     from rota.rules.times import day_time
 
+    if not view.heartbeat.fires:
+        return "nothing: the scheduler is stopping"
     if not view.next:
         return "nothing is due"
     near = timedelta(minutes=2)

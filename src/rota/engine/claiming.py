@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
+from rota.engine.loop import Pulse
 from rota.engine.neighbours import Neighbours
 from rota.engine.ports import Functions, Processes
 from rota.engine.refusals import AGAIN, Refusals
@@ -63,6 +64,8 @@ class Claimer:
         self._claiming: asyncio.Future[Claims] | None = None
         self.allowed = True
         """Whether it claims at all."""
+        self.pulse = Pulse()
+        """How often claims failed in a row; their rounds end before they do."""
         self.until: datetime | None = None
         """Only what was there by then is claimed; None: everything (R-24)."""
 
@@ -138,7 +141,10 @@ class Claimer:
         self._known.keep(claims.claimed)
         for claimed in claims.claimed:
             self._slots.take(claimed.slot, claimed.run.id)
+        if not future.cancelled() and error is None:
+            self.pulse.succeed()
         if error is not None:
+            self.pulse.fail(error)
             self._refusals.meet("claim", error)
             asyncio.get_running_loop().call_later(AGAIN, self.now)
         elif claims.claimed:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -46,6 +47,19 @@ from rota.store.driver import Store
 
 CLAIMS_FIRST = 0.05
 """For how many seconds the other loops let a claim go first when another process changed something."""
+
+
+FAILURES = 2
+"""After how many failures in a row a stage counts as failing: a single one may be a lock held for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A stage without which no run starts, and the error that it meets again and again."""
+
+    stage: str
+    code: str
+    error: str
 
 
 class Engine:
@@ -157,6 +171,16 @@ class Engine:
             return (self.claim_loop, *work, self.prune_loop)
         flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
         return (*flow, *work, self.deliveries.loop, self.prune_loop)
+
+    @property
+    def failing(self) -> Failing | None:
+        """The stage, fire or claim, that fails round after round; None: runs can start."""
+        stages = {"fire": (self.fire_loop.pulse,), "claim": (self.claimer.pulse, self.claim_loop.pulse)}
+        for stage, pulses in stages.items():
+            for pulse in pulses:
+                if pulse.failures >= FAILURES:
+                    return Failing(stage, pulse.code or "", pulse.error or "")
+        return None
 
     def start(self, make_alarm: AlarmFactory) -> None:
         """Let the loops run."""

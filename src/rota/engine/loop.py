@@ -18,12 +18,23 @@ LONGEST_PAUSE = timedelta(seconds=30)
 
 @dataclass(slots=True)
 class Pulse:
-    """When a loop last went round, and what stopped it."""
+    """When a loop last went round, how often it failed since it last succeeded, and the last error."""
 
     rounds: int = 0
     last_at: datetime | None = None
     failures: int = 0
     error: str | None = None
+    code: str | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Count a failure."""
+        self.failures += 1
+        self.error = str(error)
+        self.code = error.code if isinstance(error, RotaError) else type(error).__name__
+
+    def succeed(self) -> None:
+        """Forget the failures."""
+        self.failures, self.error, self.code = 0, None, None
 
 
 class Loop:
@@ -62,16 +73,15 @@ class Loop:
             self.pulse.last_at = self._clock.now()
         if self.pulse.failures:
             log.info("loop recovered", loop=self.name, failures=self.pulse.failures)
-        self.pulse.failures, self.pulse.error = 0, None
+        self.pulse.succeed()
         return due
 
     def _failed(self, error: Exception) -> datetime:
         pulse = self.pulse
-        pulse.failures += 1
         if pulse.error != str(error) and not isinstance(error, DatabaseGone):  # that is told once for all loops
             tell = log.exception if _surprising(error) else log.error
             tell("loop failed", loop=self.name, error=str(error))
-        pulse.error = str(error)
+        pulse.fail(error)
         pause = min(FIRST_PAUSE * 2 ** min(pulse.failures - 1, 5), LONGEST_PAUSE)
         again: datetime = self._clock.now() + pause
         return again

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from rota.engine.engine import Engine
 from rota.engine.loop import Loop
+from rota.engine.stopping import Stopping
 from rota.model.clock import Clock, iso
 from rota.settings import Settings
 
@@ -18,6 +20,7 @@ def tell_status(
     settings: Settings,
     started_at: datetime,
     further: Sequence[Loop] = (),
+    stopping: Stopping | None = None,
     file_problem: str | None = None,
     damage: str | None = None,
 ) -> Mapping[str, Any]:
@@ -30,10 +33,24 @@ def tell_status(
         "concurrency": settings.scheduler.concurrency,
         "slots_taken": engine.slots.taken,
         "carries": tell_carried(engine),
+        "stopping": _tell_stop(engine, clock, stopping) if stopping is not None and stopping.stop else None,
         "file_problem": file_problem,
         "storage_problem": engine.refusals.problem,
         "damage": damage,
-        "loops": [_loop(loop) for loop in (*engine.loops, *further)],
+        "failing": asdict(engine.failing) if engine.failing else None,
+        "loops": [_loop(loop, engine) for loop in (*engine.loops, *further)],
+    }
+
+
+def _tell_stop(engine: Engine, clock: Clock, stopping: Stopping) -> Mapping[str, Any]:
+    """Return how a process stops and what it waits for; `until` null: without bound."""
+    left = stopping.left
+    return {
+        "mode": stopping.stop.mode if stopping.stop is not None else None,
+        "until": iso(clock.now() + left) if left is not None else None,
+        "ending": stopping.ending,
+        **tell_carried(engine),
+        "unstored": sum(one.unstored for one in engine.executor.carried.values()),
     }
 
 
@@ -44,7 +61,8 @@ def tell_carried(engine: Engine) -> Mapping[str, int]:
     return {"running": len(carried) - calls, "direct": calls}
 
 
-def _loop(loop: Loop) -> dict[str, Any]:
+def _loop(loop: Loop, engine: Engine) -> dict[str, Any]:
     pulse = loop.pulse
+    error = pulse.error or (engine.claimer.pulse.error if loop is engine.claim_loop else None)
     last_at = iso(pulse.last_at) if pulse.last_at else None
-    return {"name": loop.name, "rounds": pulse.rounds, "last_at": last_at, "error": pulse.error}
+    return {"name": loop.name, "rounds": pulse.rounds, "last_at": last_at, "error": error}

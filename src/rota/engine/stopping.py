@@ -48,6 +48,12 @@ class Stopping:
         self._gone = gone
         """Tells why the database cannot be reached: nobody waits for it without end."""
         self._stopped: Engine | None = None
+        self._ends_at: float | None = None
+        """When what still runs is ended, by the event loop's clock; None: never."""
+        self.ending = False
+        """Whether what still runs is being ended."""
+        self.stop: Stop | None = None
+        """The stop that is under way."""
         self.unstored = 0
         self.ended = 0
         """How many runs did not end by themselves."""
@@ -65,11 +71,18 @@ class Stopping:
         """Wait for a wish to stop."""
         return await self._wishes.get()
 
+    @property
+    def left(self) -> timedelta | None:
+        """How long runs may still go on; None: without bound."""
+        now = asyncio.get_running_loop().time()
+        return None if self._ends_at is None else timedelta(seconds=max(0.0, self._ends_at - now))
+
     async def carry_out(self, stop: Stop, engine: Engine) -> bool:
         """Bring everything to its end; tell whether commands were left to their keepers for the next scheduler."""
         self._stopped = engine
+        self.stop = stop = fitting(stop, engine)
+        self._ends_at = _end_of(stop)
         await engine.callers.dismiss()
-        stop = fitting(stop, engine)
         detached = stop.mode == "detach" and _detach(engine)
         if not await self._wait_for_all(engine, stop):
             await self._end_runs(engine, at_once=stop.mode == "now")
@@ -107,7 +120,7 @@ class Stopping:
 
     async def _end_runs(self, engine: Engine, *, at_once: bool) -> None:
         """End every run's tree: TERM, grace, KILL; at once where asked, or after another wish."""
-        executor = engine.executor
+        executor, self.ending = engine.executor, True
         at_once = at_once or not self._wishes.empty()
         while not self._wishes.empty():
             self._wishes.get_nowait()
@@ -136,6 +149,11 @@ class Stopping:
             raise DatabaseGone(f"{results} could not be stored: {gone}", hint=hint)
         hint = f"when that is over, {who} records how commands ended from what they left"
         raise StorageFull(f"{results} could not be stored in {place}: {self._stopped.refusals.problem}", hint=hint)
+
+
+def _end_of(stop: Stop) -> float | None:
+    bounds = [bound.total_seconds() for bound in (stop.within, stop.agents) if bound is not None]
+    return asyncio.get_running_loop().time() + max(bounds) if stop.within is not None else None
 
 
 def _detach(engine: Engine) -> bool:

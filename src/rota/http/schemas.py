@@ -356,7 +356,7 @@ class Acknowledged(Shape):
 class System(Shape):
     """How the project is, as `rota status --json`."""
 
-    state: Literal["running", "elsewhere", "ticking", "stalled", "dead"]
+    state: Literal["running", "stopping", "failing", "elsewhere", "ticking", "stalled", "dead"]
     pid: int | None
     slots: int | None
     slots_taken: int | None
@@ -422,4 +422,5 @@ class EntryPage(Shape):
 class Health(Shape):
     """Whether the scheduler's loop answers."""
 
-    status: Literal["ok", "stalled", "database_gone"]
+    status: Literal["ok", "stopping", "stalled", "database_gone", "failing"]
+    error: str | None

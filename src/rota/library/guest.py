@@ -407,6 +407,7 @@ class Guest:
                 self._clock,
                 settings=self._settings,
                 started_at=self._started_at,
+                stopping=self._stopping,
                 further=(self._watch,),
                 damage=self._damage.found,
             )

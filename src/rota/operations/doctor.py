@@ -203,6 +203,14 @@ def _environ_of(pid: int | None) -> Mapping[str, str]:
 def _scheduler(place: Place, beat: Heartbeat) -> Iterator[Finding]:
     if beat.liveness is Liveness.RUNNING:
         yield Finding("scheduler", Level.OK, f"runs as process {beat.pid}")
+    elif beat.liveness is Liveness.STOPPING:
+        yield Finding(
+            "scheduler", Level.NOTE, f"process {beat.pid} is stopping", "`rota status` shows what it waits for"
+        )
+    elif beat.liveness is Liveness.FAILING:
+        failing = beat.answer["failing"]
+        text = f"process {beat.pid} starts nothing: {failing['stage']} fails with {failing['error']}"
+        yield Finding("scheduler", Level.PROBLEM, text, "it goes on by itself as soon as the cause is mended")
     elif beat.liveness is Liveness.STALLED:
         text = f"process {beat.pid} holds the lock but does not answer: it is stalled"
         yield Finding("scheduler", Level.PROBLEM, text, f"end it with `kill {beat.pid}` and start `rota serve` again")

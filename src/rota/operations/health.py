@@ -31,9 +31,10 @@ class Health:
     def level(self) -> str:
         """How bad it is: ok, warning, bad."""
         answer = self.heartbeat.answer
-        if not self.heartbeat.alive or answer.get("storage_problem") or answer.get("damage"):
+        stopping = self.heartbeat.liveness is Liveness.STOPPING
+        if not (self.heartbeat.alive or stopping) or answer.get("storage_problem") or answer.get("damage"):
             return "bad"
-        if self.paused is not None or not answer.get("enabled", True) or self.lag > BEHIND:
+        if self.paused is not None or stopping or not answer.get("enabled", True) or self.lag > BEHIND:
             return "warning"
         return "ok"
 

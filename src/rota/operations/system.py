@@ -51,9 +51,14 @@ NO_CALLS = DirectCalls()
 
 
 class Liveness(StrEnum):
-    """Whether a scheduler serves a state folder (R-22), or ticks come instead (R-24), or other machines are at work."""
+    """Whether a scheduler serves a state folder (R-22), or ticks come instead (R-24), or other machines are at work.
+
+    STOPPING: it starts nothing more. FAILING: it could start nothing, twice running.
+    """
 
     RUNNING = "running"
+    STOPPING = "stopping"
+    FAILING = "failing"
     ELSEWHERE = "elsewhere"
     TICKING = "ticking"
     STALLED = "stalled"
@@ -96,6 +101,12 @@ class Heartbeat:
         return anybody_takes(self.workers, draws) if self.workers else self.liveness is not Liveness.DEAD
 
     @property
+    def fires(self) -> bool:
+        """Whether a coming instant fires: not where the scheduler stops and no other machine serves."""
+        others = any("serve" in one.kinds and not one.here for one in self.workers)
+        return self.liveness is not Liveness.STOPPING or others
+
+    @property
     def last_round(self) -> datetime | None:
         """When a loop last went round."""
         rounds = [datetime.fromisoformat(loop["last_at"]) for loop in self.answer.get("loops", ()) if loop["last_at"]]
@@ -136,10 +147,16 @@ def heartbeat(state: Path) -> Heartbeat:
     """Ask the scheduler's loop; a lock without an answer within a second is a stalled scheduler (R-22)."""
     answer = ask(state, {"ask": "status"})
     if answer is not None and "pid" in answer:
-        return Heartbeat(Liveness.RUNNING, answer["pid"], answer, state=state)
+        return Heartbeat(_liveness(answer), answer["pid"], answer, state=state)
     if is_held(state / SERVE_LOCK):
         return Heartbeat(Liveness.STALLED, serving_pid(state), state=state)
     return Heartbeat(Liveness.DEAD, state=state)
+
+
+def _liveness(answer: Mapping[str, Any]) -> Liveness:
+    if answer.get("stopping"):
+        return Liveness.STOPPING
+    return Liveness.FAILING if answer.get("failing") else Liveness.RUNNING
 
 
 def with_ticks(db: Database, beat: Heartbeat, *, now: datetime) -> Heartbeat:
@@ -193,7 +210,9 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
         seen=tuple(need for need in needs if need.seen is not None),
         running=running,
         queued=queued,
-        next=_next_fires(views, [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]),
+        next=_next_fires(views, [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept])
+        if beat.fires
+        else (),
         jobs=len(views),
         pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
         direct=store.read(direct_calls),
@@ -233,6 +252,8 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "file_problem": answer.get("file_problem"),
         "storage_problem": answer.get("storage_problem"),
         "damage": answer.get("damage"),
+        "failing": answer.get("failing"),
+        "stopping": answer.get("stopping"),
         "http": answer.get("http"),
         "workers": [worker_json(one) for one in view.heartbeat.workers],
         "paused": _everything_json(view.pauses),

@@ -17,7 +17,10 @@ routes = Routes("system")
 door = Routes("door", prefix="")
 """What needs no token."""
 
-STALLED: dict[int | str, dict[str, Any]] = {503: {"description": "It does not answer.", "model": schemas.Health}}
+HEALTH = {Liveness.RUNNING: "ok", Liveness.STOPPING: "stopping"}
+STALLED: dict[int | str, dict[str, Any]] = {
+    503: {"description": "It does not answer, or no run can start.", "model": schemas.Health}
+}
 
 
 def context_of(request: Request) -> Context:
@@ -31,11 +34,19 @@ ContextOf = Annotated[Context, Depends(context_of)]
 
 @door.on("GET", "/healthz", scope=None, answer=schemas.Health, also=STALLED)
 def healthz(context: ContextOf) -> Response:
-    """Tell whether the scheduler's own loop answers and has its database; nothing else: no token is asked for here."""
+    """Tell whether the scheduler's own loop answers and runs can start; nothing else: no token is asked for here.
+
+    A scheduler that stops is well: a supervisor that took it for broken would kill what it waits for.
+    """
     beat = heartbeat(context.state)
-    alive, gone = beat.liveness is Liveness.RUNNING, beat.answer.get("gone")
-    status = "stalled" if not alive else "database_gone" if gone else "ok"
-    return answer({"status": status}, status=200 if status == "ok" else 503)
+    failing, error = beat.answer.get("failing"), None
+    if beat.answer.get("gone"):
+        status = "database_gone"
+    elif failing is not None:
+        status, error = "failing", failing["code"]
+    else:
+        status = HEALTH.get(beat.liveness, "stalled")
+    return answer({"status": status, "error": error}, status=200 if status in HEALTH.values() else 503)
 
 
 @routes.on("POST", "/logout", scope=Scope.READ, answer=schemas.Told)
