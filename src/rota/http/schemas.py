@@ -423,4 +423,4 @@ class Health(Shape):
     """Whether the scheduler's loop answers."""
 
     status: Literal["ok", "stopping", "stalled", "database_gone", "failing"]
-    error: str | None
+    error: str | None = None

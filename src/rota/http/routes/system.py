@@ -39,14 +39,13 @@ def healthz(context: ContextOf) -> Response:
     A scheduler that stops is well: a supervisor that took it for broken would kill what it waits for.
     """
     beat = heartbeat(context.state)
-    failing, error = beat.answer.get("failing"), None
+    failing = beat.answer.get("failing")
     if beat.answer.get("gone"):
-        status = "database_gone"
-    elif failing is not None:
-        status, error = "failing", failing["code"]
-    else:
-        status = HEALTH.get(beat.liveness, "stalled")
-    return answer({"status": status, "error": error}, status=200 if status in HEALTH.values() else 503)
+        return answer({"status": "database_gone"}, status=503)
+    if failing is not None:
+        return answer({"status": "failing", "error": failing["code"]}, status=503)
+    status = HEALTH.get(beat.liveness)
+    return answer({"status": status or "stalled"}, status=200 if status else 503)
 
 
 @routes.on("POST", "/logout", scope=Scope.READ, answer=schemas.Told)
