@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
+from rota.cli.tick import TELLS
 from tests.service.serving import Process, Project, ended, gone, kill
 from tests.waiting import until
 
@@ -92,6 +95,33 @@ def test_a_detached_tick_returns_and_its_runs_are_carried_in_the_background(proj
     assert project.json("status")["state"] == "ticking"
     open_gate(project)
     project.until_told("long", [("FAILED", "exit_code")])
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["console", "json"])
+def test_a_tick_in_the_background_goes_on_when_its_starter_is_gone_before_its_look_is_over(
+    project: Project, flags: tuple[str, ...]
+) -> None:
+    """Its answer is optional: no reader of its streams and of its exit code is left."""
+    project.write(
+        "scheduler: {concurrency: 2}\ndefaults: {retry: false}\njobs:\n  short: {command: [echo, hi], overlap: allow}\n"
+    )
+    project.rota("apply")
+    for _ in range(6):
+        project.rota("trigger", "short")
+    reader, writer = os.pipe()
+    os.close(reader)
+    tick_here = subprocess.Popen(
+        [sys.executable, "-m", "rota", "--dir", str(project.folder), "tick", *flags],
+        stdout=writer,
+        stderr=writer,
+        pass_fds=[writer],
+        env={**project.environment(), TELLS: str(writer)},
+        start_new_session=True,
+    )
+    project.servers.append(tick_here)
+    os.close(writer)
+    assert ended(tick_here) == 0
+    assert project.told("short") == [("COMPLETED", None)] * 6
 
 
 def test_an_interrupted_tick_ends_what_it_carries(project: Project) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rota.cli.console import Console
 from rota.cli.invocation import Invocation
-from rota.cli.logging import configure_logging, same_stream
+from rota.cli.logging import configure_logging, same_stream, say_dropped
+from rota.cli.streams import background_streams
 
 if TYPE_CHECKING:
     from rota.daemon import Daemon
@@ -23,9 +24,11 @@ def run_in_foreground(
 ) -> int:
     """Run what `make` makes until it is stopped; `quiet` has nobody watch it."""
     in_one_place = not quiet and not invocation.as_json and same_stream()
-    configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
-    try:
-        asyncio.run(make(None if quiet else console).run())
-    finally:
-        console.close()
+    dropped = say_dropped(invocation.clock, as_json=invocation.as_json)
+    with background_streams(dropped):
+        configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
+        try:
+            asyncio.run(make(None if quiet else console).run())
+        finally:
+            console.close()
     return 0

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from rota.cli.streams import json_text
 from rota.log import Told
+from rota.model.clock import Clock, iso
 
 TOLD_BY_CONSOLE = frozenset(
     {
@@ -43,6 +44,26 @@ def same_stream() -> bool:
         return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
     except (OSError, ValueError):
         return False
+
+
+def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str]]:
+    """Return what words a number of dropped lines, for stdout and stderr; `as_json` is about the console on stdout."""
+
+    def on_console(lines: int) -> str:
+        return json_text({"event": "dropped", "at": iso(clock.now()), "lines": lines})
+
+    def in_log(lines: int) -> str:
+        at = iso(clock.now())
+        return json_text({"event": "lines dropped", "lines": lines, "level": "warning", "timestamp": at})
+
+    return {
+        "stdout": on_console if as_json else _dropped_words,
+        "stderr": _dropped_words if sys.stderr.isatty() else in_log,
+    }
+
+
+def _dropped_words(lines: int) -> str:
+    return f"rota: dropped {lines:,} line{'' if lines == 1 else 's'} because this output was not read"
 
 
 class _AsJson(logging.Formatter):

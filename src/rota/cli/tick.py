@@ -1,5 +1,6 @@
 """`rota tick`: do what is due, then exit."""
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -10,6 +11,7 @@ import click
 
 from rota.cli.errors import FILE
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.streams import background_streams, let_go
 
 if TYPE_CHECKING:
     from rota.cli.tick_words import TickConsole
@@ -49,7 +51,7 @@ def _tick(invocation: Invocation, place: "Place", *, quiet: bool, verbose: bool)
     from rota.runners.first import leave_first_place
 
     leave_first_place()
-    from rota.cli.logging import configure_logging, same_stream
+    from rota.cli.logging import configure_logging, same_stream, say_dropped
     from rota.cli.tick_words import TickConsole, tell_left
     from rota.operations.hosting import refuse_included
     from rota.ticking import Tick
@@ -57,11 +59,13 @@ def _tick(invocation: Invocation, place: "Place", *, quiet: bool, verbose: bool)
     refuse_included(place, invocation.environ, verb="tick")
     console = TickConsole(place, invocation.clock, quiet=quiet or invocation.as_json)
     console.when_looked = lambda report: _looked(invocation, report, console)
-    configure_logging(verbose=verbose, console=not console.quiet and same_stream(), stamp=console.time)
-    try:
-        report = asyncio.run(Tick(place, invocation.clock, environ=invocation.environ, observer=console).run())
-    finally:
-        console.close()
+    in_one_place = not console.quiet and same_stream()
+    with background_streams(say_dropped(invocation.clock, as_json=invocation.as_json)):
+        configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
+        try:
+            report = asyncio.run(Tick(place, invocation.clock, environ=invocation.environ, observer=console).run())
+        finally:
+            console.close()
     if invocation.as_json and (TELLS not in invocation.environ or report.left_to):
         print_json(report_json(report))
     elif report.left_to and not quiet:
@@ -70,20 +74,21 @@ def _tick(invocation: Invocation, place: "Place", *, quiet: bool, verbose: bool)
 
 
 def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole") -> None:
-    """In the background, tell the one who waits that the look is over, and let go of what others wait for."""
+    """In the background, answer the starter that the look is over, and let go of its streams.
+
+    The answer is optional: a starter that was killed meanwhile costs the runs nothing.
+    """
     if TELLS not in invocation.environ:
         return
     if invocation.as_json:
         print_json(report_json(report))
     console.quiet = True
-    sys.stdout.flush()
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, sys.stdout.fileno())
-    if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):  # whoever reads it waits for its end
-        os.dup2(nowhere, sys.stderr.fileno())
-    os.close(nowhere)
+    let_go(sys.stdout)
+    if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):  # its reader waits for the end of the pipe
+        let_go(sys.stderr)
     pipe = int(invocation.environ[TELLS])
-    os.write(pipe, bytes([code_of(report)]))
+    with contextlib.suppress(BrokenPipeError):
+        os.write(pipe, bytes([code_of(report)]))
     os.close(pipe)
 
 
