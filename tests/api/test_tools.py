@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rota
 from rota.operations.access import Scope
-from tests.api.conftest import Api
+from tests.api.conftest import FILE, Api, opened
+from tests.faces.conftest import Project
 
 ACCEPT = "application/json, text/event-stream"
 
@@ -63,3 +67,92 @@ def test_the_protocol_and_the_templates_are_loaded_at_the_first_request() -> Non
     heavy = ("mcp", "mcp_types", "jinja2")
     code = f"import sys, rota.http.server; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# the policy, at every door through which an agent comes
+
+
+def restrict(api: Api, policy: str) -> None:
+    file = api.project.folder / "rota.yaml"
+    file.write_text(f"agent_policy: {policy}\n{file.read_text()}")
+    api.project.ok("apply")
+
+
+def by_route(api: Api) -> str:
+    found = api.call("POST", "/api/v1/jobs/hello/trigger", {}, scope=Scope.AGENT)
+    return "" if found.status_code == 202 else str(found.json()["detail"])
+
+
+def by_older_route(api: Api) -> str:
+    found = api.call("POST", "/jobs/hello/trigger", {}, scope=Scope.AGENT)
+    return "" if found.status_code == 202 else str(found.json()["detail"])
+
+
+def by_mcp(api: Api) -> str:
+    return told_by(call(api, "trigger_job", name="hello"))
+
+
+def by_mcp_of_an_owner(api: Api) -> str:
+    return told_by(ask(api, "tools/call", scope=None, name="trigger_job", arguments={"name": "hello"}))
+
+
+def by_tool_function(api: Api) -> str:
+    tool = next(one for one in rota.tools(api.project.folder) if one.name == "trigger_job")
+    try:
+        tool.call(name="hello")
+    except rota.RotaError as error:
+        return str(error)
+    return ""
+
+
+def by_command_in_a_run(api: Api) -> str:
+    if not api.cli("history", "agent"):
+        api.project.ok("trigger", "agent")
+        api.project.begin()
+    inside = {"ROTA_RUN_ID": api.cli("show", "agent:1")["id"]}
+    result = api.project.rota("trigger", "hello", environ=inside)
+    return "" if result.exit_code == 0 else result.stderr
+
+
+def told_by(result: Any) -> str:
+    return str(result["content"][0]["text"]) if result.get("isError") else ""
+
+
+DOORS = (by_route, by_older_route, by_mcp, by_mcp_of_an_owner, by_tool_function, by_command_in_a_run)
+
+
+@pytest.fixture
+def with_agent(tmp_path: Path) -> Iterator[Api]:
+    project = Project(tmp_path).applied(FILE.replace("groups:", "  agent: {agent: claude, prompt: look}\ngroups:"))
+    with opened(project) as made:
+        yield made
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_for_agents_counts_what_they_start(with_agent: Api, door: Callable[[Api], str]) -> None:
+    restrict(with_agent, "{creations_per_hour: 3}")
+    assert [door(with_agent) for _ in range(3)] == ["", "", ""]
+    assert "3 are allowed" in door(with_agent)
+    assert len(with_agent.cli("history", "hello", "--all")) == 3
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_for_agents_is_shut_where_the_policy_is_off(with_agent: Api, door: Callable[[Api], str]) -> None:
+    restrict(with_agent, "{enabled: false}")
+    assert "lets nobody make or start jobs" in door(with_agent)
+    assert with_agent.cli("history", "hello") == []
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/hello/trigger", "/jobs/hello/trigger"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_token_of_an_agent_forces_nothing(api: Api, path: str, dry_run: bool) -> None:
+    found = api.call("POST", path, {"force": True, "dry_run": dry_run}, scope=Scope.AGENT)
+    assert (found.status_code, found.json()["code"]) == (403, "policy_refused")
+    assert api.get("/runs")["items"] == []
+    assert api.call("POST", path, {"force": True}, scope=Scope.RUN).status_code == 202
+
+
+def test_a_token_of_a_person_is_not_bound(api: Api) -> None:
+    restrict(api, "{enabled: false}")
+    for _ in range(5):
+        assert api.call("POST", "/api/v1/jobs/hello/trigger", {}, scope=Scope.RUN).status_code == 202

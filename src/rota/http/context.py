@@ -17,6 +17,7 @@ from rota.http.refusals import ScopeRefused
 from rota.model.address import SQLITE, shown
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue
+from rota.model.making import Maker
 from rota.operations.access import Caller, Codes, Scope
 from rota.operations.trail import Deed, Trailed
 from rota.settings import Settings
@@ -63,6 +64,11 @@ class Desk:
     def actor(self) -> str:
         """The caller as the audit names it."""
         return f"{'browser' if self.caller.browser else 'token'}:{self.caller.name}"
+
+    @property
+    def maker(self) -> Maker:
+        """The caller as one who starts and makes jobs: a token of the scope `agent` is bound by `agent_policy`."""
+        return Maker(self.actor, bound=self.caller.scope is Scope.AGENT)
 
     def path(self, below: str) -> str:
         """Return a path of the API as the client sees it."""

@@ -24,15 +24,23 @@ def made_by(job: Job, maker: str) -> bool:
     return job.made is not None and (maker in (ANYBODY, job.made.by))
 
 
-def count_start(db: Database, by: Maker, *, now: datetime) -> dict[str, str]:
-    """Count a run that a run or a tool starts, and return how it is recorded; raise where an agent starts too many."""
+def count_start(db: Database, by: Maker, *, now: datetime, force: bool = False) -> dict[str, str]:
+    """Count a run that a run, a token or a tool starts, and return how it is recorded; raise what the policy says."""
     if by.is_agent:
         hold_turn(db, Turn.MAKING)
-        verdict = judge_start(making.policy(db), started=making.made_since(db, by.name, kind="run", since=now - HOUR))
-        if isinstance(verdict, Refused):
-            raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
+        refuse_start(db, by, now=now, force=force)
         making.count_making(db, by.name, "run", now=now, since=now - HOUR)
     return {"maker": by.name, **({"run": by.run} if by.run else {})}
+
+
+def refuse_start(db: Database, by: Maker, *, now: datetime, force: bool = False) -> None:
+    """Raise PolicyRefused where `agent_policy` does not let this maker start one more run."""
+    if not by.is_agent:
+        return
+    started = making.made_since(db, by.name, kind="run", since=now - HOUR)
+    verdict = judge_start(making.policy(db), started=started, force=force)
+    if isinstance(verdict, Refused):
+        raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
 
 
 def waiting(db: Database) -> Sequence[Job]:

@@ -65,15 +65,14 @@ def _trigger(
     one_attempt: bool = False,
 ) -> Born:
     job = find_job(db, name)
+    recorded = {} if by is None else {"by": count_start(db, by, now=now, force=force)}
     refuse_disabled(job)
     if job.expired(now):
         raise JobDisabled(job.name, "over: it was made for a time that has passed")
     merged = merged_params(job.spec, params)
     start = judge_start(db, job, [merged], force=force)
     verdict = admitted(job, start)
-    decisions = {**start_decisions(job, start), **({ONE_ATTEMPT: True} if one_attempt else {})}
-    if by is not None:
-        decisions["by"] = count_start(db, by, now=now)
+    decisions = {**start_decisions(job, start), **({ONE_ATTEMPT: True} if one_attempt else {}), **recorded}
     return enqueue(
         db,
         job,

@@ -69,10 +69,13 @@ def judge(
     return Provisional() if policy.approval is Approval.REQUIRED else Allowed()
 
 
-def judge_start(policy: AgentPolicy, *, started: int) -> Allowed | Refused:
+def judge_start(policy: AgentPolicy, *, started: int, force: bool = False) -> Allowed | Refused:
     """Return whether a maker may start one more run, after so many in the last hour."""
     if not policy.enabled:
         return _switched_off()
+    if force:
+        text = "an agent starts a job only as its overlap and conditions allow"
+        return Refused("no_force", text, "start it without `force`, or ask the owner to start it")
     if started >= policy.creations_per_hour:
         text = f"{started} runs were started by this maker within an hour, {policy.creations_per_hour} are allowed"
         return Refused("too_many_starts", text, "wait, or give a job a schedule of its own")

@@ -211,3 +211,6 @@ def test_starts_of_an_agent_are_bounded_by_the_hour() -> None:
     assert isinstance(refused, Refused)
     assert refused.rule == "too_many_starts"
     assert isinstance(judge_start(AgentPolicy(enabled=False), started=0), Refused)
+    forced = judge_start(POLICY, started=0, force=True)
+    assert isinstance(forced, Refused)
+    assert forced.rule == "no_force"

@@ -6,7 +6,6 @@ from rota.http.pages.routing import Pages
 from rota.http.pages.typed import given_params, pause_end
 from rota.http.pages.visit import Visit, VisitOf
 from rota.http.routes.names import JobName, segment
-from rota.model.making import Maker
 from rota.operations import api_jobs
 from rota.operations.access import Scope
 from rota.operations.jobs import show_job
@@ -25,7 +24,7 @@ def run_job(visit: VisitOf, job: JobName) -> Response:
     shown = show_job(visit.desk.store, job).job.spec.work.params
     params = given_params(visit.form, shown)
     force = visit.form.get("force") == "yes"
-    born = trigger(visit.desk.store, job, params=params, force=force, by=Maker(visit.desk.actor), now=visit.now)
+    born = trigger(visit.desk.store, job, params=params, force=force, by=visit.desk.maker, now=visit.now)
     visit.desk.wake()
     paused = ", and waits: everything is paused" if pauses(visit.desk.store).everything else ""
     return visit.done(f"{born.handle} is in the queue{paused}", back=_page(job))

@@ -1,6 +1,7 @@
 """Jobs: list, show, make, change, delete, enable, pause, start, preview, explain."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Body, Query
@@ -13,7 +14,6 @@ from rota.http.routes.times import coming, instant
 from rota.http.routing import Routes, answer, page
 from rota.model.clock import iso
 from rota.model.errors import InvalidValue
-from rota.model.making import Maker
 from rota.operations import api_jobs
 from rota.operations.access import Scope
 from rota.operations.answers import backfilled_json, paused_json, resumed_json
@@ -21,6 +21,7 @@ from rota.operations.backfilling import Range, backfill
 from rota.operations.bulk import enqueue_many
 from rota.operations.explaining import explain, explanation_json
 from rota.operations.jobs import JobView, job_data, list_jobs, show_job
+from rota.operations.made import refuse_start
 from rota.operations.paging import Query as RunQuery
 from rota.operations.paging import page_of_runs
 from rota.operations.pauses import pauses
@@ -114,10 +115,10 @@ def trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = No
     """Start a job now: the answer is its run in the queue."""
     wish = wish or wishes.TriggerWish()
     if wish.dry_run:
+        desk.store.read(partial(refuse_start, by=desk.maker, force=wish.force, now=desk.now))
         born = enqueue_many(desk.store, job, [wish.params], now=desk.now, force=wish.force, dry_run=True)[0]
         return answer({"dry_run": True, "run": born.handle}, status=200)
-    by = Maker(desk.actor)
-    started = trigger(desk.store, job, params=wish.params, force=wish.force, by=by, now=desk.now)
+    started = trigger(desk.store, job, params=wish.params, force=wish.force, by=desk.maker, now=desk.now)
     desk.wake()
     run = show_run(desk.store, started.id).run
     return answer(run_json(run), status=202, headers={"Location": desk.path(f"/runs/{run.id}")})

@@ -12,7 +12,6 @@ from starlette.types import Message, Scope
 from rota.http import schemas
 from rota.http.context import Desk, DeskOf
 from rota.http.routing import Routes
-from rota.model.making import Maker
 from rota.operations.access import Scope as TokenScope
 from rota.operations.project import Place
 from rota.operations.tools import Toolbox
@@ -42,7 +41,7 @@ async def _answer(desk: Desk, scope: Scope, body: bytes) -> Response:
         context.store,
         context.state,
         context.clock,
-        maker=Maker(desk.actor),
+        maker=desk.maker,
         declare=project_declares(Place(context.folder, context.state), context.environ),
     )
     manager = StreamableHTTPSessionManager(server_of(toolbox), json_response=True, stateless=True)

@@ -131,7 +131,8 @@ class Toolbox:
         declare: Declare,
         policy: AgentPolicy | None = None,
     ) -> None:
-        self._desk = Desk(store, state, clock, maker, declare, policy)
+        # The tools are a door for agents: whoever calls them is bound by `agent_policy`, a person's own agent too.
+        self._desk = Desk(store, state, clock, replace(maker, bound=True), declare, policy)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
