@@ -325,3 +325,21 @@ def test_logs_of_a_job_that_has_not_run_says_so(project: Project) -> None:
         2,
         "rota: there is no run 'long': the job has not run yet",
     )
+
+
+OFF = "scheduler: {enabled: false}\n" + JOBS
+SWITCHED_OFF = "the scheduler is switched off by `scheduler.enabled: false`: nothing fires and nothing starts"
+
+
+@pytest.mark.parametrize(("words", "code"), [(["trigger", "hello"], 0), (["run", "hello"], 69)])
+def test_a_start_says_that_the_scheduler_is_switched_off(project: Project, words: list[str], code: int) -> None:
+    result = project.applied(OFF).rota(*words)
+    assert (result.exit_code, result.stdout) == (code, f"queued as hello:1; it waits: {SWITCHED_OFF}\n")
+
+
+def test_explain_names_a_scheduler_that_is_switched_off(project: Project) -> None:
+    project.applied(OFF).ok("trigger", "hello")
+    assert f"waits        since {SWITCHED_OFF}" in project.ok("explain", "hello:1")
+    assert f"scheduler    {SWITCHED_OFF}" in project.ok("explain", "off")
+    project.applied(JOBS)
+    assert "switched off" not in project.ok("explain", "hello")

@@ -559,3 +559,11 @@ def test_a_chat_that_is_named_is_told_after_each_run(tools: Tools) -> None:
     assert 'telegram: "-100123"' in written or "telegram: -100123" in written
     assert "[completed, failed, cancelled]" in written
     assert "remind: always" in written
+
+
+def test_every_answer_says_that_the_scheduler_is_switched_off(tools: Tools) -> None:
+    """Next starts that never come are no promise to make to an agent."""
+    assert "warning" not in tools.call("schedule_job", **DAILY)
+    tools.project.applied("scheduler: {enabled: false}\n" + FILE)
+    for tool, arguments in (("schedule_job", DAILY), ("list_jobs", {}), ("trigger_job", {"name": "plain"})):
+        assert "switched off by `scheduler.enabled: false`" in tools.call(tool, **arguments)["warning"]

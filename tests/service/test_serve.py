@@ -263,6 +263,9 @@ def test_a_scheduler_switched_off_by_its_file_starts_nothing(project: Project) -
     project.serve()
     assert project.scheduler()["enabled"] is False
     assert project.told("hello") == []
+    assert "switched off by `scheduler.enabled: false`" in project.rota("trigger", "hello").stdout
+    assert "switched off by `scheduler.enabled: false`" in project.rota("explain", "hello:1").stdout
+    assert project.told("hello") == [("QUEUED", None)]
 
 
 def test_a_scheduled_run_replaces_the_one_before_it(project: Project) -> None:

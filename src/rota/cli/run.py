@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -106,7 +107,7 @@ def start(
     from rota.engine.wake import wake
     from rota.operations.runs import show_run
     from rota.operations.starting import trigger
-    from rota.operations.system import attended
+    from rota.operations.system import attended, heartbeat, switched_off
 
     with invocation.store() as (place, store):
         by = invocation.maker() if invocation.maker().run else None
@@ -114,10 +115,11 @@ def start(
         wake(place.state)
         faults.point("trigger.woken")
         tell_pause(invocation, store, "the run")
-        served = attended(store, place.state, now=invocation.now())
+        off = store.read(partial(switched_off, beat=heartbeat(place.state)))
+        served = attended(store, place.state, now=invocation.now()) and not off
         run = show_run(store, born.id).run
         if detach or not served:
-            _tell_queued(invocation, run, served=served)
+            _tell_queued(invocation, run, served=served, off=off)
             return 0 if detach else NO_SCHEDULER
         return follow_run(invocation, place, store, run=run, bound=bound)
 
@@ -146,7 +148,8 @@ def start_words(invocation: Invocation) -> str:
     return f"Start one with {invocation.spelled('serve')}, or run it now with {invocation.spelled('tick')}"
 
 
-def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
+def _tell_queued(invocation: Invocation, run: "Run", *, served: bool, off: bool) -> None:
+    from rota.operations.system import SWITCHED_OFF
     from rota.operations.views import run_json
 
     if invocation.as_json:
@@ -155,7 +158,8 @@ def _tell_queued(invocation: Invocation, run: "Run", *, served: bool) -> None:
         if not invocation.as_json:
             click.echo(f"queued as {run.handle}   rota logs -f {run.handle}")
         return
-    told = f"queued as {run.handle}; no scheduler is running here. {start_words(invocation)}"
+    nobody = f"no scheduler is running here. {start_words(invocation)}"
+    told = f"queued as {run.handle}; {f'it waits: {SWITCHED_OFF}' if off else nobody}"
     click.echo(told, err=invocation.as_json)
 
 

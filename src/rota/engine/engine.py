@@ -129,6 +129,7 @@ class Engine:
             refusals=self.refusals,
             taken=self._taken,
         )
+        self.claimer.allowed = settings.scheduler.enabled
         self._recorder = Recorder(
             store,
             clock,

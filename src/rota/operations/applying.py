@@ -21,7 +21,7 @@ from rota.model.making import MADE
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status
-from rota.operations.jobs import TIMEZONE_KEY
+from rota.operations.jobs import ENABLED_KEY, TIMEZONE_KEY
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.runners.boot import machine_boot
 from rota.settings import Settings
@@ -93,8 +93,10 @@ def apply_in(
         faults.point("apply.changed")
         if cancel_queued and change.job is not None:
             cancel_waiting(db, change.job.id, now)
-    if db.row("meta_get", key=TIMEZONE_KEY) != (declared.settings.timezone,):
-        db.execute("meta_set", key=TIMEZONE_KEY, value=declared.settings.timezone)
+    scheduler = "on" if declared.settings.scheduler.enabled else "off"
+    for key, value in ((TIMEZONE_KEY, declared.settings.timezone), (ENABLED_KEY, scheduler)):
+        if db.row("meta_get", key=key) != (value,):
+            db.execute("meta_set", key=key, value=value)
     faults.point("apply.written")
     return found
 

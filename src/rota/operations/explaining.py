@@ -14,7 +14,7 @@ from rota.model.states import FINAL, Held, Status
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.pools import pool_wait
 from rota.operations.runs import find_any, run_view
-from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
+from rota.operations.system import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
 from rota.operations.views import job_json, run_json
 from rota.operations.workers import all_drained
 from rota.rules.explain import Belonging, Facts, Line, explain_run, title
@@ -76,6 +76,8 @@ def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> Expl
         return _told(db, view, found, held=held, now=now, job_lines=())
     view = job_view(db, found)
     lines = explain_job(found, state=view.state, unfinished=view.unfinished, now=now)
+    if switched_off(db, held):
+        lines.append(Line("scheduler", SWITCHED_OFF))
     newest = _most_telling(view)
     if newest is None:
         return Explanation(name, view, tuple(lines), None, "", ())
@@ -139,7 +141,9 @@ def _belonging(db: Database, run: Run) -> Belonging | None:
 
 
 def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
-    """Return what holds a claimable run: a pause of everything, no scheduler, a pool, or no slot, in this order."""
+    """Return what holds a claimable run: a scheduler that is off, a pause of everything, none, a pool, or no slot."""
+    if switched_off(db, held):
+        return Holding(Held.NO_WORKER, text=f"since {SWITCHED_OFF}")
     by = held_by(held, queue.lane_draws(db).get(run.lane_id, ()))
     pause = everything_paused(db) if claiming_paused(db, now) else None
     if pause is not None:

@@ -13,6 +13,7 @@ from rota.store import finding, jobs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
+ENABLED_KEY = "scheduler_enabled"
 LAST_OUTCOMES = 10
 UNFINISHED_SHOWN = 100
 

@@ -24,7 +24,7 @@ from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct_calls import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
-from rota.operations.jobs import JobView, list_jobs
+from rota.operations.jobs import ENABLED_KEY, JobView, list_jobs
 from rota.operations.left_behind import left_behind
 from rota.operations.pauses import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
@@ -179,6 +179,16 @@ def attended(store: Store, state: Path, *, now: datetime, run: Run | None = None
     if serves(state) or (run is not None and carried(store, state, run)):
         return True
     return store.read(lambda db: with_ticks(db, Heartbeat(Liveness.DEAD, state=state), now=now)).alive
+
+
+SWITCHED_OFF = "the scheduler is switched off by `scheduler.enabled: false`: nothing fires and nothing starts"
+
+
+def switched_off(db: Database, beat: Heartbeat) -> bool:
+    """Tell whether `scheduler.enabled: false` holds: as the running scheduler says, else as the file was applied."""
+    if "enabled" in beat.answer:
+        return not beat.answer["enabled"]
+    return db.row("meta_get", key=ENABLED_KEY) == ("off",)
 
 
 def carried(store: Store, state: Path, run: Run) -> bool:

@@ -59,7 +59,7 @@ def _no_next(job: Job, unfinished: Sequence[Run]) -> str:
     if not job.enabled:
         return "no next: the job is disabled (`enabled: false`)"
     if job.used_up_at is not None:
-        return "no next: the job was to run once, and did"
+        return "no next: the job was to run once, and its one time is over"
     if schedule.manual:
         return "no next: the job has no schedule, it is started by hand"
     if schedule.reboot:

@@ -310,7 +310,7 @@ EVERY = replace(SPEC, schedule=Schedule(interval=timedelta(minutes=15), anchor=A
         (a_job(next_at=DUE), "due since Sun 15 Nov 11:50 (UTC), 10 min ago"),
         (a_job(retired_at=NOW), "no next: the job is retired, its file no longer has it"),
         (a_job(enabled=False), "no next: the job is disabled (`enabled: false`)"),
-        (a_job(used_up_at=NOW), "no next: the job was to run once, and did"),
+        (a_job(used_up_at=NOW), "no next: the job was to run once, and its one time is over"),
         (a_job(replace(SPEC, schedule=Schedule())), "no next: the job has no schedule, it is started by hand"),
         (a_job(EVERY), "next 15 min after backup:7 is finished"),
         (a_job(), "no next until backup:7 is finished"),

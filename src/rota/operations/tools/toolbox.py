@@ -10,6 +10,7 @@ from typing import Any, cast
 from rota.model.clock import Clock
 from rota.model.errors import FileProblems, PolicyRefused, Problem, RotaError, UnknownTool
 from rota.model.making import AgentPolicy, Maker
+from rota.operations.system import SWITCHED_OFF, heartbeat, switched_off
 from rota.operations.tools import acting, looking
 from rota.operations.tools.answers import Answer
 from rota.operations.tools.arguments import (
@@ -147,10 +148,17 @@ class Toolbox:
         wanted = read(described.takes, arguments)
         try:
             self._desk.store.read(require_schema)  # an agent keeps its tools for days: rota may be upgraded meanwhile
-            return described.does(self._noting(name, wanted) if described.changes else self._desk, wanted)
+            answer = described.does(self._noting(name, wanted) if described.changes else self._desk, wanted)
+            return answer | self._warning()
         except RotaError as error:
             error.hint = hint_of(error)
             raise
+
+    def _warning(self) -> Answer:
+        """Return what makes the next starts of an answer untrue: a scheduler that is switched off."""
+        beat = heartbeat(self._desk.state)
+        off = self._desk.store.read(partial(switched_off, beat=beat))
+        return {"warning": f"{SWITCHED_OFF}, until a person sets it to true"} if off else {}
 
     def _noting(self, name: str, wanted: Arguments) -> Desk:
         """Return the desk with a store that notes who changes what."""
