@@ -51,8 +51,48 @@ def test_changes_are_told_in_order_with_the_state_of_now(api: Api) -> None:
     assert [(event.name, event.data["id"]) for event in found.events] == [("run.created", first)]
     api.project.carry_out([COMPLETED])
     after = follow_from(api.store, found.seq)
-    assert [(event.name, event.data["status"]) for event in after.events] == [("run.finished", "COMPLETED")]
+    told_now = [(event.name, event.data["status"]) for event in after.events]
+    assert told_now == [("run.started", "COMPLETED"), ("run.finished", "COMPLETED")]
     assert follow_from(api.store, after.seq).events == ()
+
+
+def test_a_run_that_is_over_before_anybody_looks_is_told_as_created_started_and_finished(api: Api) -> None:
+    before = newest(api.store)
+    first = start(api)
+    api.project.carry_out([COMPLETED])
+    second = start(api)
+    cancel_run(api.store, second, now=api.project.clock.now())
+    found = follow_from(api.store, before).events
+    named = {run: [event.name for event in found if event.data["id"] == run] for run in (first, second)}
+    assert named[first] == ["run.created", "run.started", "run.finished"]
+    assert named[second] == ["run.created", "run.finished"]
+    assert [event.seq for event in found] == sorted(event.seq for event in found)
+
+
+def test_the_run_of_a_group_is_told_as_created_and_started(api: Api) -> None:
+    before = newest(api.store)
+    made = api.post("/jobs/both/trigger", status=202)["id"]
+    found = follow_from(api.store, before).events
+    assert [event.name for event in found if event.data["id"] == made] == ["run.created", "run.started"]
+
+
+def test_an_edit_of_a_run_that_has_not_started_is_told_as_waiting(api: Api) -> None:
+    before = newest(api.store)
+    run = start(api)
+    api.call("PATCH", f"/api/v1/runs/{run}", {"priority": 7})
+    assert [event.name for event in follow_from(api.store, before).events] == ["run.created", "run.waiting"]
+
+
+def test_a_client_that_comes_again_after_any_event_is_told_all_that_follow_it(api: Api) -> None:
+    before = newest(api.store)
+    for _ in range(3):
+        start(api)
+        api.project.carry_out([COMPLETED])
+    found = follow_from(api.store, before).events
+    assert len(found) >= 9
+    for index, event in enumerate(found):
+        again = follow_from(api.store, event.seq).events
+        assert [(one.seq, one.name) for one in again] == [(one.seq, one.name) for one in found[index + 1 :]]
 
 
 def test_who_is_cut_off_between_two_events_of_one_number_is_told_both_again() -> None:
@@ -121,6 +161,18 @@ async def test_a_client_that_comes_again_misses_nothing_and_gets_nothing_twice(a
         found = await events(stream, 2)
     assert [event["id"] for _, event in found] == [second, third]
     assert first not in [event["id"] for _, event in found]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_cut_off_before_its_first_event_misses_nothing(api: Api) -> None:
+    feed = Feed(api.store)
+    async with aclosing(feed.stream(None)) as stream:
+        lines = (await anext(stream)).decode().split("\n")
+    number = next(int(line.removeprefix("id: ")) for line in lines if line.startswith("id: "))
+    run = start(api)
+    async with aclosing(feed.stream(number)) as stream:
+        await anext(stream)
+        assert [(name, event["id"]) for name, event in await events(stream, 1)] == [("run.created", run)]
 
 
 @pytest.mark.anyio

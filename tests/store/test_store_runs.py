@@ -511,5 +511,28 @@ def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not
     store.write(lambda db: runs.note_decisions(db, added[2], {"conditions": []}))
     until(lambda: len(told(known)) >= 2, what="the claims to be told")
     assert sorted((change.kind, change.subject) for change in told(known)) == [
-        ("run", one) for one in sorted(added[:2])
+        ("run.started", one) for one in sorted(added[:2])
     ]
+
+
+def test_the_change_feed_says_what_happened_to_a_run_that_is_over_already(store):
+    job, holder = add_job(store), add_holder(store)
+    run, waiting = add_run(store, job), add_run(store, job)
+    skipped = add_run(store, job, reason=Reason.OVERLAP)
+    store.write(lambda db: begin(db, run, holder))
+    store.write(lambda db: end(db, run, holder))
+    store.write(lambda db: dispatch(db, waiting, holder, slot=1))
+    store.write(lambda db: release(db, waiting, holder))
+
+    def told(one) -> list[str]:
+        found = store.read(lambda db: changes.changes_after(db, 0, limit=99))
+        return [change.kind for change in found if change.subject == one.id]
+
+    until(lambda: told(waiting)[-1:] == ["run.waiting"], what="the changes to be told")
+    assert told(run) == ["run.created", "run.changed", "run.started", "run.finished"]
+    assert told(waiting) == ["run.created", "run.changed", "run.waiting"]
+    assert told(skipped) == ["run.skipped"]
+
+
+def release(db, run, holder):
+    runs.release_run(db, run.id, epoch=holder.epoch, waiting_for=WaitingFor.CONDITION, not_before=NOW + MINUTE)

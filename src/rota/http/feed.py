@@ -104,7 +104,8 @@ class Feed:
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
         """Yield events from `last` on, or from now on; what lies too far back begins with a `reset`."""
         async with self._entered() as (subscriber, seq):
-            yield f"retry: {RETRY}\n\n".encode()
+            # The number of the beginning: a client that is cut off before its first event goes on from here.
+            yield f"retry: {RETRY}\nid: {seq if last is None else last}\n\n".encode()
             if last is not None:
                 yield written(await run_sync(self._missed, last, seq))
             sent_at = -1.0

@@ -16,6 +16,9 @@ from rota.store.driver import Database, Store
 AT_ONCE = 1000
 """More changes than this at once are not told one by one: whoever follows reads everything again."""
 
+INSERTED = {"run.skipped": ("run.created", "run.finished"), "run.begun": ("run.created", "run.started")}
+"""The events of runs that are finished, or running as those of groups are, when they are inserted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -41,7 +44,7 @@ def newest(store: Store) -> int:
 
 
 def follow_from(store: Store, seq: int) -> Followed:
-    """Return what happened after a change; several changes of one run or job are one event, its state of now."""
+    """Return what happened after a change, in order, each with the run or job as it is now."""
     return store.read(partial(_follow, seq=seq))
 
 
@@ -56,19 +59,27 @@ def _follow(db: Database, *, seq: int) -> Followed:
 
 
 def _events(db: Database, found: Sequence[Change]) -> list[Event]:
-    last = {(one.kind, one.subject): one.seq for one in found}
-    runs = {run.id: run for run in order.runs_of(db, [one for kind, one in last if kind == "run"])}
-    events = [Event(last["run", run.id], _name(run), run_json(run)) for run in runs.values()]
-    for kind, subject in last:
-        if kind == "job":
-            job = jobs.job_by_id(db, subject)
-            view = JobView(job, (), ())
-            events.append(Event(last[kind, subject], "job.changed", job_json(view, fires=1)))
-    return sorted(events, key=lambda event: event.seq)
+    last = {one.subject: one.seq for one in found}
+    moved = dict.fromkeys(one.subject for one in found if one.kind != "job")
+    runs = {run.id: run for run in order.runs_of(db, list(moved))}
+    events: list[Event] = []
+    for one in found:
+        if one.kind == "job":
+            if one.seq == last[one.subject]:
+                view = JobView(jobs.job_by_id(db, one.subject), (), ())
+                events.append(Event(one.seq, "job.changed", job_json(view, fires=1)))
+        elif run := runs.get(one.subject):  # pruned meanwhile
+            newest = one.seq == last[one.subject]
+            events += [Event(one.seq, name, run_json(run)) for name in _names(one.kind, run, newest=newest)]
+    return events
 
 
-def _name(run: Run) -> str:
-    """Return the name of the event: document 001 calls these created, submitted and finished."""
-    if run.status is Status.QUEUED:
-        return "run.created" if run.first_dispatched_at is None and run.waiting_for is None else "run.waiting"
-    return "run.finished" if run.status.final else "run.started"
+def _names(kind: str, run: Run, *, newest: bool) -> tuple[str, ...]:
+    """Return the events of a change; one without an event of its own is named by the state, where no other follows."""
+    if kind not in ("run", "run.changed"):
+        return INSERTED.get(kind, (kind,))
+    if not newest or (kind == "run.changed" and run.status.final):
+        return ()
+    if run.status.final:  # a change from before changes said what happened
+        return ("run.finished",)
+    return ("run.started" if run.status is Status.RUNNING else "run.waiting",)
