@@ -99,6 +99,35 @@ async def test_a_double_under_another_name_is_pointed_out(scene: Scene) -> None:
     put(scene, asking("watch-3", every("20m"), task="Look at CI"))
 
 
+async def test_a_task_that_differs_in_case_alone_is_a_double(scene: Scene) -> None:
+    put(scene, asking("watch", task="Look at CI"))
+    with pytest.raises(DuplicateJob):
+        put(scene, asking("watch-2", task="look AT ci"))
+
+
+async def test_another_author_target_or_run_once_is_another_job_and_a_disabled_one_does_not_count(scene: Scene) -> None:
+    """The answer to a double names a job that its caller may use, so jobs of others are none."""
+    spec = asking("watch", task="Look at CI")
+    assert spec.work.agent is not None
+    put(scene, spec)
+    put(scene, replace(spec, name="theirs"), maker=THEIRS)
+    put(scene, replace(spec, name="once", schedule=replace(spec.schedule, run_once=True)))
+    put(scene, replace(spec, name="chat", notify=("bot",)))
+    other = replace(spec.work, agent=replace(spec.work.agent, model="opus"))
+    put(scene, replace(spec, name="model", work=other))
+    put(scene, replace(spec, name="off", enabled=False))
+    switch = scene.store.read(partial(find_job, name="watch"))
+    scene.store.write(partial(switch_off, job=switch, now=scene.clock.now()))
+    put(scene, replace(spec, name="again"))
+
+
+async def test_enabling_a_double_is_refused(scene: Scene) -> None:
+    put(scene, asking("watch", task="Look at CI"))
+    put(scene, asking("off", task="Look at CI", enabled=False))
+    with pytest.raises(DuplicateJob):
+        put(scene, asking("off", task="Look at CI"))
+
+
 async def test_twenty_jobs_of_a_maker_are_active_and_those_of_others_do_not_count(scene: Scene) -> None:
     policy = AgentPolicy(max_active=2)
     for name in ("one", "two"):

@@ -10,7 +10,7 @@ from rota.engine.retire import retire
 from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYours, PolicyRefused
 from rota.model.making import MADE, AgentPolicy, Made, Maker
 from rota.model.records import Job
-from rota.model.spec import JobSpec, Schedule
+from rota.model.spec import JobSpec
 from rota.operations.applying import cancel_waiting, change_to, create
 from rota.operations.declaring import FILE, give_pool, refuse_file
 from rota.operations.jobs import find_job
@@ -43,7 +43,7 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Maker, now: datetime, poli
     expires_at = alive.made.expires_at if alive and alive.made else now + policy.expires_after
     spec = replace(wanted, schedule=replace(wanted.schedule, end_at=expires_at))
     provisional = _judge(db, spec, alive, maker=maker, policy=policy, now=now)
-    _refuse_double(db, spec, now=now)
+    _refuse_double(db, spec, maker=maker, now=now)
     if alive is not None and alive.spec == spec and (alive.provisional_at is not None) is provisional:
         return Put(alive, "unchanged")
     made = Made(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
@@ -89,21 +89,30 @@ def _judge(db: Database, spec: JobSpec, alive: Job | None, *, maker: Maker, poli
     return isinstance(verdict, Provisional) and not seen
 
 
-def _refuse_double(db: Database, spec: JobSpec, *, now: datetime) -> None:
-    """Point at a job that asks the same at the same times, instead of making a second one."""
-    wanted = _asked(spec)
+def _refuse_double(db: Database, spec: JobSpec, *, maker: Maker, now: datetime) -> None:
+    """Point at an enabled job of the same author that asks the same, instead of making a second one."""
+    wanted = _fingerprint(spec)
+    if wanted is None or not spec.enabled:
+        return
     for job in jobs.all_jobs(db):
-        if job.name != spec.name and _lives(job, now) and _asked(job.spec) == wanted:
+        theirs = job.made is not None and job.made.by == maker.name and job.enabled
+        if theirs and job.name != spec.name and _lives(job, now) and _fingerprint(job.spec) == wanted:
             raise DuplicateJob(spec.name, job.name)
 
 
-def _asked(spec: JobSpec) -> tuple[str, Schedule] | None:
-    """Return what a job asks and when, whatever its bounds and spaces; None where it is no agent's."""
+def _fingerprint(spec: JobSpec) -> tuple[object, ...] | None:
+    """Return what makes two jobs of one author the same; None where the work is not an agent's.
+
+    The task with case and blanks folded, the schedule without its bounds, `run_once`, and the target: agent, model and
+    the chats or endpoints that are notified.
+    """
     work, schedule = spec.work.agent, spec.schedule
     if work is None or not work.prompt:
         return None
-    when = Schedule(cron=schedule.cron, interval=schedule.interval, at=schedule.at, timezone=schedule.timezone)
-    return " ".join(work.prompt.split()), when
+    task = " ".join(work.prompt.casefold().split())
+    when = (schedule.cron, schedule.interval, schedule.by_mode, schedule.at, schedule.timezone, schedule.run_once)
+    chats = tuple(replace(target, name="") for target in spec.notify_own)
+    return task, when, work.agent, work.adapter, work.model, spec.notify, chats
 
 
 def _store(db: Database, spec: JobSpec, found: Job | None, *, made: Made, provisional: bool, now: datetime) -> str:
