@@ -1,9 +1,11 @@
 """Jobs over HTTP."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from rota.operations.jobs import find_job
 from tests.api.conftest import COMPLETED, Api
 
 NEW = {"command": ["echo", "new"], "interval": "1h", "labels": ["made"]}
@@ -35,6 +37,25 @@ def test_a_job_is_made_changed_disabled_and_deleted(api: Api) -> None:
     assert api.post("/jobs/new/enable")["state"] == "idle"
     assert api.call("DELETE", "/api/v1/jobs/new").json()["state"] == "retired"
     assert [job["name"] for job in api.get("/jobs")["items"]] == ["both", "hello", "newer", "other"]
+
+
+def test_r_14_a_job_that_was_deleted_and_is_made_again_is_a_new_one(api: Api) -> None:
+    """New identifier, no old pause, `first_run` applies; the history stays with the old one."""
+    api.post("/jobs", {"name": "new", **NEW}, status=201)
+    api.post("/jobs/new/trigger", {}, status=202)
+    api.project.carry_out([COMPLETED])
+    old = api.store.read(partial(find_job, name="new"))
+    api.post("/jobs/new/pause", {"reason": "broken"})
+    api.call("DELETE", "/api/v1/jobs/new")
+    api.project.clock.advance(timedelta(hours=3))
+    made = api.post("/jobs", {"name": "new", **NEW}, status=201)
+    assert api.store.read(partial(find_job, name="new")).id != old.id
+    assert (made["version"], made["state"], made["last"], made["paused"]) == (1, "idle", [], None)
+    assert made["next"][0]["at"] == made["created_at"]
+    kept = f"new~{old.id[-8:]}"
+    assert [run["run"] for run in api.get(f"/runs?job={kept}")["items"]][-1] == f"{kept}:1"
+    assert api.get("/runs?job=new")["items"] == []
+    assert [job["name"] for job in api.get("/jobs")["items"]].count("new") == 1
 
 
 def test_a_job_that_is_there_already_is_not_made_again(api: Api) -> None:

@@ -9,6 +9,7 @@ from rota.declare.plan import Change, ChangeKind, Plan, plan
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.model.errors import EmptyApply, InvalidValue
+from rota.model.making import MADE
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.operations.applying import apply_in, carry_out
@@ -43,8 +44,11 @@ def apply_declared(
 
 
 def put_job(db: Database, spec: JobSpec, *, source: str, now: datetime) -> Change:
-    """Store a job, or change the one of its name; one that came from elsewhere than Python code is refused."""
-    stored = _of_that_name(db, spec.name)
+    """Store a job, or change the one of its name; one that came from elsewhere than Python code is refused.
+
+    A deleted job does not come back: its name goes to a new job, and its history stays under its identifier (R-14).
+    """
+    stored = [job for job in _of_that_name(db, spec.name) if not _deleted(db, job)]
     adopt = [job.name for job in stored if job.source in (DECLARED, KEPT)]
     (change,) = plan((spec,), stored, source=source, adopt=adopt).changes
     if change.kind is not ChangeKind.UNCHANGED:
@@ -52,6 +56,14 @@ def put_job(db: Database, spec: JobSpec, *, source: str, now: datetime) -> Chang
         give_pool(db, spec)
         carry_out(db, change, source=source, tzdata=tzdata_version(), now=now)
     return change
+
+
+def _deleted(db: Database, job: Job) -> bool:
+    """Tell whether a job was deleted for good; its name is free then."""
+    if job.retired_at is None or job.source not in (KEPT, MADE):
+        return False
+    jobs.give_up_name(db, job)
+    return True
 
 
 def give_pool(db: Database, spec: JobSpec) -> None:
@@ -77,7 +89,7 @@ def refuse_file(job: Job) -> None:
 
 
 def remove_job(db: Database, *, name: str, now: datetime) -> None:
-    """Retire a job: no more fires, its runs go on, its history stays; the same name revives it."""
+    """Retire a job: no more fires, its runs go on, its history stays; the same name makes a new job."""
     job = find_job(db, name)
     refuse_file(job)
     if job.retired_at is None:

@@ -118,6 +118,9 @@ def _fingerprint(spec: JobSpec) -> tuple[object, ...] | None:
 def _store(db: Database, spec: JobSpec, found: Job | None, *, made: Made, provisional: bool, now: datetime) -> str:
     tzdata = tzdata_version()
     give_pool(db, spec)
+    if found is not None and found.retired_at is not None:
+        jobs.give_up_name(db, found)  # deleted, or its time was over: the name goes to a new job
+        found = None
     if found is None:
         job_id = create(db, spec, source=MADE, tzdata=tzdata, now=now, provisional=provisional)
         making.set_made(db, job_id, made)

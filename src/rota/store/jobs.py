@@ -32,6 +32,11 @@ def all_jobs(db: Database) -> list[Job]:
     return [job_of(row) for row in db.records("jobs_all")]
 
 
+def give_up_name(db: Database, job: Job) -> None:
+    """Free the name of a deleted job for a new one; its row and runs stay, as `name~` and the end of its identifier."""
+    db.execute("job_rename", id=job.id, name=f"{job.name}~{job.id[-8:]}")
+
+
 def job_names(db: Database) -> list[str]:
     """Return the names of the jobs that are not retired."""
     return [name for (name,) in db.rows("job_names")]

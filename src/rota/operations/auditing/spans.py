@@ -138,7 +138,7 @@ def _check_last(job: AuditedJob, last: AuditedSpan | None, findings: Findings) -
         findings.violation(Check.VERSION, "its open span and its row disagree on enabled or paused", job=job.name)
     if job.schedules and not (last.schedules or last.paused):
         findings.violation(Check.VERSION, "it schedules, but its open span has no instants", job=job.name)
-    if last.spec.name != job.name:
+    if last.spec.name != job.name.partition("~")[0]:  # a deleted job whose name went to another
         findings.violation(Check.VERSION, f"its definition is that of {last.spec.name!r}", job=job.name)
 
 

@@ -1,0 +1,1 @@
+UPDATE job SET name = :name WHERE id = :id AND retired_at IS NOT NULL
