@@ -1,5 +1,8 @@
 """Tokens, sessions and one-time codes."""
 
+import base64
+import hashlib
+import hmac
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,6 +57,16 @@ def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> Non
     token_file(tmp_path).symlink_to(tmp_path / "elsewhere")
     assert not make_token(tmp_path)
     assert (tmp_path / "elsewhere").read_text() == "x"
+
+
+@pytest.mark.parametrize("name", ["owner", "Owner", "user", "scheduler", "rota", "unknown"])
+def test_no_token_has_a_name_of_rota_s_own(name: str) -> None:
+    with pytest.raises(InvalidValue, match="name of rota's own"):
+        derive_token("x" * 43, Scope.READ, name)
+    signed = hmac.new(b"x" * 43, f"token:admin:{name}".encode(), hashlib.sha256).digest()
+    made_earlier = f"rota_admin_{name}_{base64.urlsafe_b64encode(signed).rstrip(b'=').decode()}"
+    assert know_token("x" * 43, made_earlier) is None
+    assert know_token("x" * 43, derive_token("x" * 43, Scope.ADMIN, f"{name}-2")) is not None
 
 
 @pytest.mark.parametrize("scope", list(Scope))

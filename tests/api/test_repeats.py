@@ -10,6 +10,7 @@ from rota.operations.access import Scope
 from rota.store import audit
 from tests.api.conftest import Api
 
+OWNER = "token:admin:owner"
 TRIGGER = "/api/v1/jobs/hello/trigger"
 
 
@@ -48,11 +49,31 @@ def test_keys_of_two_tokens_do_not_meet(api: Api) -> None:
     assert len(api.get("/runs")["items"]) == 2
 
 
+def test_keys_of_two_tokens_of_one_name_do_not_meet(api: Api) -> None:
+    """`rota token --scope run --name ci` and `--scope agent --name ci` are two tokens."""
+    first = api.call("POST", TRIGGER, Idempotency_Key="k", scope=Scope.RUN)
+    second = api.call("POST", TRIGGER, Idempotency_Key="k", scope=Scope.AGENT)
+    assert "idempotency-replayed" not in second.headers
+    assert first.json()["id"] != second.json()["id"]
+
+
+def test_a_scope_is_checked_before_any_answer_is_repeated(api: Api) -> None:
+    api.call("POST", TRIGGER, Idempotency_Key="k")
+    assert api.refused("POST", TRIGGER, Idempotency_Key="k", scope=Scope.READ) == (403, "forbidden")
+    now = api.project.clock.now()
+    digest = api.store.read(lambda db: audit.find_key(db, caller=OWNER, key="k", now=now)).digest
+    stored = partial(
+        audit.answer_key, caller="token:read:tester", key="k", digest=digest, status=202, body="{}", now=now
+    )
+    api.store.write(stored)
+    assert api.refused("POST", TRIGGER, Idempotency_Key="k", scope=Scope.READ) == (403, "forbidden")
+
+
 def test_a_request_whose_answer_was_lost_is_not_done_twice(api: Api) -> None:
     """A kill between the effect and its answer: the key is stored with the effect, so the repeat finds it."""
     first = api.call("POST", TRIGGER, Idempotency_Key="k")
-    digest = api.store.read(lambda db: audit.find_key(db, caller="owner", key="k", now=api.project.clock.now())).digest
-    claim = partial(audit.claim_key, caller="owner", key="lost", digest=digest, now=api.project.clock.now())
+    digest = api.store.read(lambda db: audit.find_key(db, caller=OWNER, key="k", now=api.project.clock.now())).digest
+    claim = partial(audit.claim_key, caller=OWNER, key="lost", digest=digest, now=api.project.clock.now())
     assert api.store.write(claim)
     assert api.refused("POST", TRIGGER, Idempotency_Key="lost") == (409, "idempotency_pending")
     assert [run["id"] for run in api.get("/runs")["items"]] == [first.json()["id"]]

@@ -2,6 +2,8 @@
 
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,6 +13,7 @@ from rota.http.pages.static import FOLDER, asset_path, assets
 from rota.model.errors import DatabaseBusy
 from rota.operations.access import Scope
 from rota.operations.following import newest
+from rota.operations.login import ended_sessions
 from tests.api.conftest import BASE
 from tests.asgi import Client
 from tests.pages.conftest import Page, Site
@@ -82,6 +85,22 @@ def test_a_token_for_agents_logs_nobody_in(site: Site) -> None:
 def test_logging_out_ends_the_session(site: Site) -> None:
     page = site.post("/ui/logout")
     assert page.all("input", name="token")
+
+
+@pytest.mark.parametrize("path", ["/ui/logout", "/api/v1/logout"])
+def test_after_a_logout_no_copy_of_the_cookie_is_good(site: Site, path: str) -> None:
+    """Also not in a server that was started later; other sessions go on."""
+    with closing(site.browser()) as browser, closing(site.browser()) as other:
+        cookie = browser.cookies[site.api.doorman.cookie]
+        assert browser.get("/api/v1/jobs").status_code == 200
+        browser.post(path, headers={"Origin": BASE})
+        browser.cookies.set(site.api.doorman.cookie, cookie)
+        assert browser.get("/api/v1/jobs").status_code == 401
+        site.api.doorman.ended = site.store.read(partial(ended_sessions, now=site.clock.now()))
+        assert browser.get("/api/v1/jobs").status_code == 401
+        assert other.get("/api/v1/jobs").status_code == 200
+    site.clock.advance(timedelta(days=8))
+    assert site.store.read(partial(ended_sessions, now=site.clock.now())) == {}
 
 
 def test_a_form_of_another_page_changes_nothing(site: Site) -> None:

@@ -43,7 +43,7 @@ def make_app(context: Context, doorman: Doorman) -> ASGIApp:
     return around(make_routes(context), context, doorman)
 
 
-def around(routes: ASGIApp, context: Context, doorman: Doorman) -> ASGIApp:
+def around(routes: FastAPI, context: Context, doorman: Doorman) -> ASGIApp:
     """Return routes behind their door, with repeated requests answered once."""
     return Guard(Repeats(routes, context), doorman, base_path=context.base_path)
 

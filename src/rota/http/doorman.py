@@ -1,7 +1,7 @@
 """Who may come in: the names of this server, its own origins, tokens, cookies, and how often somebody may be wrong."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
@@ -58,8 +58,11 @@ class Doorman:
         cookie: str = "rota_session",
         hosts: frozenset[str] = frozenset(),
         public_url: str = "",
+        ended: Collection[str] = (),
     ) -> None:
         self.cookie = cookie
+        self.ended = ended
+        """The nonces of sessions that were logged out."""
         self.token = token
         self.clock = clock
         self._hosts = LOOPBACK | hosts | ({urlsplit(public_url).hostname or ""} if public_url else set())
@@ -120,11 +123,19 @@ class Doorman:
             kind, _, token = written.partition(" ")
             return know_token(self.token(), token.strip()) if kind.lower() == "bearer" else None
         session = self._cookie(asked)
-        return know_session(self.token(), session, now=self.clock.now()) if session else None
+        return self.know_session(session) if session else None
+
+    def know_session(self, session: str) -> Caller | None:
+        """Return whose session a cookie's value is, None when it is wrong, over or logged out."""
+        return know_session(self.token(), session, now=self.clock.now(), ended=self.ended)
 
     def _cookie(self, asked: Asked) -> str | None:
+        return self.session_in(asked.headers.get("cookie", ""))
+
+    def session_in(self, cookies: str) -> str | None:
+        """Return the value of our cookie in a Cookie header, None for none."""
         try:
-            found = SimpleCookie(asked.headers.get("cookie", "")).get(self.cookie)
+            found = SimpleCookie(cookies).get(self.cookie)
         except CookieError:
             return None
         return found.value if found is not None else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import zip_longest
@@ -101,7 +101,7 @@ class Feed:
         for subscriber in self._subscribers:
             subscriber.end()
 
-    async def stream(self, last: int | None) -> AsyncIterator[bytes]:
+    async def stream(self, last: int | None) -> AsyncGenerator[bytes]:
         """Yield events from `last` on, or from now on; what lies too far back begins with a `reset`."""
         async with self._entered() as (subscriber, seq):
             # The number of the beginning: a client that is cut off before its first event goes on from here.

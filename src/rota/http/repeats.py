@@ -5,12 +5,16 @@ import re
 from functools import partial
 
 from anyio.to_thread import run_sync
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import FastAPI
+from starlette.routing import Match
+from starlette.types import Message, Receive, Scope, Send
 
 from rota.http.context import Context
 from rota.http.doorman import SAFE
-from rota.http.refusals import KeyMismatch, KeyPending, KeyRefused
+from rota.http.refusals import KeyMismatch, KeyPending, KeyRefused, ScopeRefused
+from rota.http.routing import SCOPE_KEY
 from rota.operations.access import Caller
+from rota.operations.access import Scope as TokenScope
 from rota.operations.repeating import Answered, Mark
 from rota.store.driver import Database
 
@@ -21,8 +25,9 @@ KEY = re.compile(rb"[\x21-\x7e]{1,128}")
 class Repeats:
     """Answers repeated requests from what is stored; lets the first one note its key with its effects."""
 
-    def __init__(self, app: ASGIApp, context: Context) -> None:
+    def __init__(self, app: FastAPI, context: Context) -> None:
         self._app = app
+        self._routes = app.routes
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,7 +37,8 @@ class Repeats:
         if key is None or caller is None or scope["method"] in SAFE:
             await self._app(scope, receive, send)
             return
-        mark = Mark(self._context.store, self._context.clock, caller=caller.name, key=key, digest=_digest(scope))
+        self._check_scope(caller, scope)
+        mark = Mark(self._context.store, self._context.clock, caller=_owner(caller), key=key, digest=_digest(scope))
         known = await run_sync(mark.find)
         if known is not None:
             await _repeat(_same(known, mark), send)
@@ -44,6 +50,15 @@ class Repeats:
             await run_sync(partial(mark.answer, held.status, held.body.decode("utf-8", "replace")))
         for message in held.messages:
             await send(message)
+
+    def _check_scope(self, caller: Caller, scope: Scope) -> None:
+        """Refuse a caller whose token does not have the scope of the route, before any answer is looked for."""
+        for route in self._routes:
+            if route.matches(scope)[0] is Match.FULL:
+                needed = (getattr(route, "openapi_extra", None) or {}).get(SCOPE_KEY)
+                if needed is not None and not caller.may(TokenScope(needed)):
+                    raise ScopeRefused(caller.scope, TokenScope(needed))
+                return
 
 
 class _Held:
@@ -60,6 +75,11 @@ class _Held:
             self.status = message["status"]
         else:
             self.body += message.get("body", b"")
+
+
+def _owner(caller: Caller) -> str:
+    """Return whose a key is: one token's, or the browsers' that were logged in by it. Names alone are not unique."""
+    return f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
 
 
 def _same(known: Answered, mark: Mark) -> Answered:

@@ -1,6 +1,7 @@
 """uvicorn around the application, on the loop of the HTTP side, with nothing to do when idle."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -12,6 +13,7 @@ from rota.http.context import Context
 from rota.http.doorman import Doorman
 from rota.http.feed import Feed
 from rota.http.side import HttpSide
+from rota.operations.login import ended_sessions
 
 THREADS = 2
 """How many operations run at the same time, each with a connection of its own to the database."""
@@ -56,6 +58,7 @@ async def serve(side: HttpSide, ending: asyncio.Event) -> None:
         cookie=f"rota_{side.port}",
         hosts=frozenset({wanted.host}),
         public_url=wanted.http.public_url,
+        ended=await anyio.to_thread.run_sync(side.store.read, partial(ended_sessions, now=side.clock.now())),
     )
     server = QuietServer(_config(make_app(context, doorman), side), ending, feed)
     await server.serve([side.socket.dup()])

@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -23,6 +24,8 @@ SESSION_LASTS = timedelta(days=7)
 CODE_LASTS = timedelta(seconds=60)
 CODES_AT_ONCE = 100
 OWNER = "owner"
+RESERVED = frozenset({OWNER, "rota", "scheduler", "unknown", "user"})
+"""Names that rota itself gives to those who act: no token may have one."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}", re.ASCII)
 _MADE = re.compile(r"rota_(read|run|admin|agent)_([A-Za-z0-9][A-Za-z0-9.-]{0,63})_([A-Za-z0-9_-]{43})", re.ASCII)
 _SESSION = re.compile(
@@ -115,6 +118,8 @@ def derive_token(token: str, scope: Scope, name: str) -> str:
     """Return the token of a name with one scope, made from the project's: nothing about it is stored."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name!r} cannot be a token's name", hint="use 1 to 64 letters, digits, . and -")
+    if name.casefold() in RESERVED:
+        raise InvalidValue(f"{name!r} is a name of rota's own, no token's", hint="name it after its holder, such as ci")
     return f"rota_{scope}_{name}_{_signed(token, f'token:{scope}:{name}')}"
 
 
@@ -126,6 +131,8 @@ def know_token(token: str, given: str) -> Caller | None:
     if found is None:
         return None
     scope, name = Scope(found[1]), found[2]
+    if name.casefold() in RESERVED:
+        return None  # an earlier version made such tokens
     expected = _signed(token, f"token:{scope}:{name}")
     return Caller(name, scope) if hmac.compare_digest(_digest(found[3]), _digest(expected)) else None
 
@@ -142,15 +149,21 @@ def make_session(token: str, caller: Caller, *, now: datetime) -> str:
     return f"{told}.{_signed(token, f'session:{told}')}"
 
 
-def know_session(token: str, given: str, *, now: datetime) -> Caller | None:
-    """Return who a browser's cookie belongs to, None when it is wrong or over."""
+def know_session(token: str, given: str, *, now: datetime, ended: Container[str] = ()) -> Caller | None:
+    """Return who a browser's cookie belongs to, None when it is wrong or over; `ended` are nonces of logouts."""
     found = _SESSION.fullmatch(given)
-    if found is None:
+    if found is None or found[2] in ended:
         return None
     told, _, sign = given.rpartition(".")
     if not hmac.compare_digest(_digest(sign), _digest(_signed(token, f"session:{told}"))):
         return None
     return Caller(found[4], Scope(found[3]), browser=True) if from_ms(int(found[1])) > now else None
+
+
+def nonce_of(session: str) -> tuple[str, int]:
+    """Return the nonce of a session that is known, and until when it lasts, in milliseconds."""
+    until, nonce, _ = session.split(".", 2)
+    return nonce, int(until)
 
 
 def _signed(token: str, text: str) -> str:

@@ -12,7 +12,7 @@ from rota.http.pages.rendering import render
 from rota.http.pages.routing import HTML, Pages
 from rota.http.pages.visit import THEME_COOKIE, THEMES, ZONE_COOKIE, VisitOf, bare_frame, doorman_of, is_ours
 from rota.http.refusals import NoToken, OriginRefused
-from rota.http.routes.system import ContextOf
+from rota.http.routes.system import ContextOf, end_login
 from rota.http.routing import Routes
 from rota.operations.access import SESSION_LASTS, Caller, Scope, make_session, owner
 from rota.rules.timezone import zone as known_zone
@@ -57,10 +57,9 @@ async def log_in(request: Request, context: ContextOf) -> Response:
 
 @pages.act("/ui/logout", back="/", scope=Scope.READ)
 def leave(visit: VisitOf) -> Response:
-    """End a browser's session."""
+    """End a browser's session: no copy of its cookie is good any more."""
     response = RedirectResponse(f"{visit.base}/login", 303)
-    cookie = doorman_of(visit.request).cookie
-    response.delete_cookie(cookie, path=visit.base or "/", httponly=True, samesite="strict")
+    end_login(visit.desk, visit.request, response)
     return response
 
 

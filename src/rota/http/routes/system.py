@@ -1,16 +1,18 @@
 """What needs no token or is no JSON: the health of the loop, metrics, the description of the API; and the logout."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.responses import Response
 
 from rota.http import schemas
-from rota.http.context import Context, DeskOf
+from rota.http.context import Context, Desk, DeskOf
 from rota.http.doorman import Doorman
 from rota.http.metrics import CONTENT_TYPE, exposition
 from rota.http.routing import Routes, answer
 from rota.operations.access import Scope
+from rota.operations.login import end_session
 from rota.operations.system import Liveness, heartbeat
 
 routes = Routes("system")
@@ -51,10 +53,18 @@ def healthz(context: ContextOf) -> Response:
 @routes.on("POST", "/logout", scope=Scope.READ, answer=schemas.Told)
 def log_out(desk: DeskOf, request: Request) -> Response:
     """End a browser's session."""
-    doorman: Doorman = request.state.doorman
     response = answer({"caller": desk.caller.name})
-    response.delete_cookie(doorman.cookie, path=desk.context.base_path or "/", httponly=True, samesite="strict")
+    end_login(desk, request, response)
     return response
+
+
+def end_login(desk: Desk, request: Request, response: Response) -> None:
+    """End the session that a request came with, so that no copy of its cookie is good, and drop the cookie."""
+    doorman: Doorman = request.state.doorman
+    session = doorman.session_in(request.headers.get("cookie", ""))
+    if session is not None and doorman.know_session(session) is not None:
+        doorman.ended = desk.store.write(partial(end_session, session=session, now=desk.now))
+    response.delete_cookie(doorman.cookie, path=desk.context.base_path or "/", httponly=True, samesite="strict")
 
 
 @routes.on("GET", "/openapi.json", scope=Scope.READ, answer=schemas.Told)
