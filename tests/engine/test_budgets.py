@@ -13,6 +13,7 @@ from rota.model.errors import BudgetExceeded
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, Retention, Retry, Spend, WhenFalse
 from rota.model.states import Reason, Status
+from rota.operations.explaining import explain
 from rota.operations.stopping import cancel_run
 from rota.store import budgets, runs
 from rota.testing import Scene, Script
@@ -46,6 +47,16 @@ async def test_a_run_that_says_nothing_settles_at_its_estimate(scene: Scene) -> 
     scene.trigger("agent")
     await scene.settle()
     assert used(scene) == (dollars(2), 0)
+
+
+async def test_explain_says_why_a_run_is_charged_its_estimate(scene: Scene) -> None:
+    silent = spending("agent", scene, TWO)
+    put(scene, silent)
+    scene.trigger("agent")
+    await scene.advance("2m")
+    told = explain(scene.store, "agent:1", state=scene.settings.state, now=scene.clock.now())
+    [charged] = [line.text for line in told.run_lines if line.label == "charged"]
+    assert charged.endswith("the estimate (by the job): the run did not say what it used")
 
 
 async def test_a_failed_run_is_charged_too(scene: Scene) -> None:

@@ -71,7 +71,7 @@ class TestAccounts:
         assert store.read(budgets.accounts) == [Stored(DAY, declared=False)]
 
     def test_prices_are_stored(self, store):
-        prices = {"sonnet": Price(3, 15), "opus": Price(5, 25)}
+        prices = {"sonnet": Price(3, 15), "opus": Price(5, 25, cached_input=1)}
         store.write(lambda db: budgets.declare_prices(db, prices))
 
         assert store.read(budgets.prices) == prices

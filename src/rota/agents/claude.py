@@ -42,6 +42,7 @@ SENT = (
     *("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
     *("usage.input_tokens", "usage.cache_read_input_tokens", "usage.cache_creation_input_tokens"),
 )
+CACHED = ("cacheReadInputTokens", "usage.cache_read_input_tokens")
 WRITTEN = ("outputTokens", "usage.output_tokens")
 UNAVAILABLE = "No such tool available: "
 
@@ -112,12 +113,14 @@ def read(ended: Ended, task: AgentTask) -> AgentResult:
 
 def _figures(events: list[Event], result: Event) -> AgentResult:
     started = next((event for event in events if event.get("subtype") == "init"), {})
-    # By model, because `usage` leaves out what subagents and the last request of a spent budget used.
-    used = list(part(result, "modelUsage").values()) or [result]
+    # By model, because `usage` leaves out what subagents and the last request of a spent budget used. A run that did
+    # not come to its result has told its usage message by message.
+    used = (list(part(result, "modelUsage").values()) or [result]) if result else _messages(events)
     turns = count_at(result, "num_turns")
     return AgentResult(
         summary=text_at(result, "result") or "",
         tokens_in=total(count_at(each, kind) for each in used for kind in SENT),
+        tokens_cached=total(count_at(each, kind) for each in used for kind in CACHED),
         tokens_out=total(count_at(each, kind) for each in used for kind in WRITTEN),
         usd=money_at(result, "total_cost_usd"),
         model=text_at(started, "model"),
@@ -126,8 +129,14 @@ def _figures(events: list[Event], result: Event) -> AgentResult:
         denied_tools=_denied(events, result),
         turns=turns,
         usd_is_total=True,
-        tokens_are_total=True,
+        tokens_are_total=bool(result),
     )
+
+
+def _messages(events: list[Event]) -> list[Event]:
+    """Return the answers of the model, each once: one of several parts comes as several events."""
+    answers = (part(event, "message") for event in events if event.get("type") == "assistant")
+    return list({text_at(answer, "id") or str(number): answer for number, answer in enumerate(answers)}.values())
 
 
 def _denied(events: list[Event], result: Event) -> tuple[str, ...]:

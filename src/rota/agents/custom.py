@@ -17,6 +17,7 @@ from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ende
 __all__ = ["NAME", "adapter", "complaints"]
 
 NAME = "custom"
+COUNTS = ("tokens_in", "tokens_cached", "tokens_out")
 
 
 def adapter(options: Mapping[str, Any]) -> Adapter:
@@ -121,12 +122,14 @@ def _documents(text: str, parser: str) -> list[Any]:
 
 def _figures(documents: list[Any], task: AgentTask) -> AgentResult:
     found = {name: _last(documents, _path(task, name)) for name in ("result", "session")}
-    counts = {name: number(_last(documents, _path(task, name))) for name in ("tokens_in", "tokens_out")}
+    counts = {name: number(_last(documents, _path(task, name))) for name in COUNTS}
+    tokens = {name: None if count is None else int(count) for name, count in counts.items()}
     return AgentResult(
         summary=_text(found["result"]),
         session_id=_text(found["session"]) or None,
-        tokens_in=None if counts["tokens_in"] is None else int(counts["tokens_in"]),
-        tokens_out=None if counts["tokens_out"] is None else int(counts["tokens_out"]),
+        tokens_in=tokens["tokens_in"],
+        tokens_cached=tokens["tokens_cached"],
+        tokens_out=tokens["tokens_out"],
         usd=number(_last(documents, _path(task, "usd"))),
         model=task.model,
     )

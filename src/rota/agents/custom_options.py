@@ -16,7 +16,7 @@ PLACES = (
 OPTIONS = ("argv", "prompt", "parser", "paths", "provider", "version", "login", "access")
 PROMPTS = ("argument", "stdin")
 PARSERS = ("text", "json", "jsonl")
-PATHS = ("result", "session", "tokens_in", "tokens_out", "usd", "error")
+PATHS = ("result", "session", "tokens_in", "tokens_cached", "tokens_out", "usd", "error")
 
 
 def placeholders(argv: Any) -> set[str]:

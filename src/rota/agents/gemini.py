@@ -57,6 +57,7 @@ def _figures(events: list[Event], result: Event | None, *, task: AgentTask) -> A
     return AgentResult(
         summary=_answer(events),
         tokens_in=count_at(result, "stats.input_tokens"),
+        tokens_cached=count_at(result, "stats.cached"),
         tokens_out=count_at(result, "stats.output_tokens"),
         model=models[0] if len(models) == 1 else text_at(started, "model") or task.model,
         session_id=text_at(started, "session_id") or task.session_id,

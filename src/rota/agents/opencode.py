@@ -60,6 +60,7 @@ def _figures(events: list[Event], steps: list[Event], *, tools: list[Event], tas
     return AgentResult(
         summary=texts[-1] if texts else "",
         tokens_in=total(count_at(step, kind) for step in steps for kind in read_in),
+        tokens_cached=total(count_at(step, "tokens.cache.read") for step in steps),
         tokens_out=total(count_at(step, kind) for step in steps for kind in written),
         usd=usd or None,  # it says 0 for a model whose price it does not know
         model=task.model,

@@ -17,7 +17,8 @@ def account_keys(account: Account, *, zone: str) -> dict[str, Any]:
 
 def price_keys(price: Price) -> dict[str, Any]:
     """Return the keys under which a file says what a model costs."""
-    return {"input": written(price.input, Unit.USD), "output": written(price.output, Unit.USD)}
+    cached = {} if price.cached_input is None else {"cached_input": written(price.cached_input, Unit.USD)}
+    return {"input": written(price.input, Unit.USD), "output": written(price.output, Unit.USD), **cached}
 
 
 def spend_keys(spends: Sequence[Spend]) -> dict[str, Any]:

@@ -147,18 +147,21 @@ _ACCOUNT = {
 }
 
 
+def _dollars(value: Any) -> int:
+    return amount_of(read_number(value), Unit.USD)
+
+
+_RATES = {"input": _dollars, "output": _dollars, "cached_input": _dollars}
+
+
 def read_price(value: Any) -> Price:
     """Return what a million tokens of a model cost."""
     with Parts() as parts:
-        found = read_keys(value, {"input": _dollars, "output": _dollars}, parts=parts, hint=PRICE_HINT)
+        found = read_keys(value, _RATES, parts=parts, hint=PRICE_HINT)
         missing = next((key for key in ("input", "output") if key not in value), None)
         if missing is not None and not parts.mistyped:
             raise Refused(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
     return Price(**found)
-
-
-def _dollars(value: Any) -> int:
-    return amount_of(read_number(value), Unit.USD)
 
 
 def read_names(value: Any) -> dict[KeyPath, str]:

@@ -47,7 +47,7 @@ _ACCOUNT = {
 }
 _PRICE = {
     "type": "object",
-    "properties": {"input": _AMOUNT, "output": _AMOUNT},
+    "properties": {"input": _AMOUNT, "output": _AMOUNT, "cached_input": _AMOUNT},
     "required": ["input", "output"],
     "additionalProperties": False,
 }

@@ -135,7 +135,8 @@ def _named(kind: str, declared: Mapping[str, T], stored: Mapping[str, T], *, say
 
 
 def _price(price: Price) -> str:
-    return f"{say_money(price.input)} in, {say_money(price.output)} out"
+    cached = "" if price.cached_input is None else f", {say_money(price.cached_input)} cached"
+    return f"{say_money(price.input)} in, {say_money(price.output)} out{cached}"
 
 
 def _pool_differences(settings: Settings, pools: Mapping[str, int]) -> list[str]:

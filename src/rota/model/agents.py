@@ -67,6 +67,8 @@ class AgentTask:
     """The piece of work that the run has claimed, if its job has a work source."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the file says about this agent beyond the common keys (`custom` uses it)."""
+    sessions: str = ""
+    """The folder in which the program keeps its sessions, where its adapter reads them; empty: none."""
     tools_server: tuple[str, ...] = ()
     """The command that serves rota's tools over MCP; empty: none."""
     cancelled: Callable[[], bool] = lambda: False
@@ -91,7 +93,9 @@ class AgentResult:
     usd_is_total: bool = False
     """Whether `usd` is that of the whole session, also of its earlier runs."""
     tokens_are_total: bool = False
-    """The same of `tokens_in` and `tokens_out`."""
+    """The same of `tokens_in`, `tokens_cached` and `tokens_out`."""
+    tokens_cached: int | None = None
+    """How many of `tokens_in` the provider read from its cache."""
     session_full: bool = False
     """Whether the session has no room for a further prompt: every later run of it would fail as well."""
 
@@ -141,6 +145,7 @@ class Session:
     usd: float = 0.0
     tokens_in: int = 0
     tokens_out: int = 0
+    tokens_cached: int = 0
     adapter: str = ""
     """Whose session it is; no other program knows it."""
 

@@ -62,13 +62,16 @@ class Price:
 
     input: int
     output: int
+    cached_input: int | None = None
+    """The rate of input that the provider read from its cache; None: that of all input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a run used, as far as it is known: None is unknown, never nothing.
 
-    `counted`: how many of the requests were charged one by one, when they were made.
+    `tokens_cached`: how many of `tokens_in` the provider read from its cache. `counted`: how many of the requests were
+    charged one by one, when they were made.
     """
 
     requests: int | None = None
@@ -77,6 +80,7 @@ class Usage:
     usd: int | None = None
     model: str | None = None
     counted: int = 0
+    tokens_cached: int | None = None
 
     @property
     def tokens(self) -> int | None:
@@ -97,6 +101,7 @@ def usage_json(usage: Usage | None) -> dict[str, Any]:
     told = {
         "requests": usage.requests,
         "tokens_in": usage.tokens_in,
+        "tokens_cached": usage.tokens_cached,
         "tokens_out": usage.tokens_out,
         "usd_millionths": usage.usd,
         "model": usage.model,

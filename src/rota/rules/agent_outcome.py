@@ -69,6 +69,7 @@ def _usage(ended: Outcome, result: AgentResult) -> Usage | None:
         return ended.usage
     found = Usage(
         tokens_in=result.tokens_in,
+        tokens_cached=result.tokens_cached,
         tokens_out=result.tokens_out,
         usd=None if result.usd is None else round(result.usd * MILLION),
         model=result.model,

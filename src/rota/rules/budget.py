@@ -118,7 +118,10 @@ def cost_of(usage: Usage, prices: Mapping[str, Price]) -> int | None:
     price = prices.get(usage.model or "")
     if price is None or usage.tokens is None:
         return None
-    return -(-((usage.tokens_in or 0) * price.input + (usage.tokens_out or 0) * price.output) // MILLION)
+    sent = usage.tokens_in or 0
+    cached = min(usage.tokens_cached or 0, sent) if price.cached_input is not None else 0
+    cost = (sent - cached) * price.input + cached * (price.cached_input or 0) + (usage.tokens_out or 0) * price.output
+    return -(-cost // MILLION)
 
 
 def used_of(unit: Unit, usage: Usage | None) -> int | None:

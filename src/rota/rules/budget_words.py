@@ -123,6 +123,32 @@ def say_gate(told: Mapping[str, Any]) -> str:
     return "; ".join(_say_account_at_gate(one) for one in told.get("accounts", ())) or "its accounts are forgotten"
 
 
+def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
+    """Return which accounts a finished run was charged its estimate, and why; empty where it said what it used.
+
+    >>> account = {"account": "day", "unit": "usd", "estimate": 2_000_000, "origin": "max_usd", "answer": "pass"}
+    >>> say_estimated({"accounts": [account]}, {"tokens_in": 5, "model": "sonnet"})
+    'day is charged $2.00, the estimate (by max_usd): no price of sonnet is known, add it to `prices`'
+    >>> say_estimated({"accounts": [account]}, {"usd_millionths": 5})
+    ''
+    """
+    charged = [one for one in told.get("accounts", ()) if one["answer"] in ("pass", "warn")]
+    return "; ".join(_say_estimated(one, usage) for one in charged if _lacks(Unit(one["unit"]), usage))
+
+
+def _lacks(unit: Unit, usage: Mapping[str, Any]) -> bool:
+    """Tell whether a usage says nothing in the unit of an account; a run is always one run."""
+    keys = {Unit.USD: ("usd_millionths",), Unit.REQUESTS: ("requests",), Unit.TOKENS: ("tokens_in", "tokens_out")}
+    return unit in keys and not any(key in usage for key in keys[unit])
+
+
+def _say_estimated(one: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
+    unit = Unit(one["unit"])
+    priced = unit is Unit.USD and "model" in usage and ("tokens_in" in usage or "tokens_out" in usage)
+    why = f"no price of {usage['model']} is known, add it to `prices`" if priced else "the run did not say what it used"
+    return f"{one['account']} is charged {say_amount(one['estimate'], unit)}, the estimate (by {one['origin']}): {why}"
+
+
 def _say_account_at_gate(one: Mapping[str, Any]) -> str:
     unit = Unit(one["unit"])
     used = say_used(one["settled"] + one["reserved"], one["limit"], unit)

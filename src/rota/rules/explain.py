@@ -15,7 +15,7 @@ from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.model.workspaces import Worktree
 from rota.rules.agent_words import say_denied
 from rota.rules.brief_words import say_brief, say_place, say_session, say_workspace, workspace_of
-from rota.rules.budget_words import say_gate, say_usage
+from rota.rules.budget_words import say_estimated, say_gate, say_usage
 from rota.rules.cadence_words import say_mode_of_run, say_poll_of_run
 from rota.rules.hold_words import say_hold
 from rota.rules.instants import explain_schedule
@@ -275,10 +275,14 @@ def _budget(facts: Facts) -> list[Line]:
 
 
 def _used(facts: Facts) -> list[Line]:
-    """Return what an execution said it used, and which tools it was refused."""
-    run, denied = facts.run, say_denied(facts.run.denied_tools, facts.spec.work.agent)
-    used = [Line("used", say_usage(run.usage))] if run.usage else []
-    return [*used, Line("denied", denied)] if denied else used
+    """Return what an execution said it used, what it is charged instead of that, and which tools it was refused."""
+    run, ended = facts.run, facts.run.status.final and facts.run.started_at is not None
+    texts = {
+        "used": say_usage(run.usage) if run.usage else "",
+        "charged": say_estimated(run.decisions.get("budget") or {}, run.usage or {}) if ended else "",
+        "denied": say_denied(run.denied_tools, facts.spec.work.agent),
+    }
+    return [Line(label, text) for label, text in texts.items() if text]
 
 
 def _condition(result: Mapping[str, Any]) -> str:

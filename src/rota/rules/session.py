@@ -19,6 +19,7 @@ def own_figures(result: AgentResult, before: Session | None) -> AgentResult:
         result = replace(
             result,
             tokens_in=_count(result.tokens_in, before.tokens_in),
+            tokens_cached=_count(result.tokens_cached, before.tokens_cached),
             tokens_out=_count(result.tokens_out, before.tokens_out),
         )
     return result
@@ -41,12 +42,13 @@ def session_after(result: AgentResult, before: Session | None) -> Session | None
     if not result.session_id:
         return None
     earlier = before or Session("")
-    own = own_figures(result, before)
+    own, are_total = own_figures(result, before), result.tokens_are_total
     return Session(
         id=result.session_id,
         usd=_total(result.usd, own.usd, earlier.usd, is_total=result.usd_is_total),
-        tokens_in=int(_total(result.tokens_in, own.tokens_in, earlier.tokens_in, is_total=result.tokens_are_total)),
-        tokens_out=int(_total(result.tokens_out, own.tokens_out, earlier.tokens_out, is_total=result.tokens_are_total)),
+        tokens_in=int(_total(result.tokens_in, own.tokens_in, earlier.tokens_in, is_total=are_total)),
+        tokens_cached=int(_total(result.tokens_cached, own.tokens_cached, earlier.tokens_cached, is_total=are_total)),
+        tokens_out=int(_total(result.tokens_out, own.tokens_out, earlier.tokens_out, is_total=are_total)),
     )
 
 

@@ -10,7 +10,7 @@ from rota.model.errors import InvalidValue
 from rota.runners.result import storable
 
 TEXTS = ("model", "session_id", "error")
-COUNTS = ("tokens_in", "tokens_out", "turns")
+COUNTS = ("tokens_in", "tokens_cached", "tokens_out", "turns")
 HINT = "return rota.AgentResult(summary=…)"
 
 

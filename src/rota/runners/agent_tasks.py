@@ -41,6 +41,7 @@ def task_of(told: Told) -> AgentTask:
         run_id=told["run_id"],
         job=told["job"],
         options=told["options"],
+        sessions=told.get("sessions") or "",
     )
 
 
@@ -48,7 +49,7 @@ def write_session(session: Session | None) -> Told | None:
     """Return the session that a run goes on with, as it is noted."""
     if session is None:
         return None
-    counted = {"tokens_in": session.tokens_in, "tokens_out": session.tokens_out}
+    counted = {"tokens_in": session.tokens_in, "tokens_out": session.tokens_out, "tokens_cached": session.tokens_cached}
     return {"id": session.id, "usd": session.usd, **counted, "adapter": session.adapter}
 
 

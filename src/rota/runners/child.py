@@ -171,7 +171,7 @@ class Context:
         )
 
     def add_usage(self, **used: Any) -> None:
-        """Tell what the function used: requests, tokens_in, tokens_out, usd (dollars), model; it adds up."""
+        """Add to what the function used: requests, tokens_in, tokens_cached, tokens_out, usd (dollars), model."""
         for key, value in used.items():
             if value is not None:
                 number = value if isinstance(value, (int, str)) else float(value)

@@ -230,12 +230,14 @@ class JobContext:
         *,
         requests: int | None = None,
         tokens_in: int | None = None,
+        tokens_cached: int | None = None,
         tokens_out: int | None = None,
         usd: float | None = None,
         model: str | None = None,
     ) -> None:
         """Tell what the function used beside `ctx.http`; it adds up. `usd` is in dollars (R-19)."""
-        self._metering().add(requests=requests, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd, model=model)
+        told = {"tokens_in": tokens_in, "tokens_cached": tokens_cached, "tokens_out": tokens_out}
+        self._metering().add(requests=requests, usd=usd, model=model, **told)
 
     def _metering(self) -> Meter:
         if self._meter is None:

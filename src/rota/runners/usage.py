@@ -12,7 +12,7 @@ from rota.model.errors import InvalidValue
 
 LARGEST = 10**15
 MODEL_LIMIT = 200
-KEYS = ("requests", "tokens_in", "tokens_out", "usd", "model")
+KEYS = ("requests", "tokens_in", "tokens_cached", "tokens_out", "usd", "model")
 ENDED = "the run has ended: it may send no more requests"
 
 Counter = Callable[[], "Future[None]"]
@@ -107,6 +107,7 @@ def _model(key: str, value: Any) -> str:
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "requests": _whole,
     "tokens_in": _whole,
+    "tokens_cached": _whole,
     "tokens_out": _whole,
     "usd": _money,
     "model": _model,

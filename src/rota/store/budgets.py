@@ -100,14 +100,18 @@ def prices(db: Database) -> dict[str, Price]:
     """Return what the tokens of each model cost."""
     row = db.row("meta_get", key=PRICES_KEY)
     found: dict[str, list[int]] = json.loads(row[0]) if row else {}
-    return {model: Price(*both) for model, both in found.items()}
+    return {model: Price(*rates) for model, rates in found.items()}
 
 
 def declare_prices(db: Database, declared: Mapping[str, Price]) -> None:
     """Set what the tokens of each model cost."""
     if prices(db) != dict(declared):
-        value = json.dumps({model: [price.input, price.output] for model, price in sorted(declared.items())})
+        value = json.dumps({model: _rates(price) for model, price in sorted(declared.items())})
         db.execute("meta_set", key=PRICES_KEY, value=value)
+
+
+def _rates(price: Price) -> list[int]:
+    return [price.input, price.output, *(() if price.cached_input is None else (price.cached_input,))]
 
 
 def open_window(db: Database, account: Account, window: Window) -> Filled:

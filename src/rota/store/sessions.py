@@ -21,9 +21,9 @@ class LastRun:
 def session_of(db: Database, job_id: str, *, adapter: str, worker_id: str) -> Session | None:
     """Return the newest session of a job with this program, None for none, or for one of another worker's disk."""
     row = db.row("agent_session", job_id=job_id, adapter=adapter)
-    if row is None or row[4] not in (None, worker_id):
+    if row is None or row[5] not in (None, worker_id):
         return None
-    return Session(row[0], row[1] / MILLION, row[2], row[3], adapter)
+    return Session(row[0], row[1] / MILLION, row[2], row[3], row[4], adapter)
 
 
 def save_session(db: Database, job_id: str, session: Session, *, run_id: str, now: datetime) -> None:
@@ -37,6 +37,7 @@ def save_session(db: Database, job_id: str, session: Session, *, run_id: str, no
         usd=round(session.usd * MILLION),
         tokens_in=session.tokens_in,
         tokens_out=session.tokens_out,
+        tokens_cached=session.tokens_cached,
         at=to_ms(now),
     )
 

@@ -176,6 +176,15 @@ def test_a_tool_that_was_used_is_something_done_also_without_an_answer() -> None
     assert result.problem is None
 
 
+def test_a_run_that_did_not_come_to_its_result_tells_what_its_messages_used() -> None:
+    ended = recording("claude-max_turns")
+    lines = [line for line in ended.stdout.split("\n") if '"type": "result"' not in line]
+    doubled = [line for line in lines for _ in range(2 if "msg_14" in line else 1)]
+    result = read("claude", replace(ended, stdout="\n".join(doubled), stopped=True))
+    assert (result.tokens_in, result.tokens_cached, result.tokens_are_total) == (2600, 200, False)
+    assert result.tokens_out is not None
+
+
 @pytest.mark.parametrize(
     ("name", "problem", "words"),
     [

@@ -57,7 +57,7 @@ TOP = Top(
     "Europe/Berlin",
     pools={"gpu": 5, "ollama": 5},
     budgets=ACCOUNTS,
-    prices={"sonnet": Price(3_000_000, 15_000_000), "a b": Price(100_000, 0)},
+    prices={"sonnet": Price(3_000_000, 15_000_000), "a b": Price(100_000, 0, cached_input=10_000)},
 )
 SPENDS = st.sampled_from([(), ("day",), ("week",), ("day", "week", "worker")])
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00{"), min_size=1, max_size=20)

@@ -97,6 +97,17 @@ def test_a_price_is_rounded_up() -> None:
     assert cost_of(Usage(tokens_in=1, model="tiny"), {"tiny": Price(1, 1)}) == 1
 
 
+def test_input_from_a_cache_has_its_own_rate() -> None:
+    usage = Usage(tokens_in=400_000, tokens_cached=300_000, tokens_out=0, model="m")
+    assert cost_of(usage, {"m": Price(3_000_000, 15_000_000)}) == 1_200_000
+    assert cost_of(usage, {"m": Price(3_000_000, 15_000_000, cached_input=600_000)}) == 480_000
+
+
+def test_no_more_than_all_input_comes_from_a_cache() -> None:
+    usage = Usage(tokens_in=10, tokens_cached=50, model="m")
+    assert cost_of(usage, {"m": Price(3_000_000, 1, cached_input=1_000_000)}) == 10
+
+
 @pytest.mark.parametrize(
     ("unit", "usage", "used"),
     [

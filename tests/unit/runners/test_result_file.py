@@ -49,7 +49,10 @@ def test_a_summary_that_no_database_takes_is_made_storable(tmp_path):
         ({"files": "a"}, "`files` of the result is not a list of texts"),
         ({"files": [1]}, "`files` of the result is not a list of texts"),
         ({"files": ["a"] * 101}, "101 entries, the limit is 100"),
-        ({"usage": 3}, "`usage` is not an object; its keys are requests, tokens_in, tokens_out, usd, model"),
+        (
+            {"usage": 3},
+            "`usage` is not an object; its keys are requests, tokens_in, tokens_cached, tokens_out, usd, model",
+        ),
         ({"usage": {"tokens": 3}}, "`usage` has an unknown key 'tokens'"),
         ({"usage": {"tokens_in": -1}}, "`tokens_in` of the usage is -1, not a whole number from 0 on"),
         ({"usage": {"requests": 1.5}}, "`requests` of the usage is 1.5, not a whole number"),
