@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,4 +146,6 @@ def drive(name: str, task: AgentTask, place: Place, **env: str) -> Drive:
     ended = Ended(done.returncode, done.stdout, done.stderr, ended_at=SystemClock().now().astimezone())
     read = adapter(name).read
     assert read is not None
+    sessions = adapter(name).sessions
+    task = replace(task, sessions=sessions(environ)) if sessions is not None else task
     return Drive(invocation, ended, read(ended, task))

@@ -41,7 +41,7 @@ class Real:
 
 REAL = {
     "claude": Real("Bash", {"command": "touch x", "description": "d"}, "Bash", no_login={"ANTHROPIC_API_KEY": ""}),
-    "codex": Real("exec_command", {"cmd": "sleep 1; touch /usr/x"}, "shell", Access.WRITE),
+    "codex": Real("exec_command", {"cmd": "touch /usr/x"}, "shell", Access.WRITE),
     "gemini": Real(
         "run_shell_command",
         {"command": "touch x"},

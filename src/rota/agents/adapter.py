@@ -35,6 +35,8 @@ class Adapter:
     """Where `run` asks with these variables and options, what version answers, the problem when none does."""
     tell: Callable[[dict[str, Any]], Iterable[str]] | None = None
     """What an event of its output says to a person who watches; None: its output is text."""
+    sessions: Callable[[Mapping[str, str]], str] | None = None
+    """Where a run with these variables keeps its sessions, where `read` looks into them."""
     needs_model: bool = False
     """Whether it can do nothing without being told which model to use."""
     beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = _no_tools

@@ -1,11 +1,14 @@
 """Codex: `codex exec --json`, prompt on standard input, events as JSON lines."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from rota.agents.adapter import Adapter
 from rota.agents.endings import did_nothing, end_of, failed
-from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
+from rota.agents.events import Event, count_at, distinct, last_of, look_up, parse, part, read_events, text_at
 from rota.agents.servers import FORWARDED, PATIENCE, SERVER
 from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
@@ -14,6 +17,10 @@ SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.F
 TALK = ("agent_message", "reasoning", "error", "todo_list")
 """Items that are no work: words, and warnings, which come as errors."""
 SANDBOXED = ("Read-only file system", "Operation not permitted")
+SESSION = re.compile(r"[0-9A-Za-z-]{8,64}")
+EXIT = re.compile(r"exited with code (-?\d+)")
+LONGEST_SESSION = 16_000_000
+"""So many bytes of a session's file are read, the last ones."""
 
 
 def invoke(task: AgentTask) -> Invocation:
@@ -46,28 +53,115 @@ def _server(task: AgentTask) -> Iterator[str]:
 def read(ended: Ended, task: AgentTask) -> AgentResult:
     """Return what a process did: `turn.failed` alone is a failure, an item of type error is a warning."""
     events = read_events(ended.stdout)
+    turn = _last_turn(task, text_at(last_of(events, "thread.started"), "thread_id"))
     items = [part(event, "item") for event in events if event.get("type") == "item.completed"]
     done, broken = last_of(events, "turn.completed"), last_of(events, "turn.failed")
-    found = _figures(events, items, done=done, task=task)
+    found = _figures(events, items, done=done, turn=turn, task=task)
     if broken is not None:
         return failed(found, text_at(broken, "error.message") or end_of("codex", ended), at=ended.ended_at)
     if done is None or ended.exit_code != 0:
         return failed(found, end_of("codex", ended), at=ended.ended_at)
     worked = any(item.get("type") not in TALK and not _refused(item, task.access) for item in items)
+    worked = worked or any(not call.refused for call in turn.calls)
     return found if found.summary.strip() or worked else did_nothing(found)
 
 
-def _figures(events: list[Event], items: list[Event], *, done: Event | None, task: AgentTask) -> AgentResult:
+def _figures(
+    events: list[Event], items: list[Event], *, done: Event | None, turn: "Turn", task: AgentTask
+) -> AgentResult:
     messages = [text_at(item, "text") for item in items if item.get("type") == "agent_message"]
+    # Those of a finished turn are of the whole session; the file of the session has those of the turn alone.
+    used = turn.usage if done is None else part(done, "usage")
+    denied = [_name(item) for item in items if _refused(item, task.access)]
     return AgentResult(
         summary=(messages[-1] if messages else None) or "",
-        tokens_in=count_at(done, "usage.input_tokens"),
-        tokens_out=count_at(done, "usage.output_tokens"),
+        tokens_in=count_at(used, "input_tokens"),
+        tokens_cached=count_at(used, "cached_input_tokens"),
+        tokens_out=count_at(used, "output_tokens"),
         model=task.model,
         session_id=text_at(last_of(events, "thread.started"), "thread_id") or task.session_id,
-        denied_tools=distinct(_name(item) for item in items if _refused(item, task.access)),
-        tokens_are_total=True,
+        denied_tools=distinct([*denied, *(call.name for call in turn.calls if call.refused)]),
+        tokens_are_total=done is not None,
     )
+
+
+# the file of its session: it holds what the stream of events leaves out
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool that was called, and whether that was refused."""
+
+    name: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the file of a session says about its last turn."""
+
+    calls: tuple[Call, ...] = ()
+    usage: Event | None = None
+
+
+def sessions(environ: Mapping[str, str]) -> str:
+    """Return the folder in which Codex keeps its sessions, by day."""
+    home = environ.get("CODEX_HOME") or (f"{environ['HOME']}/.codex" if environ.get("HOME") else "")
+    return f"{home}/sessions" if home else ""
+
+
+def _last_turn(task: AgentTask, session_id: str | None) -> Turn:
+    """Return the last turn of a session: Codex drops events of commands that end at once, its file has them all."""
+    records = _records(task.sessions, session_id or "")
+    outputs = {
+        text_at(one, "call_id"): _output(look_up(one, "output"))
+        for one in records
+        if str(one.get("type")).endswith("_call_output")
+    }
+    calls = [one for one in records if str(one.get("type")).endswith("_call")]
+    used = [one["turn_token_usage"] for one in records if isinstance(one.get("turn_token_usage"), dict)]
+    return Turn(
+        tuple(Call(_tool(call), _denies(outputs.get(text_at(call, "call_id"), ""), task.access)) for call in calls),
+        used[-1] if used else None,
+    )
+
+
+def _records(folder: str, session_id: str) -> list[Event]:
+    """Return what a session's file notes since its last turn began."""
+    if not folder or not SESSION.fullmatch(session_id):
+        return []
+    files = sorted(Path(folder).glob(f"*/*/*/rollout-*-{session_id}.jsonl"))
+    lines = [parse(line) for line in _tail(files[-1]).split("\n")] if files else []
+    begun = [number for number, line in enumerate(lines) if text_at(line, "payload.type") == "task_started"]
+    return [part(line, "payload") for line in lines[begun[-1] :]] if begun else []
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LONGEST_SESSION))
+            return file.read(LONGEST_SESSION).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _output(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _denies(output: str, access: Access) -> bool:
+    if "requires approval" in output or "Rejected(" in output:
+        return True
+    code = EXIT.search(output)
+    failed_there = code is not None and code[1] != "0" and any(words in output for words in SANDBOXED)
+    return failed_there and access is not Access.FULL
+
+
+def _tool(call: Event) -> str:
+    name, namespace = text_at(call, "name") or "shell", text_at(call, "namespace")
+    if namespace and namespace.startswith("mcp__"):
+        return f"{namespace.rstrip('_')}__{name}"
+    return "shell" if "exec" in name or "shell" in name else name
 
 
 def _refused(item: Event, access: Access) -> bool:
@@ -115,5 +209,6 @@ ADAPTER = Adapter(
     ),
     invoke=invoke,
     read=read,
+    sessions=sessions,
     tell=tell,
 )

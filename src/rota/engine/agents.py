@@ -56,7 +56,8 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: Surroundings) ->
     around = replace(claimed.spec.work, cwd=task.cwd)
     further = {**invocation.env, **_further(claimed), **_item_variables(claimed, surroundings)}
     launch = prepare_program(invocation.argv, around, run=run, surroundings=surroundings, further=further)
-    files = {**launch.files, **invocation.files, TASK: _write_task(work, task, claimed)}
+    sessions = kind.sessions(launch.env) if kind.sessions is not None else ""
+    files = {**launch.files, **invocation.files, TASK: _write_task(work, task, claimed, sessions=sessions)}
     if claimed.brief.item is not None:
         files[ITEM] = json.dumps(write_item(claimed.brief.item), ensure_ascii=False, indent=2)
     if invocation.stdin is not None:
@@ -155,7 +156,7 @@ def _written(work: AgentWork, run: RunFacts, project: Path) -> str:
     return text
 
 
-def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed) -> str:
+def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed, *, sessions: str) -> str:
     told = {
         "adapter": work.adapter,
         "provider": work.provider,
@@ -170,6 +171,7 @@ def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed) -> str:
         "run_id": task.run_id,
         "output": claimed.spec.work.output.value,
         "session": write_session(claimed.brief.session),
+        "sessions": sessions,
         "resumes": work.session is SessionMode.RESUME,
     }
     return json.dumps(told)

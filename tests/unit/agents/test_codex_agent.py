@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agents.replaying import argv, read, recording, replay
@@ -66,7 +68,7 @@ def test_it_keeps_no_limit_of_turns_tools_or_money() -> None:
 def test_a_success_tells_answer_tokens_and_session_and_no_cost() -> None:
     result = replay("codex-success")
     assert (result.problem, result.summary) == (None, "stub answer")
-    assert (result.tokens_in, result.tokens_out, result.usd) == (1200, 34, None)
+    assert (result.tokens_in, result.tokens_cached, result.tokens_out, result.usd) == (1200, 100, 34, None)
     assert result.session_id == "01a1e2cb-e314-7142-850c-bacffb04b1f5"
 
 
@@ -87,6 +89,75 @@ def test_what_the_sandbox_did_not_let_through_shows_as_denied() -> None:
     result = replay("codex-sandboxed", access=Access.WRITE)
     assert recording("codex-sandboxed").exit_code == 0
     assert (result.problem, result.denied_tools) == (None, ("shell",))
+
+
+ID = "01a1e2cb-e314-7142-850c-bacffb04b1f5"
+"""The session of the recording codex-success."""
+
+
+def rollout(folder: Path, *payloads: dict[str, Any]) -> str:
+    """Write the file of a session as Codex does; return the folder of all sessions."""
+    day = folder / "sessions" / "2026" / "11" / "18"
+    day.mkdir(parents=True)
+    lines = [json.dumps({"type": "response_item", "payload": payload}) for payload in payloads]
+    (day / f"rollout-2026-11-18T07-10-51-{ID}.jsonl").write_text("\n".join(lines) + "\n")
+    return str(folder / "sessions")
+
+
+def called(number: int, output: str, **call: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    made = {"type": "function_call", "call_id": f"call_{number}", "name": "exec_command", **call}
+    return made, {"type": "function_call_output", "call_id": f"call_{number}", "output": output}
+
+
+BEGUN = {"type": "task_started"}
+SANDBOXED = "Process exited with code 1\nOutput:\ntouch: cannot touch '/usr/x': Read-only file system\n"
+
+
+def test_a_denied_command_that_the_stream_leaves_out_is_found_in_the_file_of_the_session(tmp_path: Path) -> None:
+    """Trap: Codex drops the events of commands that end at once."""
+    assert replay("codex-success", access=Access.WRITE).denied_tools == ()
+    sessions = rollout(tmp_path, BEGUN, *called(1, SANDBOXED))
+    assert replay("codex-success", access=Access.WRITE, sessions=sessions).denied_tools == ("shell",)
+    assert replay("codex-success", access=Access.FULL, sessions=sessions).denied_tools == ()
+
+
+def test_only_the_last_turn_of_a_session_counts(tmp_path: Path) -> None:
+    sessions = rollout(tmp_path, BEGUN, *called(1, SANDBOXED), BEGUN, *called(2, "Process exited with code 0\n"))
+    assert replay("codex-success", access=Access.WRITE, sessions=sessions).denied_tools == ()
+
+
+def test_words_of_the_sandbox_in_the_output_of_a_command_that_worked_deny_nothing(tmp_path: Path) -> None:
+    printed = "Process exited with code 0\nOutput:\nRead-only file system\n"
+    sessions = rollout(tmp_path, BEGUN, *called(1, printed))
+    assert replay("codex-success", access=Access.WRITE, sessions=sessions).denied_tools == ()
+
+
+def test_a_tool_of_a_server_is_denied_under_its_name(tmp_path: Path) -> None:
+    refused = "MCP tool call requires approval, but approval policy is never"
+    sessions = rollout(tmp_path, BEGUN, *called(1, refused, name="list_jobs", namespace="mcp__rota"))
+    assert replay("codex-success", sessions=sessions).denied_tools == ("mcp__rota__list_jobs",)
+
+
+def test_a_run_that_was_stopped_tells_what_the_file_of_its_session_counted(tmp_path: Path) -> None:
+    counted = {"input_tokens": 2400, "cached_input_tokens": 200, "output_tokens": 68}
+    sessions = rollout(tmp_path, BEGUN, {"turn_token_usage": {"input_tokens": 1200}}, {"turn_token_usage": counted})
+    begun = recording("codex-success").stdout.split("\n")[0]
+    ended = replace(recording("codex-success"), stdout=begun, exit_code=None, stopped=True)
+    result = read("codex", ended, sessions=sessions)
+    assert (result.tokens_in, result.tokens_cached, result.tokens_out) == (2400, 200, 68)
+    assert not result.tokens_are_total
+
+
+@pytest.mark.parametrize("sessions", ["", "/nowhere"])
+def test_without_the_file_of_the_session_its_stream_counts(sessions: str) -> None:
+    assert replay("codex-success", sessions=sessions).problem is None
+
+
+def test_the_folder_of_the_sessions_is_that_of_the_run() -> None:
+    assert ADAPTER.sessions is not None
+    assert ADAPTER.sessions({"HOME": "/home/a"}) == "/home/a/.codex/sessions"
+    assert ADAPTER.sessions({"HOME": "/home/a", "CODEX_HOME": "/srv/codex"}) == "/srv/codex/sessions"
+    assert ADAPTER.sessions({}) == ""
 
 
 def test_with_full_access_there_is_no_sandbox_to_deny_anything() -> None:
