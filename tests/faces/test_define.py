@@ -208,3 +208,26 @@ def test_two_kinds_of_schedule_for_next_are_refused(project: Project) -> None:
     result = project.rota("next", "--cron", "* * * * *", "--interval", "5m")
     assert result.exit_code == 2
     assert "--cron and --interval do not go together" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n", "---\n# nothing yet\n", "jobs:\n"])
+def test_a_file_without_jobs_is_right_and_noted(project: Project, text: str) -> None:
+    project.write(text)
+    told = project.ok("check")
+    assert "rota.yaml: 0 jobs: ok" in told
+    assert "note: the file declares no jobs; write them below `jobs:`, or add one with `rota add`" in told
+    assert "= no jobs" in project.ok("apply")
+    project.ok("add", "first", "--", "echo", "hi")
+    assert "rota.yaml: 1 job: ok" in project.ok("check")
+
+
+@pytest.mark.parametrize("text", ["", "# all gone\n"])
+def test_a_file_that_loses_all_its_jobs_is_not_applied_by_mistake(project: Project, text: str) -> None:
+    project.applied(JOBS)
+    project.write(text)
+    result = project.rota("apply")
+    assert result.exit_code != 0
+    assert "has no jobs, and 3 stored ones came from it" in result.stderr
+    assert project.json("show", "triage")["state"] == "idle"
+    project.ok("apply", "--allow-empty")
+    assert "no jobs" in project.ok("list")

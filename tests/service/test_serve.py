@@ -48,6 +48,15 @@ def test_a_trigger_from_another_process_wakes_the_scheduler(project: Project) ->
     assert project.told("hello") == [("COMPLETED", None)]
 
 
+def test_an_empty_file_is_served_and_its_first_job_is_picked_up(project: Project) -> None:
+    project.write("# no jobs yet\n")
+    project.serve()
+    assert project.json("list") == []
+    project.write("jobs:\n  hello: {command: [echo, hi there]}\n")
+    until(lambda: project.json("list"), what="the new file to be applied")
+    assert "hi there" in project.rota("run", "hello", apart=True).stdout
+
+
 def test_sigterm_ends_an_idle_scheduler_with_exit_0(project: Project) -> None:
     project.write("jobs:\n  hello: {command: [echo, hi]}\n")
     server = project.serve()

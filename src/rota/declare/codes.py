@@ -7,7 +7,7 @@ PROBLEM_CODES = {
     "yaml_character": "A character that YAML or a program cannot take.",
     "yaml_syntax": "The text is no YAML.",
     "yaml_documents": "The file holds more than one document.",
-    "yaml_top_level": "The file is empty, or its top level is not a map.",
+    "yaml_top_level": "The top level of the file is not a map.",
     "yaml_depth": "Maps and lists are nested more than 20 deep.",
     "yaml_alias": "An unquoted `*` starts a YAML alias.",
     "yaml_quotes": "An unquoted value starts with a character that YAML reserves.",

@@ -163,12 +163,12 @@ def _decode(content: bytes, file: str) -> str:
 
 def _document(file: str, composed: Composed, *, mends: list[Mend], digest: str) -> Document:
     problems = _all_problems(file, composed, mends)
-    if not isinstance(composed.data, dict):
-        top = "the file is empty" if composed.data is None else NO_MAP
-        raise FileProblems([*problems, Problem(top, "yaml_top_level", file, 1, 1, hint=SECTIONS_HINT)])
+    data = {} if composed.data is None else composed.data  # no text but comments: a file that declares nothing
+    if not isinstance(data, dict):
+        raise FileProblems([*problems, Problem(NO_MAP, "yaml_top_level", file, 1, 1, hint=SECTIONS_HINT)])
     spoilt = {flaw.path for flaw in composed.flaws if flaw.code != "yaml_duplicate_key"}
     spoilt |= {composed.values.get(mended.mark, ()) for mended in mends}
-    return Document(file, composed.data, composed.keys, tuple(problems), frozenset(spoilt - {()}), digest)
+    return Document(file, data, composed.keys, tuple(problems), frozenset(spoilt - {()}), digest)
 
 
 def _all_problems(file: str, composed: Composed, mends: list[Mend]) -> list[Problem]:

@@ -18,6 +18,7 @@ from rota.rules.placeholders import has_placeholders
 from rota.rules.times import from_now
 
 FAR = timedelta(days=366)
+NO_JOBS = "the file declares no jobs; write them below `jobs:`, or add one with `rota add`"
 
 
 def notes_on(jobs: Sequence[JobSpec], *, now: datetime | None = None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rota.declare.given import document_of, plain, usable
 from rota.declare.including import Included
 from rota.declare.joining import FileRead, Host, LeftOut, gather, in_project
 from rota.declare.mentions import FinderOf
-from rota.declare.notes import notes_on, notes_on_files
+from rota.declare.notes import NO_JOBS, notes_on, notes_on_files
 from rota.declare.one_file import read_file
 from rota.declare.polling import POLL
 from rota.declare.registry import FunctionFinder
@@ -81,10 +81,11 @@ def read_project(
     if whole.problems:
         raise FileProblems(whole.problems)
     files = notes_on_files([one.path, *(found.path for found in whole.included)])
+    none = () if whole.jobs or whole.left_out else (NO_JOBS,)
     return Declared(
         settings=_with_agents(with_shared(main.settings, whole.shared), whole.jobs),
         jobs=whole.jobs,
-        notes=(*files, *whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
+        notes=(*none, *files, *whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
         text_digest=main.document.digest,
         included=whole.included,

@@ -12,10 +12,6 @@ from rota.declare.files import find_project, load, parse, write_path
 from rota.model.errors import FileProblems, ProjectMissing
 
 REFUSED = {
-    "a document that is empty": (
-        "",
-        "rota.yaml:1:1: the file is empty; write sections such as `timezone:` and `jobs:` at the left margin",
-    ),
     "a list at the top": (
         "- a\n",
         (

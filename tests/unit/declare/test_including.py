@@ -267,7 +267,7 @@ def test_a_pattern_that_cannot_be_used_is_told(home: Home, include: str, told: s
 
 
 def test_a_pattern_that_matches_nothing_is_told_as_a_note(home: Home) -> None:
-    declared = home.read('include: ["jobs.d/*.yaml"]\njobs: {}\n')
+    declared = home.read('include: ["jobs.d/*.yaml"]\njobs: {by-hand: {command: [echo, hi]}}\n')
     assert declared.notes == ("include: 'jobs.d/*.yaml' matches no file",)
 
 
