@@ -20,9 +20,12 @@ def read_money(value: Any) -> float:
 
 
 def read_prompt(value: Any) -> str:
-    """Return a task for an agent; an empty one means the default task."""
+    """Return a task for an agent that is not empty."""
+    hint = "write the task, or `prompt_file:`"
     if not isinstance(value, str):
-        raise fields.wrong_type(value, "a text", hint="write the task, or `prompt_file:`")
+        raise fields.wrong_type(value, "a text", hint=hint)
+    if not value.strip():
+        raise fields.Refused("is empty", code="missing_value", hint=hint)
     return value
 
 
@@ -95,4 +98,4 @@ WorkSourceEntry = Annotated[
     ),
 ]
 Money = Annotated[float | None, Reads(read_money), Schema({"type": "number", "exclusiveMinimum": 0})]
-Prompt = Annotated[str, Reads(read_prompt), Schema({"type": "string"})]
+Prompt = Annotated[str, Reads(read_prompt), Schema({"type": "string", "pattern": r"\S"})]

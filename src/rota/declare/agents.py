@@ -15,6 +15,7 @@ from rota.model.agents import Access
 from rota.model.holds import PLENTY, provider_pool
 from rota.model.spec import AgentWork, Draw, SessionMode, Workspace
 from rota.rules.nearest import did_you_mean
+from rota.rules.prompts import DEFAULT_PROMPT
 
 Keys = Mapping[str, Any]
 
@@ -318,7 +319,7 @@ def read_schedule(value: Any) -> dict[str, Any]:
         for key in (key for key in ("command", "shell", "run") if key in keys):
             parts.refuse(Refused("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
     if not set(WORKS) & set(keys):
-        keys["prompt"] = ""
+        keys["prompt"] = DEFAULT_PROMPT
     return keys
 
 

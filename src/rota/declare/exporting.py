@@ -44,6 +44,7 @@ from rota.model.spec import (
     Work,
 )
 from rota.rules.placeholders import has_placeholders
+from rota.rules.prompts import DEFAULT_PROMPT
 
 Keys = dict[str, Any]
 
@@ -210,7 +211,9 @@ def _written_pools(spec: JobSpec) -> tuple[Draw, ...]:
 
 
 def _agent(agent: AgentWork, top: Top) -> Keys:
-    asked = {"prompt_file": _place(agent.prompt_file, top.folder)} if agent.prompt_file else {"prompt": agent.prompt}
+    """Return the keys of an agent's work; jobs of earlier versions have no prompt where the default task is meant."""
+    file, task = agent.prompt_file, agent.prompt
+    asked = {"prompt_file": _place(file, top.folder)} if file else {"prompt": task if task.strip() else DEFAULT_PROMPT}
     keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
     limits = {"model": agent.model, "max_turns": agent.max_turns, "max_usd": agent.max_usd}
     keys |= {key: value for key, value in limits.items() if value is not None}

@@ -84,7 +84,7 @@ def test_the_jobs_of_an_agent_get_what_it_says_and_may_say_something_else() -> N
         max_concurrent=3,
     )
     assert nightly is not None
-    assert (nightly.model, nightly.max_turns, nightly.prompt) == ("opus", 30, "")
+    assert (nightly.model, nightly.max_turns, nightly.prompt) == ("opus", 30, "Execute scheduled task")
 
 
 def test_an_agent_goes_before_the_defaults_and_a_job_before_both() -> None:
@@ -263,6 +263,13 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
             "agents: {codex: {schedules: {a: {interval: 5m, promt: x}}}}\n",
             '1:48: agents.codex.schedules.a.promt: unknown key; did you mean "prompt"?',
         ),
+        (
+            "agents: {codex: {schedules: {a: {interval: 5m, prompt: ''}}}}\n",
+            "1:48: agents.codex.schedules.a.prompt: is empty; write the task, or `prompt_file:`",
+        ),
+        ("jobs: {j: {prompt: ''}}\n", "1:12: jobs.j.prompt: is empty; write the task, or `prompt_file:`"),
+        ('jobs: {j: {prompt: " \\n"}}\n', "1:12: jobs.j.prompt: is empty; write the task, or `prompt_file:`"),
+        ("jobs: {j: {task: '  '}}\n", "1:12: jobs.j.task: is empty; write the task, or `prompt_file:`"),
         (
             "jobs: {j: {prompt: x, agent: claud}}\n",
             '1:23: jobs.j.agent: there is no agent "claud"; did you mean "claude"?',

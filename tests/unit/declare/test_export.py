@@ -298,10 +298,19 @@ budgets: {day: {usd: 5, per: day}}
 jobs:
   review: {interval: 1h, agent: reviewer, prompt: "Look at {{ job }}.", budget: day, pools: [gpu], retry: true}
   tidy: {agent: reviewer, prompt_file: prompts/tidy.md, access: write, allowed_tools: [Read, Edit]}
-  ask: {agent: codex, prompt: ""}
+  ask: {agent: codex, prompt: Look around.}
   mine: {agent: own, access: full, task: x, retry: {max_attempts: 2}}
 pools: {gpu: 1}
 """
+
+
+def test_a_stored_job_of_the_default_task_is_exported_with_that_task() -> None:
+    """Earlier versions took an empty prompt, which is refused now."""
+    [asked] = [
+        spec for spec in read_project(Path(FOLDER), environment={}, content=AGENTS.encode()).jobs if spec.name == "ask"
+    ]
+    stored = replace(asked, work=replace(asked.work, agent=replace(asked.work.agent, prompt=" ")))
+    assert export_keys(stored, Top(FOLDER))["prompt"] == "Execute scheduled task"
 
 
 def test_exported_agent_jobs_are_the_stored_ones() -> None:
