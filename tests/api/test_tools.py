@@ -48,6 +48,12 @@ def test_a_refusal_is_told_in_words(api: Api) -> None:
     assert "no job is named 'nope'" in told["content"][0]["text"]
 
 
+def test_a_model_that_an_agent_program_would_take_for_options_is_refused(api: Api) -> None:
+    told = call(api, "schedule_job", name="x", task="look", interval_seconds=3600, model="-m --yolo")
+    assert told["isError"] is True
+    assert "begins with `-`" in told["content"][0]["text"]
+
+
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"jsonrpc": "2.0"}', b'"x"'])
 def test_what_is_no_message_is_refused(api: Api, body: bytes) -> None:
     """#86."""

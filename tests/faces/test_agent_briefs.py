@@ -106,7 +106,12 @@ def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -
     told = agents.ok("run", "talk", "--dry-run")
     assert line(told, "session") == "resume: goes on with s-7"
     assert line(told, "carry") == "the last summary and the job's state"
-    assert "--resume s-7" in line(told, "command")
+    assert "--resume=s-7" in line(told, "command")
+
+
+def test_a_stored_session_that_the_program_would_take_for_an_option_starts_nothing(agents: Project) -> None:
+    write(agents, lambda db: keep_talking(db, Session("--yolo", adapter="claude")))
+    assert "session: '--yolo' begins with `-`" in agents.ok("run", "talk", "--dry-run")
 
 
 def test_show_tells_what_the_runs_of_a_job_are_given(agents: Project) -> None:

@@ -20,7 +20,7 @@ def say(**event):
     print(json.dumps(event), flush=True)
 
 prompt, arguments = sys.stdin.read(), sys.argv[1:]
-resumed = arguments[arguments.index("--resume") + 1] if "--resume" in arguments else None
+resumed = next((word.partition("=")[2] for word in arguments if word.startswith("--resume=")), None)
 project = pathlib.Path(os.environ["ROTA_PROJECT_DIR"])
 with open(project / "seen", "a") as seen:
     own = {{name: value for name, value in os.environ.items() if name.startswith("ROTA_")}}

@@ -88,7 +88,7 @@ def test_an_agent_gets_its_limits_and_its_prompt_and_is_recorded(project: Projec
     project.until_told("review", [("COMPLETED", None)])
     [given] = seen(project)
     [run] = project.history("review")
-    options = dict(zip(given["argv"], given["argv"][1:], strict=False))
+    options = dict(word.split("=", 1) for word in given["argv"] if "=" in word)
     assert (options["--model"], options["--max-turns"], options["--max-budget-usd"]) == ("haiku", "5", "0.5")
     _, meta, empty, *task = given["prompt"].split("\n")
     assert (empty, task) == ("", ["Look at review."])

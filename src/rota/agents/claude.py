@@ -65,7 +65,8 @@ def beyond(access: Access, tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [name, str(value)]
+    """Return an option and its value in one word: a value of its own may look like another option."""
+    return [] if value is None else [f"{name}={value}"]
 
 
 def _permissions(task: AgentTask) -> list[str]:

@@ -27,7 +27,7 @@ def invoke(task: AgentTask) -> Invocation:
     """Return the process of a task; outside a git repository Codex must be told that this is meant."""
     argv = ["codex", "exec", "--json", "--skip-git-repo-check", "-s", SANDBOXES[task.access]]
     argv += ["-c", 'approval_policy="never"', *_server(task)]
-    argv += ["-m", task.model] if task.model else []
+    argv += [f"--model={task.model}"] if task.model else []
     argv += ["resume", task.session_id] if task.session_id else []
     return Invocation((*argv, "-"), stdin=task.prompt)
 

@@ -19,8 +19,8 @@ REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
 def invoke(task: AgentTask) -> Invocation:
     """Return the process of a task; without a terminal Gemini leaves out the tools that it would ask about."""
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
-    argv += ["-m", task.model] if task.model else []
-    argv += ["--resume", task.session_id] if task.session_id else []
+    argv += [f"--model={task.model}"] if task.model else []
+    argv += [f"--resume={task.session_id}"] if task.session_id else []
     return Invocation(tuple(argv), stdin=task.prompt)
 
 

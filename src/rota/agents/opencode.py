@@ -25,8 +25,8 @@ RULED_OUT = ("which prevents you from using", "rejected permission", "unavailabl
 def invoke(task: AgentTask) -> Invocation:
     """Return the process of a task; its permissions go in by a variable, which counts more than any file."""
     argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
-    argv += ["-m", task.model] if task.model else []
-    argv += ["-s", task.session_id] if task.session_id else []
+    argv += [f"--model={task.model}"] if task.model else []
+    argv += [f"--session={task.session_id}"] if task.session_id else []
     rules = {"permission": PERMISSIONS[task.access]}
     config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
     if task.tools_server:

@@ -100,6 +100,15 @@ def read_text(value: Any) -> str:
     return value
 
 
+def read_argument(value: Any) -> str:
+    """Return a text that a program cannot take for one of its options."""
+    text = read_text(value)
+    if text.lstrip().startswith("-"):
+        hint = "an agent program would take it for an option"
+        raise Refused(f"{shown(text)} begins with `-`", hint=hint)
+    return text
+
+
 def read_pattern(value: Any) -> str:
     """Return a pattern of files, each of its levels written."""
     text = read_text(value)

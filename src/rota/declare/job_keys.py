@@ -19,6 +19,7 @@ from rota.declare.agent_values import (
 from rota.declare.limit_values import Accounts, Draws, Estimates, RepeatedFailurePolicy, RetryPolicy
 from rota.declare.values import (
     AnchorWord,
+    Argument,
     Argv,
     Count,
     Cron,
@@ -253,13 +254,13 @@ class SharedKeys(PolicyKeys):
     priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
     agent: Text = Field("", description="Who does a prompt: an entry of `agents`, or the name of an adapter.")
     provider: Text = Field("", description="Accepted from older tools: anthropic, openai or google, for the agent.")
-    model: Text = Field("", description="The model that the agent uses; its own default when absent.")
+    model: Argument = Field("", description="The model that the agent uses; its own default when absent.")
     access: AccessWord = Field(
         Access.READ, description="What the agent may do: read, write, or full; each adapter translates it."
     )
     max_turns: Count = Field(10, description="How many turns the agent may take, where its adapter can keep it.")
     max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
-    allowed_tools: list[Text] = Field(
+    allowed_tools: list[Argument] = Field(
         default_factory=list, description="The tools the agent may use, where its adapter can keep it."
     )
     session: SessionWord = Field(

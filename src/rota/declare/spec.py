@@ -21,6 +21,7 @@ from rota.declare.job_keys import DefaultsSection, RetentionEntry, Strict
 from rota.declare.limit_values import Accounts, Budgets, Capacities, Prices
 from rota.declare.values import (
     Aging,
+    Argument,
     Count,
     Duration,
     Flag,
@@ -125,11 +126,11 @@ class AgentEntry(Strict):
         "",
         description="Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
     )
-    model: Text = Field("", description="The model; the program's own default when absent.")
+    model: Argument = Field("", description="The model; the program's own default when absent.")
     access: AccessWord = Field(Access.READ, description="What it may do: read, write, or full.")
     max_turns: Count = Field(10, description="How many turns a run may take, where the adapter can keep it.")
     max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
-    allowed_tools: list[Text] = Field(
+    allowed_tools: list[Argument] = Field(
         default_factory=list, description="The tools it may use, where the adapter can keep it."
     )
     session: SessionWord = Field(

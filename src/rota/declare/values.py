@@ -54,6 +54,7 @@ class WorkType(StrEnum):
 _INSTANT = {"type": "string", "pattern": f"^{fields.INSTANT.pattern.replace(chr(92) + 'd', '[0-9]')}$"}
 _ENV_NAME = {"type": "string", "pattern": "^(?!ROTA_)[A-Za-z_][A-Za-z0-9_]*$"}
 _ENV = {"type": "object", "propertyNames": _ENV_NAME, "additionalProperties": ENV_ENTRY}
+Argument = Annotated[str, Reads(fields.read_argument), Schema({"type": "string", "pattern": r"^\s*[^\s-]"})]
 Text = Annotated[str, Reads(fields.read_text), Schema({"type": "string", "minLength": 1})]
 Note = Annotated[str, Reads(fields.read_note), Schema({"type": "string", "maxLength": 1000})]
 Flag = Annotated[bool, Reads(fields.read_flag), Schema({"type": "boolean"})]

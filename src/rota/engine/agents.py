@@ -52,6 +52,7 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: Surroundings) ->
     kind = adapter(work.adapter, work.options)
     if kind.invoke is None:
         raise SpawnFailed(f"the agent {work.agent} runs inside the scheduler", hint="it has no process of its own")
+    _refuse_options(task)
     invocation = kind.invoke(task)
     around = replace(claimed.spec.work, cwd=task.cwd)
     further = {**invocation.env, **_further(claimed), **_item_variables(claimed, surroundings)}
@@ -70,6 +71,16 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: Surroundings) ->
         # What the agent said is read from its output; where none is to be kept it goes once it was read.
         output=OutputPolicy.FULL,
     )
+
+
+def _refuse_options(task: AgentTask) -> None:
+    """Refuse a value that the program would take for an option, also one that was stored before it was checked."""
+    values = {"model": [task.model], "session": [task.session_id], "allowed_tools": task.allowed_tools}
+    for name, words in values.items():
+        for word in words:
+            if (word or "").lstrip().startswith("-"):
+                hint = "an agent program would take it for an option"
+                raise SpawnFailed(f"{name}: {word!r} begins with `-`", hint=hint)
 
 
 def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> AgentTask:

@@ -35,11 +35,11 @@ def _count(total: int | None, before: int) -> int | None:
 
 
 def session_after(result: AgentResult, before: Session | None) -> Session | None:
-    """Return the session to go on with, and its totals; None where the agent told none.
+    """Return the session to go on with, and its totals; None where the agent told none that can be an argument.
 
     What a run used that did not come to tell it is in the next total, and so charged to the next run.
     """
-    if not result.session_id:
+    if not result.session_id or result.session_id.lstrip().startswith("-"):
         return None
     earlier = before or Session("")
     own, are_total = own_figures(result, before), result.tokens_are_total

@@ -226,6 +226,18 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
         ),
         ("agents: {r: {adapter: 5}}\n", "1:14: agents.r.adapter: 5 is not a text; put it in quotes"),
         ("agents: {r: {adapter: claude, mdoel: x}}\n", '1:31: agents.r.mdoel: unknown key; did you mean "model"?'),
+        (
+            "agents: {r: {adapter: claude, model: --yolo}}\n",
+            '1:31: agents.r.model: "--yolo" begins with `-`; an agent program would take it for an option',
+        ),
+        (
+            "jobs: {j: {prompt: x, model: ' -m --yolo'}}\n",
+            '1:23: jobs.j.model: " -m --yolo" begins with `-`; an agent program would take it for an option',
+        ),
+        (
+            "jobs: {j: {prompt: x, allowed_tools: [Read, -p]}}\n",
+            '1:45: jobs.j.allowed_tools[1]: "-p" begins with `-`; an agent program would take it for an option',
+        ),
         ("agents: {r: 5}\n", "1:10: agents.r: 5 is not a map of keys"),
         ("agents: [r]\n", "1:1: agents: is not a map of agents; write each agent under its name"),
         (

@@ -81,6 +81,10 @@ def test_a_total_that_is_smaller_than_before_was_begun_anew_and_counts_whole() -
     assert agent_outcome(DONE, told, resumed=Session("s", usd=2.0)).usage == Usage(usd=750_000)
 
 
+def test_a_session_that_a_program_would_take_for_an_option_is_not_kept() -> None:
+    assert agent_outcome(DONE, AgentResult(session_id="--yolo"), resumes=True).session is None
+
+
 def test_a_job_that_resumes_keeps_its_session_with_its_totals() -> None:
     before = Session("s-1", usd=0.25, tokens_in=5, tokens_out=1)
     totals = AgentResult(session_id="s-2", usd=0.75, usd_is_total=True, tokens_in=3, tokens_out=2)
