@@ -38,7 +38,8 @@ class Scheduler:
 class Http:
     """The `http:` section."""
 
-    listen: str = "127.0.0.1:7682"
+    listen: str = "127.0.0.1"
+    """The address, and the port where one is written; else the default port, or the next free one."""
     base_path: str = ""
     """The path under which a proxy shows rota: empty, or such as `/rota`."""
     public_url: str = ""

@@ -1,14 +1,17 @@
-"""Where HTTP listens: loopback unless asked for more, the next free port where one is taken."""
+"""Where HTTP listens: loopback unless asked for more; only the default port gives way where it is in use."""
 
+import contextlib
+import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from rota.declare.fields import Refused
-from rota.declare.listening import read_base_path, read_listen, read_public_url
+from rota.declare.listening import DEFAULT_PORT, read_base_path, read_listen, read_public_url
 from rota.http.flags import Flags
-from rota.http.listening import bind, check_exposure, is_loopback
+from rota.http.listening import PORTS_TRIED, bind, check_exposure, is_loopback
 from rota.model.errors import ListenExposed, ListenRefused
 from rota.settings import Http
 
@@ -19,10 +22,10 @@ EVERYWHERE = "0.0.0.0:7682"
     ("written", "read"),
     [
         ("127.0.0.1:80", "127.0.0.1:80"),
-        ("localhost", "localhost:7682"),
-        ("[::1]", "[::1]:7682"),
+        ("localhost", "localhost"),
+        ("[::1]", "[::1]"),
         ("[::]:0", "[::]:0"),
-        ("web1.example", "web1.example:7682"),
+        ("web1.example:7682", "web1.example:7682"),
     ],
 )
 def test_an_address_is_read(written: str, read: str) -> None:
@@ -82,13 +85,39 @@ def test_beyond_this_machine_is_possible(flags: Flags) -> None:
     check_exposure(flags.over(Http()))
 
 
-def test_the_next_free_port_is_taken() -> None:
+@pytest.mark.parametrize("http", [Http(), Http(listen="localhost")])
+def test_only_the_default_port_gives_way_and_says_to_which_process(
+    http: Http, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as first:
+        with contextlib.suppress(OSError):  # in use already, by a process that is none of ours
+            first.bind(("127.0.0.1", DEFAULT_PORT))
+            first.listen(1)
+        with bind(Flags().over(http)) as second:
+            port = second.getsockname()[1]
+    assert DEFAULT_PORT < port < DEFAULT_PORT + PORTS_TRIED
+    assert f"the port {DEFAULT_PORT} is in use, HTTP listens on {port}" in caplog.text
+    assert "used_by=" in caplog.text
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_port_that_was_written_down_does_not_give_way(by_flag: bool) -> None:
     with socket.socket() as first:
         first.bind(("127.0.0.1", 0))
         first.listen(1)
-        port = first.getsockname()[1]
-        with bind(Flags().over(Http(listen=f"127.0.0.1:{port}"))) as second:
-            assert port < second.getsockname()[1] <= port + 50
+        address = f"127.0.0.1:{first.getsockname()[1]}"
+        wanted = Flags(listen=address).over(Http()) if by_flag else Flags().over(Http(listen=address))
+        with pytest.raises(ListenRefused, match=rf"{re.escape(address)} is in use by \S+ \(pid {os.getpid()}, in /"):
+            bind(wanted)
+
+
+def test_a_default_port_that_was_written_down_does_not_give_way() -> None:
+    with socket.socket() as first:
+        with contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", DEFAULT_PORT))
+            first.listen(1)
+        with pytest.raises(ListenRefused, match="is in use by"):
+            bind(Flags().over(Http(listen=f"127.0.0.1:{DEFAULT_PORT}")))
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

@@ -151,3 +151,20 @@ def test_a_run_without_output_says_why(ten: Api) -> None:
     found = ten.call("GET", "/api/v1/runs/hello:9/output")
     assert (found.status_code, found.text) == (200, "")
     assert found.headers["x-rota-note"] == "hello:9 has not started: it is QUEUED"
+
+
+@pytest.mark.parametrize(
+    "query", ["job=", "status=", "reason=", "label=", "trigger=", "agent=", "text=", "since=", "until=", "cursor="]
+)
+def test_an_empty_filter_is_refused_by_its_name_and_returns_no_run(ten: Api, query: str) -> None:
+    answer = ten.call("GET", f"/api/v1/runs?{query}")
+    assert answer.status_code == 422
+    assert query.rstrip("=") in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs?label=", "/usage?job=", "/deliveries?about=", "/deliveries?target=", "/audit?actor=", "/usage?since="],
+)
+def test_an_empty_filter_of_another_list_is_refused_too(ten: Api, path: str) -> None:
+    assert ten.call("GET", f"/api/v1{path}").status_code == 422

@@ -478,7 +478,7 @@ def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
 
     def all_told() -> bool:
         rest = two.read(lambda db: changes.changes_after(db, after, limit=9))
-        return {one.subject for one in [*read_meanwhile, *rest] if one.kind == "run"} == born
+        return {one.subject for one in [*read_meanwhile, *rest] if one.kind == "run.created"} == born
 
     until(all_told, what="both runs to be told")  # transactions of other tests on this server hold it up
 

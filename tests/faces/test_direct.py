@@ -230,11 +230,11 @@ def test_a_rehearsal_shows_slot_pools_and_who_is_ahead(project: Project, schedul
     assert project.json("run", "extract", "--next-slot", "--dry-run")["ahead"] == 2
 
 
-@pytest.mark.parametrize("option", ["--detach", "--force"])
-def test_next_slot_does_not_go_with_detach_or_force(project: Project, scheduler: Scheduler, option: str) -> None:
+@pytest.mark.parametrize("option", ["--detach", "--force", "--retry"])
+def test_next_slot_does_not_go_with_detach_force_or_retry(project: Project, scheduler: Scheduler, option: str) -> None:
     result = project.rota("run", "extract", "--next-slot", option)
     assert result.exit_code == 2
-    assert "--next-slot goes with neither" in result.stderr
+    assert "--next-slot goes with none of --detach, --force and --retry" in result.stderr
 
 
 @pytest.mark.parametrize(

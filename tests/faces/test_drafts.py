@@ -61,7 +61,7 @@ def test_an_empty_draft_lacks_a_name_and_work(shop: Workshop, project: Project) 
         (Draft(name="a", work="true", schedule="0 8 * *"), "schedule", "has 4 fields, not five"),
         (Draft(name="a", work="true", schedule="now and then"), "schedule", "which is no day"),
         (Draft(name="a", work="true", timezone="Europe/Berlinn"), "timezone", "no time zone is named"),
-        (Draft(name="a", work="true", timeout="5x"), "timeout", "is no duration"),
+        (Draft(name="a", work="true", timeout="5x"), "timeout", "has the unit 'x'"),
         (Draft(name="a", work="true", labels="ok, not ok"), "labels", "is not a label"),
         (Draft(name="a", work="true", others="retrys: 3"), "others", "retrys: unknown key"),
         (Draft(name="a", work="true", others="a: ["), "others", "is no YAML"),

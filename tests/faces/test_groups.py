@@ -73,12 +73,22 @@ def test_a_group_that_runs_tells_what_each_member_waits_for(nightly: Project) ->
 
 def test_the_attempts_of_a_member_are_shown_as_a_chain(project: Project) -> None:
     project.applied(FILE.replace("max_attempts: 1", "max_attempts: 2, backoff: 1s"))
-    project.ok("run", "nightly", "--detach")
+    project.ok("run", "nightly", "--detach", "--retry")
     project.carry_out([FAILED])
     told = project.ok("groups", "show", "nightly").splitlines()[1]
     assert told.startswith("  1 extract:2    QUEUED      attempt 2 of 2 at ")
     members = project.json("groups", "show", "nightly")["members"]
     assert (members[0]["earlier"], members[0]["max_attempts"]) == (["extract:1"], 2)
+
+
+def test_the_members_of_a_group_that_rota_run_starts_have_one_attempt(project: Project) -> None:
+    project.applied(FILE.replace("max_attempts: 1", "max_attempts: 2, backoff: 1s"))
+    project.ok("run", "nightly", "--detach")
+    project.carry_out([FAILED])
+    told = project.ok("groups", "show", "nightly").splitlines()[1]
+    assert told == "  1 extract:1    FAILED      exit_code 2   rota logs extract:1"
+    members = project.json("groups", "show", "nightly")["members"]
+    assert (members[0]["earlier"], members[0]["max_attempts"]) == ([], 1)
 
 
 def test_groups_are_listed_with_their_newest_run(nightly: Project) -> None:

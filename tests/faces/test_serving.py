@@ -146,7 +146,7 @@ def test_run_follows_a_command_to_its_end(server: Server) -> None:
 
 def test_run_says_that_a_failure_is_tried_again_and_retry_follows_a_run(server: Server) -> None:
     server.until("next")
-    failed = server.rota("run", "twice")
+    failed = server.rota("run", "twice", "--retry")
     assert failed.returncode == 1
     assert "twice:2  retrying, attempt 2 of 2 at " in failed.stdout
     assert failed.stdout.endswith("give that up with: rota cancel twice:2\n")

@@ -36,7 +36,7 @@ def test_a_check_tells_the_reading_the_fires_and_the_lines_and_stores_nothing(si
         ({"name": "hello"}, "name", "there is a job 'hello' already"),
         ({"work": ""}, "work", "has no work"),
         ({"schedule": "0 8 * *"}, "schedule", "has 4 fields, not five"),
-        ({"timeout": "5x"}, "timeout", "is no duration"),
+        ({"timeout": "5x"}, "timeout", "has the unit 'x'"),
         ({"timezone": "Mars/Olympus"}, "timezone", "no time zone is named"),
         ({"others": "retrys: 3"}, "others", "unknown key"),
     ],

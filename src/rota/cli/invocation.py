@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from rota.cli.interrupts import raise_lost_interrupt
 from rota.cli.layout import HelpContext
@@ -220,6 +221,14 @@ class RotaCommand(click.Command):
         super().__init__(*args, **kwargs)
         self.params = [*self.params, _json_option(), _directory_option()]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; an empty value is a mistake, such as a variable that is not set, never "not given"."""
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+                refuse_empty(ctx, param, ctx.params.get(str(param.name)))
+        return rest
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; names of jobs and runs are those of the project that the caller is in."""
         for param in self.params:
@@ -231,6 +240,14 @@ class RotaCommand(click.Command):
             refuse_agents(ctx.ensure_object(Invocation), ctx)
         ctx.ensure_object(Invocation).typed = _typed(ctx)
         return super().invoke(ctx)
+
+
+def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Refuse an empty value of an option or argument by its name; the words of a command to run may be empty."""
+    if param.type is click.UNPROCESSED or "" not in (value if isinstance(value, tuple) else (value,)):
+        return
+    shown = max(param.opts, key=len) if isinstance(param, click.Option) else param.make_metavar(ctx).strip("[]….")
+    raise click.UsageError(f"the value of {shown} is empty", ctx)
 
 
 def _typed(ctx: click.Context) -> tuple[str, str]:
@@ -275,7 +292,8 @@ def _note_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None
         ctx.ensure_object(Invocation).as_json = True
 
 
-def _note_directory(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+def _note_directory(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    refuse_empty(ctx, param, value)
     if value:
         ctx.ensure_object(Invocation).directory = value
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rota.operations.retrying import Retried
     from rota.store.driver import Store
 
-VERDICTS = {"Go": "", "After": ", behind an unfinished run", "Replace": ", in the place of what is unfinished"}
+VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", in the place of what is unfinished"}
 
 
 @click.command("retry", cls=RotaCommand)
@@ -87,12 +87,13 @@ def _tell(invocation: Invocation, place: "Place", store: "Store", retried: "Retr
     from rota.operations.runs import show_run
     from rota.operations.system import attended
     from rota.operations.views import run_json
+    from rota.rules.overlap import verdict_word
 
     run, born = retried.run, retried.born
     first = f" (the first of {run.count or 'more than 10,000'} instants)" if run.covers_to else ""
     if born is None:
         if not invocation.as_json:
-            click.echo(f"{run.handle}  would be run again{first}{VERDICTS[type(retried.verdict).__name__]}")
+            click.echo(f"{run.handle}  would be run again{first}{VERDICTS[verdict_word(retried.verdict)]}")
         return {"retried": run.handle, "params": dict(retried.params), "would": "queue"}
     served = attended(store, place.state, now=invocation.now())
     idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"

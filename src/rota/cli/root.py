@@ -11,7 +11,7 @@ import click
 
 from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
 from rota.cli.interrupts import interrupts_noted
-from rota.cli.invocation import Invocation
+from rota.cli.invocation import Invocation, refuse_empty
 from rota.cli.layout import HelpContext
 from rota.cli.streams import clean_streams, give_up, is_unwritable, open_closed_streams
 
@@ -200,6 +200,11 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in before
 
 
+def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    refuse_empty(ctx, param, value)
+    return value
+
+
 @click.group(
     "rota",
     cls=Root,
@@ -209,7 +214,11 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     epilog="rota alone, inside a project, is rota status. Every command has --help and --json.",
 )
 @click.option(
-    "--dir", "directory", metavar="PATH", help="The project's folder (else ROTA_DIR, else the nearest above)."
+    "--dir",
+    "directory",
+    metavar="PATH",
+    callback=_checked,
+    help="The project's folder (else ROTA_DIR, else the nearest above).",
 )
 @click.version_option(package_name="rota", message="rota %(version)s")
 @click.pass_context

@@ -39,8 +39,9 @@ def command(
     The console on stdout shows what fires and how it ends; the log goes to stderr, as JSON where that is no terminal.
     With --json the console prints one JSON object a line.
 
-    The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` says, or at the next free port; `rota
-    open` logs a browser in, `rota token` prints the token that everything else needs.
+    The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` or --listen say; where no port is
+    written, a 7682 that is in use gives way to the next free port. `rota open` logs a browser in, `rota token` prints
+    the token that everything else needs.
     """
     http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
     entrance = entrance_of(**entering)

@@ -184,7 +184,8 @@ def not_among(value: Any, words: Collection[str], *, otherwise: str = "") -> Ref
 def read_duration(value: Any) -> timedelta:
     """Return a duration: one whole number and one unit, or whole seconds."""
     if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > 40:
-        raise wrong_type(value, "a duration", hint="write 30s, 5m, 1h, 1d, or whole seconds")
+        wanted = "a whole number of seconds" if isinstance(value, float) else "a duration"
+        raise wrong_type(value, wanted, hint="write 30s, 5m, 1h, 1d, or whole seconds")
     return ask(_duration, value)
 
 

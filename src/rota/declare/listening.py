@@ -16,28 +16,35 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 
 
 def read_listen(value: Any) -> str:
-    """Return an address and a port, the default port where only an address is written.
+    """Return an address, with its port where one is written: only the default port may give way to another.
 
-    >>> read_listen("localhost"), read_listen("[::1]:80")
-    ('localhost:7682', '[::1]:80')
+    >>> read_listen("localhost"), read_listen("[::1]:080")
+    ('localhost', '[::1]:80')
     """
     if not isinstance(value, str) or not value:
         raise wrong_type(value, "an address and a port", hint=LISTEN_HINT)
-    host, port = _split(value)
+    host, port = split_listen(value)
     if not _is_host(host):
         raise Refused(f"{shown(value)} is no address to listen on", hint=LISTEN_HINT)
+    if port is None:
+        return host
     if not (port.isascii() and port.isdecimal()) or not 0 <= int(port) <= 65535:
         raise Refused(f"{shown(value)} has no port from 0 to 65535", hint=LISTEN_HINT)
     return f"{host}:{int(port)}"
 
 
-def _split(value: str) -> tuple[str, str]:
+def split_listen(value: str) -> tuple[str, str | None]:
+    """Return the address, brackets included, and the port as it is written; None where none is.
+
+    >>> split_listen("[::1]:80"), split_listen("localhost")
+    (('[::1]', '80'), ('localhost', None))
+    """
     if value.startswith("["):
         host, bracket, rest = value.partition("]")
-        port = rest.removeprefix(":") if rest.startswith(":") else "" if rest else str(DEFAULT_PORT)
+        port = rest.removeprefix(":") if rest.startswith(":") else "" if rest else None
         return (host + bracket if bracket else ""), port
-    host, colon, port = value.partition(":")
-    return host, port if colon else str(DEFAULT_PORT)
+    host, colon, written = value.partition(":")
+    return host, written if colon else None
 
 
 def _is_host(host: str) -> bool:

@@ -75,7 +75,9 @@ class SchedulerSection(Strict):
 class HttpSection(Strict):
     """How the HTTP API of `rota serve` is reached."""
 
-    listen: Listen = Field("127.0.0.1:7682", description="Address and port; the next free port where that is taken.")
+    listen: Listen = Field(
+        "127.0.0.1", description="Address and port; without a port 7682, or the next free one where that is in use."
+    )
     base_path: BasePath = Field("", description="The path under which a proxy shows rota, such as /rota.")
     public_url: PublicUrl = Field("", description="The address that people use, where it is another one.")
 

@@ -15,6 +15,7 @@ from rota.model.spec import Kind
 from rota.model.states import Reason, Trigger
 from rota.rules.due import plan_close, plan_fire
 from rota.rules.lull import waiting_run
+from rota.rules.overlap import verdict_word
 from rota.rules.planned import (
     FireFacts,
     FirePlan,
@@ -146,7 +147,7 @@ def _enqueue(db: Database, job: Job, step: PlannedRun, *, born: Mapping[str, Bor
         now=now,
         slot_key=step.slot_key,
         scheduled_for=step.scheduled_for,
-        decisions=_decisions(job, step, {"verdict": type(verdict).__name__.lower()}),
+        decisions=_decisions(job, step, {"verdict": verdict_word(verdict)}),
     )
 
 

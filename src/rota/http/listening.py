@@ -1,4 +1,4 @@
-"""Where HTTP listens: loopback unless asked for more, and the next free port where one is taken."""
+"""Where HTTP listens: loopback unless asked for more; only the default port gives way where it is in use."""
 
 import errno
 import json
@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
+from rota.declare.listening import DEFAULT_PORT, split_listen
+from rota.log import log
 from rota.model.errors import ListenExposed, ListenRefused
+from rota.runners.processes import port_owner
 from rota.settings import Http
 
 FILE_NAME = "http.json"
 PORTS_TRIED = 50
+IN_USE_HINT = (
+    "stop that process, or name another port: `rota serve --listen 127.0.0.1:8000`, `http: {listen: …}` in rota.yaml"
+)
+MOVED_HINT = "write `http: {listen: 127.0.0.1:PORT}` for a port that stays the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +41,13 @@ class Listening:
     @property
     def host(self) -> str:
         """The address without brackets."""
-        return self.http.listen.rpartition(":")[0].strip("[]")
+        return split_listen(self.http.listen)[0].strip("[]")
 
     @property
-    def port(self) -> int:
-        """The port that is tried first."""
-        return int(self.http.listen.rpartition(":")[2])
+    def port(self) -> int | None:
+        """The port that was written down; None: the default one, or the next free one."""
+        written = split_listen(self.http.listen)[1]
+        return None if written is None else int(written)
 
 
 def check_exposure(wanted: Listening) -> None:
@@ -69,20 +77,28 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(wanted: Listening) -> socket.socket:
-    """Return a socket on the address, at the first free port from the wanted one on; 0 lets the system choose."""
-    family = socket.AF_INET6 if ":" in wanted.host else socket.AF_INET
-    ports = [0] if wanted.port == 0 else range(wanted.port, min(wanted.port + PORTS_TRIED, 65536))
-    for port in ports:
-        found = _bound(family, wanted.host, port)
+    """Return a socket on the written port, where 0 lets the system choose; else on the default one or the next free.
+
+    A port that was written down is what clients, proxies and firewalls know: another one would serve nobody.
+    """
+    if wanted.port is not None:
+        found = _bound(wanted.host, wanted.port)
+        if found is None:
+            raise ListenRefused(f"{wanted.http.listen} is in use by {port_owner(wanted.port)}", hint=IN_USE_HINT)
+        return found
+    for port in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED):
+        found = _bound(wanted.host, port)
         if found is not None:
+            if port != DEFAULT_PORT:
+                taken = f"the port {DEFAULT_PORT} is in use, HTTP listens on {port}"
+                log.warning(taken, used_by=port_owner(DEFAULT_PORT), hint=MOVED_HINT)
             return found
-    raise ListenRefused(
-        f"the ports {ports[0]} to {ports[-1]} of {wanted.host} are all taken",
-        hint="name another one: `http: {listen: 127.0.0.1:8000}`, or `rota serve --no-http`",
-    )
+    last = DEFAULT_PORT + PORTS_TRIED - 1
+    raise ListenRefused(f"the ports {DEFAULT_PORT} to {last} of {wanted.host} are all in use", hint=IN_USE_HINT)
 
 
-def _bound(family: int, host: str, port: int) -> socket.socket | None:
+def _bound(host: str, port: int) -> socket.socket | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named, else asyncio does not know it and leaves Nagle's wait on: 40 ms for each answer.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rota.http.routes.names import FilterWord
 from rota.http.routing import Wish
 
 
@@ -47,7 +48,7 @@ class MoveWish(DryRun):
 
     first: bool = Field(default=False, description="Before all others of its priority.")
     last: bool = Field(default=False, description="Behind all others of its priority.")
-    before: str | None = Field(None, max_length=300, description="Just before this run.")
+    before: str | None = Field(None, min_length=1, max_length=300, description="Just before this run.")
     to: int | None = Field(None, ge=1, le=1000, description="To this place, as the queue counts it.")
 
 
@@ -61,7 +62,7 @@ class AcknowledgeWish(DryRun):
 class PauseWish(DryRun):
     """How long a pause lasts: until it is ended, for a time, or until an instant."""
 
-    until: str | None = Field(None, max_length=64, description="ISO 8601.")
+    until: str | None = Field(None, min_length=1, max_length=64, description="ISO 8601.")
     seconds: int | None = Field(None, ge=1, le=315_360_000, description="Or so many seconds from now.")
     reason: str = Field("", max_length=1000, description="Why, shown wherever the pause is.")
 
@@ -84,11 +85,11 @@ class BackfillWish(DryRun):
 class SweepWish(DryRun):
     """Which unfinished runs are to be cancelled; at least one of these."""
 
-    jobs: list[str] = Field(default_factory=list, max_length=1000)
-    labels: list[str] = Field(default_factory=list, max_length=100)
+    jobs: list[FilterWord] = Field(default_factory=list, max_length=1000)
+    labels: list[FilterWord] = Field(default_factory=list, max_length=100)
     queued: bool = False
     running: bool = False
-    waiting_for: str | None = Field(None, max_length=64)
+    waiting_for: str | None = Field(None, min_length=1, max_length=64)
     older_than_seconds: int | None = Field(None, ge=1, le=315_360_000)
     all: bool = False
 

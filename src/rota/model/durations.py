@@ -8,6 +8,8 @@ from rota.model.errors import InvalidDuration
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3660)
 _WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_MEANT = re.compile(r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)")
+"""A number and a unit, whatever is wrong with them."""
 
 
 def parse_duration(text: str | int, /) -> timedelta:
@@ -20,9 +22,9 @@ def parse_duration(text: str | int, /) -> timedelta:
     """
     seconds = _seconds(text)
     if seconds is None:
-        raise InvalidDuration(text, "is no duration")
+        raise InvalidDuration(text, _mistake(text))
     if seconds <= 0:
-        raise InvalidDuration(text, "is not positive")
+        raise InvalidDuration(text, "is zero" if seconds == 0 else "is negative")
     if seconds > LONGEST.total_seconds():
         raise InvalidDuration(text, f"is longer than {LONGEST.days} days")
     return timedelta(seconds=seconds)
@@ -36,6 +38,31 @@ def _seconds(text: object) -> int | None:
         return None
     written = _WRITTEN.fullmatch(text.strip().lower())
     return int(written[1]) * UNITS[written[2]] if written else None
+
+
+def _mistake(text: object) -> str:
+    """Return what is wrong with a value that is no duration.
+
+    >>> _mistake("1.5h"), _mistake("5x")
+    ('is not a whole number', "has the unit 'x', not one of s, m, h, d")
+    """
+    if isinstance(text, float):
+        return "is not a whole number"
+    if not isinstance(text, str):
+        return "is no duration"
+    if not text.strip():
+        return "is empty"
+    meant = _MEANT.fullmatch(text.strip()[:40].lower())
+    if meant is None:
+        return "is no duration"
+    minus, fraction, unit = meant.groups()
+    if minus:
+        return "is negative"
+    if fraction:
+        return "is not a whole number"
+    if not unit:
+        return "has no unit"
+    return "has a space before its unit" if unit in UNITS else f"has the unit {unit!r}, not one of {', '.join(UNITS)}"
 
 
 def write_duration(duration: timedelta) -> str:

@@ -25,7 +25,7 @@ from rota.operations.dry import tried
 from rota.operations.groups import GroupView, find_group, group_view
 from rota.operations.jobs import find_job
 from rota.operations.starting import merged_params, refuse_disabled
-from rota.rules.overlap import Go, Refuse, judge
+from rota.rules.overlap import Go, Refuse, judge, verdict_word
 from rota.store import groups, jobs, runs
 from rota.store.driver import Database, Store
 
@@ -144,7 +144,7 @@ def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: dat
         scheduled_for=failed.scheduled_for,
         forced=force,
         retry_of=failed.id,
-        decisions={"overlap": {"policy": job.spec.overlap.policy.value, "verdict": type(verdict).__name__.lower()}},
+        decisions={"overlap": {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(verdict)}},
     )
     begun = groups.group_of_run(db, born.id)
     return Repeated(group, runs.run_by_id(db, born.id), group_view(db, begun) if begun else None)

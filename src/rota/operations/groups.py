@@ -19,6 +19,7 @@ from rota.model.states import GroupStatus, Status
 from rota.operations.views import iso_or_none, run_json
 from rota.rules.instants import explain_schedule
 from rota.rules.lanes import GROUP_LANE
+from rota.rules.retry_words import attempts_of
 from rota.store import groups, jobs
 from rota.store.driver import Database, Store
 
@@ -95,7 +96,7 @@ def group_around(db: Database, run: Run) -> GroupView | None:
 def _seat(db: Database, attempts: Sequence[Run]) -> SeatView:
     *earlier, newest = attempts
     spec = jobs.version_spec(db, newest.job_id, newest.version)
-    return SeatView(newest, tuple(earlier), spec.retry.max_attempts)
+    return SeatView(newest, tuple(earlier), attempts_of(newest, spec))
 
 
 def find_group(db: Database, handle: str) -> Group:

@@ -17,7 +17,7 @@ from rota.model.spec import JobSpec
 from rota.model.states import Trigger
 from rota.operations.jobs import find_job
 from rota.operations.made import count_start
-from rota.rules.overlap import After, Go, Refuse, Replace, TooMany
+from rota.rules.overlap import After, Go, Refuse, Replace, TooMany, verdict_word
 from rota.rules.placeholders import option_places
 from rota.rules.retry import ONE_ATTEMPT
 from rota.store.driver import Database, Store
@@ -96,7 +96,7 @@ def admitted(job: Job, start: ManualStart) -> Go | After | Replace:
 
 def start_decisions(job: Job, start: ManualStart) -> dict[str, Any]:
     """Return what a manually started run stores about its start, for `explain`."""
-    overlap = {"policy": job.spec.overlap.policy.value, "verdict": type(start.verdict).__name__.lower()}
+    overlap = {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(start.verdict)}
     return {"overlap": overlap, **start.decisions}
 
 

@@ -18,6 +18,7 @@ from rota.operations.runs import RunView
 from rota.rules.brief_words import workspace_of
 from rota.rules.coming import coming_fires
 from rota.rules.instants import explain_schedule
+from rota.rules.retry_words import attempts_of
 from rota.store.making import digest_of
 
 
@@ -104,7 +105,7 @@ def whole_run_json(view: RunView) -> dict[str, Any]:
         "forced": run.forced,
         "pools": {draw.pool: draw.cost for draw in view.spec.pools},
         "version": run.version,
-        "max_attempts": view.spec.retry.max_attempts,
+        "max_attempts": attempts_of(run, view.spec),
         "chain": [one.handle for one in view.chain],
         "not_before": iso_or_none(run.not_before),
         "held": _held(view),

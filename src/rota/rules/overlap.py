@@ -67,6 +67,13 @@ _WAITS = {WaitingFor.CONDITION: Reason.CONDITION, WaitingFor.BUDGET: Reason.BUDG
 
 Verdict = Go | After | Replace | Refuse
 _GO = Go()
+_WORDS: dict[type, str] = {Go: "go", After: "after", Replace: "replace", Refuse: "refuse", TooMany: "toomany"}
+"""The word of each verdict in the stored decisions; it outlives the names of the classes."""
+
+
+def verdict_word(verdict: Verdict | TooMany) -> str:
+    """Return the stored word of a verdict."""
+    return _WORDS[type(verdict)]
 
 
 def judge(overlap: Overlap, active: Sequence[ActiveRun]) -> Verdict:

@@ -16,9 +16,16 @@ def outages_before(run: Run) -> int:
     return int(run.decisions.get("retry", {}).get("outages", 0))
 
 
+def attempts_of(run: Run, spec: JobSpec) -> int:
+    """Return how many attempts the chain of a run has at most."""
+    if run.decisions.get(ONE_ATTEMPT):
+        return 1
+    return max(spec.retry.max_attempts + outages_before(run), run.attempt)
+
+
 def say_attempt(run: Run, spec: JobSpec) -> str:
     """Return which attempt a run is: `attempt 2 of 3`; empty where there is only one."""
-    most = 1 if run.decisions.get(ONE_ATTEMPT) else max(spec.retry.max_attempts + outages_before(run), run.attempt)
+    most = attempts_of(run, spec)
     return f"attempt {run.attempt} of {most}" if most > 1 else ""
 
 

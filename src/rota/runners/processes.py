@@ -138,3 +138,14 @@ def _kill(pid: int, number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def port_owner(port: int) -> str:
+    """Name the process that listens on a TCP port of this machine, for messages."""
+    try:
+        sockets = [each for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port]
+        found = psutil.Process(next(each.pid for each in sockets if each.status == psutil.CONN_LISTEN and each.pid))
+        name, folder = found.name(), found.cwd()
+    except (StopIteration, psutil.Error, OSError):  # the process of another user, or no longer there
+        return "a process that cannot be seen from here"
+    return f"{name} (pid {found.pid}, in {folder})"

@@ -232,7 +232,7 @@ class TestIntervalsByMode:
             ("interval: {active: 15s, busy: 1s}", "4:29: jobs.x.interval.busy: unknown key"),
             ("interval: {active: 15s, idel: 1s}", '4:29: jobs.x.interval.idel: unknown key; did you mean "idle"?'),
             ("interval: {active: soon}", "4:16: jobs.x.interval.active: 'soon' is no duration"),
-            ("interval: {active: 0}", "4:16: jobs.x.interval.active: 0 is not positive"),
+            ("interval: {active: 0}", "4:16: jobs.x.interval.active: 0 is zero"),
             ("interval: {active: }", "4:16: jobs.x.interval.active: has no value"),
             ("interval: {active: never}", "4:5: jobs.x.interval: is never in all modes; leave the interval out to"),
             ("interval: never", "4:5: jobs.x.interval: 'never' is no duration"),

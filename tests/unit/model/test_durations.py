@@ -47,6 +47,33 @@ def test_everything_else_is_refused_with_the_value_and_an_example(text):
     assert "30s, 5m, 1h, 1d" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("", "'' is empty"),
+        (" ", "' ' is empty"),
+        ("-5m", "'-5m' is negative"),
+        (-5, "-5 is negative"),
+        ("0s", "'0s' is zero"),
+        (0, "0 is zero"),
+        ("1.5h", "'1.5h' is not a whole number"),
+        ("1,5h", "'1,5h' is not a whole number"),
+        (1.5, "1.5 is not a whole number"),
+        ("5", "'5' has no unit"),
+        ("5 m", "'5 m' has a space before its unit"),
+        ("5w", "'5w' has the unit 'w', not one of s, m, h, d"),
+        ("5 minutes", "'5 minutes' has the unit 'minutes', not one of s, m, h, d"),
+        ("soon", "'soon' is no duration"),
+        ("1h30m", "'1h30m' is no duration"),
+        ("3661d", "'3661d' is longer than 3660 days"),
+    ],
+)
+def test_each_mistake_is_named(text, mistake):
+    with pytest.raises(InvalidDuration) as refused:
+        parse_duration(text)
+    assert refused.value.message == mistake
+
+
 @pytest.mark.parametrize("value", [1.5, float("nan"), float("inf"), None, [], {}, b"5m"], ids=repr)
 def test_a_value_of_another_kind_is_refused_like_any_other(value):
     with pytest.raises(InvalidDuration):

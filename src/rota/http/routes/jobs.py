@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
-from rota.http.routes.names import JobName
+from rota.http.routes.names import FilterWord, JobName
 from rota.http.routes.times import coming, instant
 from rota.http.routing import Routes, answer, page
 from rota.model.clock import iso
@@ -41,7 +41,9 @@ Dry = Annotated[bool, Query(description="Tell what would happen; change nothing.
 @routes.on("GET", "/jobs", scope=Scope.READ, answer=schemas.JobPage)
 def get_jobs(
     desk: DeskOf,
-    label: Annotated[list[str] | None, Query(max_length=100, description="Only jobs that carry all of these.")] = None,
+    label: Annotated[
+        list[FilterWord] | None, Query(max_length=100, description="Only jobs that carry all of these.")
+    ] = None,
     retired: Annotated[bool, Query(description="Also retired jobs.")] = False,  # noqa: FBT002
 ) -> Response:
     """List the jobs, by name."""
@@ -128,8 +130,8 @@ def trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = No
 def get_job_runs(
     desk: DeskOf,
     job: JobName,
-    status: Annotated[list[str] | None, Query(max_length=20)] = None,
-    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    status: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    cursor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
     """List the runs of a job, newest first."""

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import Path
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 
 def _plain(name: str) -> str:
@@ -34,3 +34,5 @@ TargetName = Annotated[
     str, Path(pattern=JOB, max_length=400, description="A target; a slash in its name is ~."), AfterValidator(_plain)
 ]
 Word = Annotated[str, Path(pattern=WORD)]
+FilterWord = Annotated[str, Field(min_length=1)]
+"""A value of a filter that may be repeated; an empty one is refused, so that it never counts as "not given"."""

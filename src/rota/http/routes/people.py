@@ -73,8 +73,10 @@ def enable_notify(desk: DeskOf, target: TargetName, wish: wishes.DryRun | None =
 def get_deliveries(
     desk: DeskOf,
     status: Annotated[Literal["PENDING", "DELIVERED", "FAILED"] | None, Query()] = None,
-    about: Annotated[str | None, Query(max_length=300, description="A job, or a run as JOB:NUMBER.")] = None,
-    target: Annotated[str | None, Query(max_length=300)] = None,
+    about: Annotated[
+        str | None, Query(min_length=1, max_length=300, description="A job, or a run as JOB:NUMBER.")
+    ] = None,
+    target: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
     """List what was told to whom, newest first."""

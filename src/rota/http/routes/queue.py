@@ -99,8 +99,8 @@ def get_budget(desk: DeskOf, account: Word) -> Response:
 def get_usage(
     desk: DeskOf,
     by: Annotated[By, Query()] = By.JOB,
-    since: Annotated[str | None, Query(max_length=64)] = None,
-    job: Annotated[str | None, Query(max_length=300)] = None,
+    since: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
 ) -> Response:
     """Tell what runs used: time, tokens, requests and money."""
     begin = instant(since, now=desk.now) if since else desk.now - timedelta(days=30)

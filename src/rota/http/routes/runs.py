@@ -14,7 +14,7 @@ from rota.engine.move import Where
 from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
 from rota.http.refusals import HttpRefusal
-from rota.http.routes.names import RunName
+from rota.http.routes.names import FilterWord, RunName
 from rota.http.routes.times import instant
 from rota.http.routing import Routes, answer, page
 from rota.model.errors import InvalidValue
@@ -53,16 +53,22 @@ class RangeRefused(HttpRefusal):
 @routes.on("GET", "/runs", scope=Scope.READ, answer=schemas.RunPage)
 def get_runs(
     desk: DeskOf,
-    job: Annotated[str | None, Query(max_length=300)] = None,
-    status: Annotated[list[str] | None, Query(max_length=20)] = None,
-    reason: Annotated[list[str] | None, Query(max_length=50)] = None,
-    label: Annotated[list[str] | None, Query(max_length=100)] = None,
-    trigger: Annotated[list[str] | None, Query(max_length=20)] = None,
-    agent: Annotated[str, Query(max_length=100, description="Of jobs that ask this agent now.")] = "",
-    text: Annotated[str, Query(max_length=200, description="In the summary or the error, whatever its case.")] = "",
-    since: Annotated[str | None, Query(max_length=64, description="ISO 8601, or back from now: 2h, 30d.")] = None,
-    until: Annotated[str | None, Query(max_length=64)] = None,
-    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
+    status: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    reason: Annotated[list[FilterWord] | None, Query(max_length=50)] = None,
+    label: Annotated[list[FilterWord] | None, Query(max_length=100)] = None,
+    trigger: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    agent: Annotated[
+        str | None, Query(min_length=1, max_length=100, description="Of jobs that ask this agent now.")
+    ] = None,
+    text: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="In the summary or the error, whatever its case.")
+    ] = None,
+    since: Annotated[
+        str | None, Query(min_length=1, max_length=64, description="ISO 8601, or back from now: 2h, 30d.")
+    ] = None,
+    until: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    cursor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
     """List runs, newest first."""
@@ -72,8 +78,8 @@ def get_runs(
         reasons=tuple(reason or ()),
         labels=tuple(label or ()),
         triggers=tuple(trigger or ()),
-        agent=agent,
-        text=text.strip(),
+        agent=agent or "",
+        text=(text or "").strip(),
         since=instant(since, now=desk.now) if since else None,
         until=instant(until, now=desk.now) if until else None,
     )

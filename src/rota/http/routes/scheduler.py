@@ -40,7 +40,9 @@ def get_status(desk: DeskOf) -> Response:
 @routes.on("GET", "/scheduler/poll", scope=Scope.READ, answer=schemas.Summary, also=NOT_MODIFIED)
 def poll_scheduler(
     desk: DeskOf,
-    worker_id: Annotated[str | None, Query(max_length=100, description="A worker that may be registered.")] = None,
+    worker_id: Annotated[
+        str | None, Query(min_length=1, max_length=100, description="A worker that may be registered.")
+    ] = None,
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Tell everything that somebody who polls needs to know, in one cheap answer (document 001)."""
@@ -123,8 +125,8 @@ def forget_worker(desk: DeskOf, worker: Word) -> Response:
 @routes.on("GET", "/audit", scope=Scope.ADMIN, answer=schemas.EntryPage)
 def get_audit(
     desk: DeskOf,
-    actor: Annotated[str | None, Query(max_length=200)] = None,
-    since: Annotated[str | None, Query(max_length=64)] = None,
+    actor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    since: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="`next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
