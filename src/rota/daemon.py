@@ -107,6 +107,8 @@ class Daemon:
         self._declared_lost = False
         self._leaving = False
         self._announced = False
+        self._boot_fired = True
+        """Whether the jobs at boot were fired; they wait for a clock that is right."""
         self._unapplied: Loaded | None = None
         self._socket: WakeSocket | None = None
         self._lost_state = False
@@ -231,7 +233,7 @@ class Daemon:
             await self._file.first_apply(store, self._unapplied)
             self._unapplied = None
         if self._settings.scheduler.enabled and self._kind == "serve":
-            await patience.do(self._workshop.fire_at_boot)
+            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
         return recovered
 
     def _close_socket(self) -> None:
@@ -401,6 +403,8 @@ class Daemon:
             self._stopping.ask(Stop("now", timedelta()))
             return None
         await self._look_after_ticks()
+        if not self._boot_fired:
+            self._boot_fired = await self._workshop.fire_at_boot()
         await self._file.look(self._store, self._settings)
         with contextlib.suppress(StateError):  # it is looked for again
             await self._observe_queue()

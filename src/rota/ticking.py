@@ -238,6 +238,8 @@ class Tick:
         report, engine = self._report, self._engine
         report.carried = self._store.read(partial(_handles, carried=list(engine.executor.carried.values())))
         report.problems += [f"{loop.name}: {loop.pulse.error}" for loop in engine.loops if loop.pulse.error]
+        if (wrong := engine.wrong_clock) is not None:
+            report.problems.append(f"{wrong.stage}: {wrong.error}")
         report.file_problem = self._file.problem
         report.ready, report.next_at = self._store.read(_coming)
 

@@ -1,10 +1,14 @@
 """Clock steps, suspend and restarts across them (R-26)."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from rota.declare.jobs import MISFIRE_GRACE
 from rota.model.spec import Anchor, Condition, Gates, WhenFalse
+from rota.operations.workers import machines_needing, worker_states
+from rota.rules.clock import AMONG_MACHINES
 from rota.testing import Scene, Script
 from tests.engine.conftest import NOON, ONCE, audit, command, cron, every
 from tests.engine.machines import Machine
@@ -204,3 +208,62 @@ async def test_a_step_back_while_another_machine_fired_moves_nothing(scene: Scen
     await scene.start()
     await scene.advance("10m")
     assert len(scene.history("sync")) == 4
+
+
+@many_machines
+@pytest.mark.parametrize("skew", [timedelta(hours=1), -timedelta(hours=1)], ids=str)
+async def test_a_machine_whose_clock_is_wrong_fires_and_claims_nothing_until_it_is_right(
+    scene: Scene, skew: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-41: it says so, and begins by itself."""
+    scene.declare(command("tick", schedule=cron("*/10 * * * *")), command("hand"))
+    await scene.settle()
+    scene.trigger("hand")
+    scene.clock.step(skew)
+    scene.skew = skew
+    await scene.settle()
+    scene.clock.advance("1s")
+    await scene.settle()
+    assert (scene.told("tick"), scene.told("hand")) == ([], [("QUEUED", None)])
+    (state,) = scene.store.read(partial(worker_states, state=scene.settings.state))
+    assert (state.skew, state.claims) == (skew, False)
+    assert [one.kind for one in machines_needing([state])] == ["clock"]
+    assert scene.engine.failing is not None
+    assert scene.engine.failing.code == "clock_wrong"
+    assert "nothing is fired or claimed: the clock is wrong" in caplog.text
+    scene.clock.step(-skew)
+    scene.skew = timedelta()
+    await scene.advance("10m")
+    assert scene.told("hand") == [("COMPLETED", None)]
+    assert scene.told("tick") == [("COMPLETED", None)]
+    assert scene.engine.failing is None
+    assert [one.skew for one in scene.store.read(partial(worker_states, state=scene.settings.state))] == [None]
+
+
+@many_machines
+async def test_a_clock_that_differs_by_less_than_the_grace_is_followed(scene: Scene) -> None:
+    """R-41: the clocks of machines are never quite the same."""
+    scene.declare(command("tick", schedule=cron("*/10 * * * *")))
+    scene.skew = MISFIRE_GRACE
+    await scene.advance("10m")
+    assert scene.told("tick") == [("COMPLETED", None)]
+
+
+@many_machines
+async def test_a_wrong_clock_that_is_set_back_to_the_right_time_moves_nothing(scene: Scene) -> None:
+    """R-26, R-41: what waits was never counted by the wrong clock."""
+    scene.declare(command("sync", schedule=every("10m")))
+    await scene.advance("5m")
+    for skew, step in ((timedelta(hours=1), 1), (timedelta(), -1)):
+        scene.skew = skew
+        scene.clock.step(step * timedelta(hours=1))
+        await scene.settle()
+    before = len(scene.history("sync"))
+    await scene.advance("4m")
+    assert len(scene.history("sync")) == before
+    await scene.advance("1m")
+    assert len(scene.history("sync")) == before + 1
+
+
+def test_the_difference_that_clocks_may_have_is_the_grace_of_a_job_that_names_none() -> None:
+    assert AMONG_MACHINES == MISFIRE_GRACE

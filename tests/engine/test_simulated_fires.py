@@ -255,6 +255,7 @@ class PollingScene(Scene):
             holder=holder,
             processes=self.processes,
             functions=polls,
+            server_now=self.server_now,
         )
 
 

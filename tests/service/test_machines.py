@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.shims import compiled
+from tests.faults.steps import SteppedClock
 from tests.postgres import lay_postgres
 from tests.service.machines import Machine
 from tests.service.serving import gone, kill
@@ -123,3 +125,44 @@ def test_a_run_that_no_worker_takes_says_so(machine: Make) -> None:
     held = until(lambda: [run["held"] for run in one.json("queue")["ready"]], what="the run to wait")
     assert held == ["no_worker"]
     assert "none that is there takes runs that draw on left" in one.rota("explain", "work").stdout
+
+
+class ClockAhead(Machine):
+    """A machine whose clock is wrong by as much as its file says."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of commands and schedulers."""
+        shim = compiled("clock", self.folder.parent)
+        return {**super().environment(), "LD_PRELOAD": str(shim), "FAULTS_CLOCK": str(self.folder / "clock")}
+
+
+def test_a_machine_whose_clock_is_an_hour_ahead_takes_no_part_until_it_is_right(tmp_path: Path, machine: Make) -> None:
+    """R-41: the right machine fires every instant, nothing is missed, and everybody is told."""
+    right = machine("a")
+    right.serve("--name", "right")
+    wrong = ClockAhead(tmp_path / "b", right.store, FILE)
+    wrong.apart = True
+    clock = SteppedClock(wrong.folder / "clock")
+    clock.step(3600)
+    try:
+        ticked = wrong.rota("tick", check=False)
+        assert "clock: this machine's clock is 1 h ahead" in ticked.stdout + ticked.stderr
+        wrong.serve("--name", "wrong")
+        told = until(lambda: wrong.json_of("status")["failing"], what="the wrong clock to be told")
+        assert (told["stage"], told["code"]) == ("clock", "clock_wrong")
+        assert wrong.rota("status", check=False).returncode == 1
+        assert "the clock is wrong" in wrong.log()
+        until(lambda: right.workers()["wrong"]["clock_skew_seconds"], what="the others to know")
+        assert round(right.workers()["wrong"]["clock_skew_seconds"] / 60) == 60
+        assert "clock wrong" in right.rota("workers").stdout
+        attention = {one["name"]: one["what"] for one in right.json("status")["attention"]}
+        assert "1 h ahead of the database server's" in attention["wrong"]
+        assert [reason for _, reason in right.told("each") if reason is not None] == []
+        clock.step(-3600)
+        until(lambda: right.workers()["wrong"]["clock_skew_seconds"] is None, what="the clock to be right again")
+        right.rota("workers", "drain", "right")
+        assert "COMPLETED" in right.rota("run", "short").stdout
+        assert right.json("show", "short:1")["worker"] == "wrong"
+        assert right.clean() == "[]"
+    finally:
+        wrong.end()

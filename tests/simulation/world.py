@@ -427,7 +427,9 @@ class World:
         self.store = self.store_type(self.disk, self._counting, self.life)
         me = ProcessIdentity(f"boot-{self.machine.boot}", self._pid, self._pid)
         try:
-            self.session = open_session(self.store, self.folder, self.clock, kind="serve", identity=me)
+            self.session = open_session(
+                self.store, self.folder, self.clock, kind="serve", identity=me, server_now=self._server_now
+            )
         except Crashed:
             self.crashes += 1
             return False
@@ -446,8 +448,13 @@ class World:
             processes=commands,
             functions=self.inside,
             on_fired=self._count,
+            server_now=self._server_now,
         )
         self.inside.engine = self.engine
+
+    def _server_now(self, _db: Any) -> datetime:
+        """Return the time of a server on this machine."""
+        return self.clock.now()
 
     def _count(self, fired: Any) -> None:
         self.fires += len(fired.runs) + len(fired.skips)

@@ -66,7 +66,9 @@ def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | st
     slots = f"{one.taken} of {one.slots}" if one.slots is not None and one.kinds else str(one.taken or "–")
     since = full_time(one.since, zone, now=now) if one.since else "–"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(one.worker.labels.items())) or "–"
-    shown, does = Cell(state, COLOURS[state]), ", ".join(one.kinds) or "–"
+    wrong = one.skew is not None
+    shown = Cell(f"{state}, clock wrong" if wrong else state, "red" if wrong else COLOURS[state])
+    does = ", ".join(one.kinds) or "–"
     return [name, shown, slots, does, since, say_takes(one.takes), labels, f"{one.worker.host}:{one.worker.state}"]
 
 

@@ -49,6 +49,7 @@ class Claimer:
         neighbours: Neighbours,
         refusals: Refusals,
         taken: Callable[[Sequence[Claimed]], None],
+        trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,6 +60,8 @@ class Claimer:
         self._neighbours = neighbours
         self._refusals = refusals
         self._taken = taken
+        self._trusted = trusted
+        """Whether the clock may be followed (R-41)."""
         self._known = Known()
         self._again = False
         self._claiming: asyncio.Future[Claims] | None = None
@@ -92,7 +95,7 @@ class Claimer:
 
     def now(self) -> None:
         """Ask for runs for the free slots, in the same commit as what was submitted just before."""
-        if not self.allowed:
+        if not self.allowed or not self._trusted():
             return
         if self._claiming is not None:
             self._again = True

@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from rota import faults
@@ -35,27 +35,30 @@ from rota.engine.release import next_release, release_due
 from rota.engine.replan import replan
 from rota.engine.slots import Slots
 from rota.engine.sources import ThreadedSources
-from rota.engine.steps import StepWatch
+from rota.engine.steps import COMPARE_EVERY, ServerClock, ServerNow, StepWatch
 from rota.engine.workspaces import uses_worktree
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import StateError
 from rota.model.states import Status
+from rota.rules.clock import say_skew
 from rota.settings import Settings
 from rota.store import runs
 from rota.store.driver import Store
+from rota.store.processes import server_now
 
 CLAIMS_FIRST = 0.05
 """For how many seconds the other loops let a claim go first when another process changed something."""
 
 
+CLOCK_WRONG = "clock_wrong"
 FAILURES = 2
 """After how many failures in a row a stage counts as failing: a single one may be a lock held for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A stage without which no run starts, and the error that it meets again and again."""
+    """A stage without which no run starts, and the error that it meets again and again; or the clock."""
 
     stage: str
     code: str
@@ -78,6 +81,7 @@ class Engine:
         post: Post | None = None,
         stays: bool = True,
         fires: bool = True,
+        server_now: ServerNow = server_now,
         on_fired: Callable[[Fired], None] = lambda _fired: None,
         on_finished: Callable[[str], None] = lambda _run_id: None,
     ) -> None:
@@ -96,6 +100,7 @@ class Engine:
         self._emptied = asyncio.Event()
         self.slots = Slots(settings.scheduler.concurrency)
         self.refusals = Refusals(clock)
+        self.server_clock = ServerClock(store, clock, holder=holder, server_now=server_now)
         self._kept = KeptPools(store, refusals=self.refusals, returned=self.claim_now)
         self._neighbours = Neighbours(store, clock, holder=holder, slots=self.slots)
         sources = sources or ThreadedSources(settings, os.environ)
@@ -128,6 +133,7 @@ class Engine:
             neighbours=self._neighbours,
             refusals=self.refusals,
             taken=self._taken,
+            trusted=lambda: self.server_clock.trusted,
         )
         self.claimer.allowed = settings.scheduler.enabled
         self._recorder = Recorder(
@@ -162,7 +168,8 @@ class Engine:
         self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
         self.direct_loop = Loop("direct", self._direct_round, clock=clock)
         self.workspace_loop = Loop("workspaces", self._workspace_round, clock=clock)
-        self.prune_loop = Loop("prune", Pruner(store, clock, settings, stays=stays, rows=fires).round, clock=clock)
+        self._pruner = Pruner(store, clock, settings, stays=stays, rows=fires)
+        self.prune_loop = Loop("prune", self._prune_round, clock=clock)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -174,8 +181,17 @@ class Engine:
         return (*flow, *work, self.deliveries.loop, self.prune_loop)
 
     @property
+    def wrong_clock(self) -> Failing | None:
+        """Why the clock of this machine may not be followed; None: it may."""
+        if self.server_clock.agrees:
+            return None
+        return Failing("clock", CLOCK_WRONG, f"this machine's clock is {say_skew(self.server_clock.skew)}")
+
+    @property
     def failing(self) -> Failing | None:
         """The stage, fire or claim, that fails round after round; None: runs can start."""
+        if (wrong := self.wrong_clock) is not None:
+            return wrong
         stages = {"fire": (self.fire_loop.pulse,), "claim": (self.claimer.pulse, self.claim_loop.pulse)}
         for stage, pulses in stages.items():
             for pulse in pulses:
@@ -251,10 +267,26 @@ class Engine:
             if loop not in (self.claim_loop, self.prune_loop):
                 loop.wake()
 
+    # the clock
+
+    async def follows_clock(self) -> bool:
+        """Tell whether what is due may be done: on a shared database only while the clocks agree (R-41)."""
+        agreed = self.server_clock.agrees
+        agrees = await self.server_clock.look()
+        if agrees and not agreed:
+            for loop in self.loops:
+                loop.wake()
+        return agrees
+
+    def _compare_again(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=COMPARE_EVERY)
+
     # cadence
 
     async def _cadence_round(self) -> datetime | None:
         """Re-plan jobs whose interval depends on the mode as soon as it changes (R-18)."""
+        if not await self.follows_clock():
+            return self._compare_again()
         now = self._clock.now()
         found = self._store.read(partial(outlook, now=now))
         if found.stale:
@@ -269,8 +301,11 @@ class Engine:
     # fire
 
     async def _fire_round(self) -> datetime | None:
-        if await self._steps.look():
+        trusted = await self.follows_clock()
+        if await self._steps.look(trusted=trusted):
             self.release_loop.wake()
+        if not trusted:
+            return self._compare_again()
         now = self._clock.now()
         if await self.firer.fire_due(now):
             self.cancel_loop.wake()  # a new run may replace an old one
@@ -290,6 +325,8 @@ class Engine:
     # claim
 
     async def _claim_round(self) -> datetime | None:
+        if not await self.follows_clock():
+            return self._compare_again()
         self.claim_now()
         await self.claimer.over()
         return self._clock.now() + self._settings.scheduler.tick
@@ -383,6 +420,8 @@ class Engine:
 
     async def _release_round(self) -> datetime | None:
         """Let go runs whose waiting time is over, and end those that waited too long (R-02, R-09)."""
+        if not await self.follows_clock():
+            return self._compare_again()
         now = self._clock.now()
         due = self._store.read(next_release)
         if due is not None and due <= now:
@@ -415,6 +454,10 @@ class Engine:
             await self.callers.dismiss()
         await self.callers.look()
         return self._clock.now() + self._settings.scheduler.tick
+
+    async def _prune_round(self) -> datetime | None:
+        """Delete what was kept long enough, by a clock that is right."""
+        return await self._pruner.round() if await self.follows_clock() else self._compare_again()
 
     async def _workspace_round(self) -> datetime | None:
         """Look at what agents left in worktrees of their own; a run is never changed by that."""

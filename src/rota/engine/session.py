@@ -25,12 +25,13 @@ from rota.engine.lock import (
 )
 from rota.engine.package import own_version
 from rota.engine.pools import forget_kept
-from rota.engine.steps import catch_up_with_step, may_catch_up, offset
+from rota.engine.steps import ServerNow, catch_up_with_step, may_catch_up, offset
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseBusy, WorkerNameTaken
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
+from rota.rules.clock import AMONG_MACHINES
 from rota.rules.lease import LEASE
 from rota.rules.takes import EVERYTHING, Takes, default_name
 from rota.settings import Settings
@@ -113,6 +114,7 @@ def open_session(
     identity: ProcessIdentity,
     entrance: Entrance = UNNAMED,
     shared: bool | None = None,
+    server_now: ServerNow = processes.server_now,
 ) -> Session:
     """Enter this process under a new epoch, and find the epochs of processes of this folder that are gone.
 
@@ -132,6 +134,7 @@ def open_session(
         state=state,
         entrance=entrance,
         own=own,
+        server_now=server_now,
     )
     try:
         session = store.write(partial(_open, lock=lock, enter=enter, state=state))
@@ -175,9 +178,11 @@ def _enter(
     state: Path,
     entrance: Entrance,
     own: str | None,
+    server_now: ServerNow,
 ) -> Holder:
     worker_id = enter_worker(db, own or workers.only_worker(db) or new_id(now), entrance, state=state, now=now)
-    if own is None or may_catch_up(db, worker_id=own, boot_id=identity.boot_id):
+    agrees = own is None or abs(now - server_now(db)) <= AMONG_MACHINES
+    if agrees and (own is None or may_catch_up(db, worker_id=own, boot_id=identity.boot_id)):
         back = catch_up_with_step(
             db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now, shared=own is not None
         )
@@ -197,6 +202,7 @@ def _enter(
     require_schema(db)  # after our row: who upgrades either sees it, or was before us
     workers.note_capacity(db, worker_id, takes=entrance.takes, slots=entrance.slots)
     if own is not None:
+        workers.note_skew(db, worker_id, skew=None)
         _lease_all(db, worker_id)
     return Holder(worker_id, epoch, identity, entrance.takes, leased=own is not None)
 

@@ -1,5 +1,9 @@
-"""Clock steps: what counts elapsed time moves back with the clock, instants of the calendar never do (R-26)."""
+"""Clocks that are set: what counts elapsed time moves back with the clock, instants of the calendar never do (R-26).
 
+On a shared database a machine follows its clock only while that agrees with the server's (R-41).
+"""
+
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -7,16 +11,83 @@ from rota import faults
 from rota.engine.claim import Holder
 from rota.log import log
 from rota.model.clock import EPOCH, MILLISECOND, Clock
-from rota.rules.clock import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, stepped_back
+from rota.rules.clock import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, say_skew, skew_of, stepped_back
 from rota.rules.cursor import cursor_of
 from rota.rules.lull import has_waits
-from rota.store import deliveries, events, holds, jobs, processes
+from rota.store import deliveries, events, holds, jobs, processes, workers
 from rota.store.driver import Database, Store
+
+COMPARE_EVERY = 10.0
+"""After how many seconds the clock is compared with the server's again."""
+
+ServerNow = Callable[[Database], datetime]
 
 
 def offset(clock: Clock) -> timedelta:
     """Return wall time minus time since boot."""
     return clock.now() - EPOCH - timedelta(seconds=clock.boottime())
+
+
+class ServerClock:
+    """Compares the clock of this machine with the server's; on a database of one machine there is nothing to compare.
+
+    Between two comparisons a step of the clock counts at once: elapsed time does not step.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, holder: Holder, server_now: ServerNow) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._server_now = server_now
+        self._compared_at: float | None = None
+        self._skew, self._offset = timedelta(), offset(clock)
+        self.agrees = True
+        """Whether it agreed at the last look."""
+
+    @property
+    def skew(self) -> timedelta:
+        """By how much this machine's clock is ahead of the server's; negative: behind."""
+        moved = offset(self._clock) - self._offset
+        return self._skew + (moved if abs(moved) > TOLERANCE else timedelta())
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what is due by this machine's clock may be done."""
+        if not self._holder.leased:
+            return True
+        return self._compared_at is not None and abs(self.skew) <= AMONG_MACHINES
+
+    async def look(self) -> bool:
+        """Compare the clocks where that is due; tell whether this machine's may be followed."""
+        if not self._holder.leased:
+            return True
+        if self._is_due():
+            self._compare()
+        if self.trusted is not self.agrees:
+            self.agrees = self.trusted
+            await self._note()
+        return self.agrees
+
+    def _is_due(self) -> bool:
+        if self._compared_at is None or abs(offset(self._clock) - self._offset) > TOLERANCE:
+            return True
+        return self._clock.boottime() - self._compared_at >= COMPARE_EVERY
+
+    def _compare(self) -> None:
+        before = self._clock.now()
+        server = self._store.read(self._server_now)
+        self._skew = skew_of(server, before=before, after=self._clock.now())
+        self._offset, self._compared_at = offset(self._clock), self._clock.boottime()
+
+    async def _note(self) -> None:
+        """Say so where people look: in the log, and in the database for the other machines."""
+        if self.agrees:
+            log.info("the clock agrees with the database server's again: firing and claiming")
+        else:
+            hint = "set the clock; rota begins by itself when it is right"
+            log.error("nothing is fired or claimed: the clock is wrong", clock=say_skew(self.skew), hint=hint)
+        skew = None if self.agrees else self.skew
+        await self._store.submit(partial(workers.note_skew, worker_id=self._holder.worker_id, skew=skew))
 
 
 class StepWatch:
@@ -27,17 +98,20 @@ class StepWatch:
         self._clock = clock
         self._holder = holder
         self._offset = self._stored = offset(clock)
+        self._trusted = True
+        """Whether the clock was trusted at the last look."""
 
-    async def look(self) -> bool:
-        """Move what must move; tell whether the clock was set back."""
+    async def look(self, *, trusted: bool = True) -> bool:
+        """Move what must move; tell whether. Only a step from one trusted time to another moves anything (R-41)."""
+        moves, self._trusted = trusted and self._trusted, trusted
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
         self._offset = now_offset
-        if back is not None:
+        if back is not None and moves:
             await self._move(back)
         if back is not None or stepped_back(now_offset, self._stored) is not None:
             await self._remember(now_offset)
-        return back is not None
+        return back is not None and moves
 
     async def _move(self, back: timedelta) -> None:
         moved = await self._store.submit(partial(_follow, back=back, holder=self._holder, now=self._clock.now()))

@@ -110,13 +110,16 @@ class Workshop:
         )
         return await recover(heir, dead)
 
-    async def fire_at_boot(self) -> None:
-        """Fire the jobs at boot that this boot of the machine has not fired."""
+    async def fire_at_boot(self) -> bool:
+        """Fire the jobs at boot that this boot of the machine has not fired; False: the clock forbids it for now."""
+        if not await self.engine.follows_clock():
+            return False
         now = self._clock.now()
         booted_at = now - timedelta(seconds=self._clock.boottime()) if self.session.leased else None
         operation = partial(fire_at_boot, boot=machine_boot(), now=now, booted_at=booted_at)
         for fired in await self._store.submit(operation):
             self.engine.tell_fired(fired)
+        return True
 
     def close(self) -> None:
         """Let threads and spawner go; keepers stay."""

@@ -287,6 +287,7 @@ class Worker(Shape):
     except_pools: list[str] | None = None
     slots: int | None = None
     slots_taken: int | None = None
+    clock_skew_seconds: float | None = None
 
 
 class WorkerPage(Shape):

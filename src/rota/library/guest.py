@@ -97,6 +97,7 @@ class Guest:
         self._lost_state = False
         self._declared_lost = False
         self._leaving = False
+        self._boot_fired = True
         self._damage = DamageCheck(self._state / "rota.db", who="the scheduler")
         self._watch = Loop("watch", self._watch_round, clock=clock)
         self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
@@ -284,7 +285,7 @@ class Guest:
         )
         await patience.do(partial(self._store.submit, apply))
         if self._settings.scheduler.enabled:
-            await patience.do(self._workshop.fire_at_boot)
+            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
 
     async def _until_stopped(self, leases: Leases | None) -> bool:
         """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
@@ -347,6 +348,8 @@ class Guest:
             self._ticks = [process for process in self._ticks if process not in gone]
             await self._workshop.recover([process.epoch for process in gone])
             self._engine.wake()
+        if not self._boot_fired:
+            self._boot_fired = await self._workshop.fire_at_boot()
         return self._clock.now() + LOOK_AROUND
 
     def _damage_looked_for(self, session: Session) -> contextlib.AbstractContextManager[None]:

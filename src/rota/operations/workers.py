@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rota.model.spec import Draw
 from rota.operations.attention import Attention
 from rota.operations.views import iso_or_none
 from rota.operations.words import counted
+from rota.rules.clock import say_skew
 from rota.rules.takes import NAME, Takes, takes_json
 from rota.store import processes, runs, workers
 from rota.store.driver import Database
@@ -46,6 +47,8 @@ class WorkerState:
     here: bool = False
     crashes: int = 0
     """After how many crashes it was drained by itself."""
+    skew: timedelta | None = None
+    """By how much its clock is ahead of the server's, negative: behind, where it takes no part because of that."""
 
     @property
     def presence(self) -> Presence:
@@ -57,7 +60,8 @@ class WorkerState:
     @property
     def claims(self) -> bool:
         """Whether it takes runs now."""
-        return self.presence is Presence.ALIVE and any(kind in WHO_CLAIMS for kind in self.kinds)
+        there = self.presence is Presence.ALIVE and self.skew is None
+        return there and any(kind in WHO_CLAIMS for kind in self.kinds)
 
 
 def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
@@ -82,6 +86,7 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
         max(leases, default=None),
         here=here,
         crashes=workers.crashes(db, worker.id) if worker.draining else 0,
+        skew=workers.skew(db, worker.id) if own else None,
     )
 
 
@@ -110,6 +115,9 @@ def machines_needing(found: Sequence[WorkerState]) -> Iterator[Attention]:
             what = f"is gone and left {left} to {'its keeper' if one.taken == 1 else 'their keepers'}"
             command = "rota serve" if one.here else f"rota workers forget {name}"
             yield Attention(name, what, command, kind="worker", sign=what)
+        if one.skew is not None:
+            what = f"its clock is {say_skew(one.skew)}: it fires and starts nothing until the clock is right"
+            yield Attention(name, what, "rota workers", kind="clock", sign=name)
         if one.crashes:
             what = f"was drained, since it crashed {one.crashes} times in a row: find the cause"
             yield Attention(name, what, f"rota workers resume {name}", kind="worker", sign=what)
@@ -165,5 +173,6 @@ def worker_json(one: WorkerState, *, counts: Mapping[str, int] | None = None) ->
         "slots_taken": one.taken,
         "started_at": iso_or_none(one.since),
         "lease_until": iso_or_none(one.lease_until),
+        "clock_skew_seconds": None if one.skew is None else one.skew.total_seconds(),
         **told,
     }

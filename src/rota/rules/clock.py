@@ -2,11 +2,16 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+from rota.model.durations import say_duration
 
 TOLERANCE = timedelta(seconds=1)
 AMONG_MACHINES = timedelta(minutes=1)
-"""How far the clocks of machines may be apart without anybody having set one."""
+"""How far the clocks of machines may be apart; the `misfire_grace` of a job that names none.
+
+A machine whose clock differs more from the server's takes no part: it would fire too early or miss instants (R-41).
+"""
 
 
 def stepped_back(before: timedelta, after: timedelta, *, tolerance: timedelta = TOLERANCE) -> timedelta | None:
@@ -17,6 +22,31 @@ def stepped_back(before: timedelta, after: timedelta, *, tolerance: timedelta = 
     """
     back = before - after
     return back if back > tolerance else None
+
+
+def skew_of(server: datetime, *, before: datetime, after: datetime) -> timedelta:
+    """Return by how much a clock is ahead of a server's at least; negative: behind. It was read before and after.
+
+    >>> at = datetime(2026, 1, 1, 12)
+    >>> second = timedelta(seconds=1)
+    >>> skew_of(at, before=at - second, after=at + second) == timedelta()
+    True
+    >>> skew_of(at, before=at + 60 * second, after=at + 62 * second) / second
+    60.0
+    >>> skew_of(at, before=at - 62 * second, after=at - 60 * second) / second
+    -60.0
+    """
+    return max(before - server, timedelta()) + min(after - server, timedelta())
+
+
+def say_skew(skew: timedelta) -> str:
+    """Return a difference of clocks for reading.
+
+    >>> say_skew(timedelta(hours=1)), say_skew(timedelta(minutes=-2))
+    ("1 h ahead of the database server's", "2 min behind the database server's")
+    """
+    told = say_duration(timedelta(seconds=round(abs(skew.total_seconds()))))
+    return f"{told} {'ahead of' if skew > timedelta() else 'behind'} the database server's"
 
 
 @dataclass(frozen=True, slots=True)

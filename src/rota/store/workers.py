@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from rota.model.clock import from_ms, to_ms
+from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.rules.takes import EVERYTHING, Takes, read_takes, takes_json
 from rota.store import processes
 from rota.store.driver import Database
@@ -15,6 +15,8 @@ CAPACITY = "worker:"
 """Before the identifier of a worker: under which key what it takes is kept."""
 CRASHES = "crashes:"
 """Before the identifier of a worker: under which key is kept after how many crashes it was drained."""
+CLOCK = "clock:"
+"""Before the identifier of a worker: under which key is kept by how much its clock is wrong."""
 FORGOTTEN = "~"
 """Stands between the name that a forgotten worker had and its identifier: no name has it."""
 
@@ -91,6 +93,20 @@ def crashes(db: Database, worker_id: str) -> int:
     """Return after how many crashes a worker was drained, 0 if somebody did that."""
     row = db.row("meta_get", key=f"{CRASHES}{worker_id}")
     return int(row[0]) if row is not None else 0
+
+
+def note_skew(db: Database, worker_id: str, *, skew: timedelta | None) -> None:
+    """Store by how much the clock of a worker is ahead of the server's, negative: behind; None: it is right."""
+    if skew is None:
+        db.execute("meta_delete", key=f"{CLOCK}{worker_id}")
+    else:
+        db.execute("meta_set", key=f"{CLOCK}{worker_id}", value=str(skew // MILLISECOND))
+
+
+def skew(db: Database, worker_id: str) -> timedelta | None:
+    """Return by how much the clock of a worker is wrong, None where it is right."""
+    row = db.row("meta_get", key=f"{CLOCK}{worker_id}")
+    return int(row[0]) * MILLISECOND if row is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from rota.operations.sdk import Sdk
 from rota.operations.starting import trigger
 from rota.settings import Scheduler, Settings
 from rota.store import deliveries, finding, jobs, work
-from rota.store.driver import Store
+from rota.store.driver import Database, Store
 from rota.store.migrate import open_store
 from rota.testing.clock import FakeClock
 from rota.testing.counting import CountingStore
@@ -52,6 +52,8 @@ class Scene:
         self.post = ScriptedPost()
         self.store = CountingStore(self.open_database())
         self.boot = BOOT
+        self.skew = timedelta()
+        """By how much the machine's clock is ahead of the database server's."""
         self._pid = 500
         self._living = 0
         self.session: Session
@@ -69,7 +71,13 @@ class Scene:
         me = ProcessIdentity(self.boot, self._pid, self._pid)
         entrance = Entrance(slots=self.settings.scheduler.concurrency)
         self.session = open_session(
-            self.store, self.settings.state, self.clock, kind=self.kind, identity=me, entrance=entrance
+            self.store,
+            self.settings.state,
+            self.clock,
+            kind=self.kind,
+            identity=me,
+            entrance=entrance,
+            server_now=self.server_now,
         )
         self.functions = InProcessFunctions(
             self.clock,
@@ -104,7 +112,12 @@ class Scene:
             sources=self.sources,
             post=self.post,
             stays=self.kind == "serve",
+            server_now=self.server_now,
         )
+
+    def server_now(self, _db: Database) -> datetime:
+        """Return the time of the database server: the scene's own, moved by `skew`."""
+        return self.clock.now() - self.skew
 
     def _all_ended(self, pid: int, finished: list[Finished]) -> None:
         if pid == self._living:
