@@ -155,7 +155,7 @@ def check(invocation: Invocation, *, name: str | None) -> int:
 
 
 def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
-    from rota.cli.show import print_pairs
+    from rota.cli.tables import print_pairs
 
     state = state_words(view, zone, now=now)
     click.echo(f"{view.known.name}  {click.style(state, fg='green' if state == 'ready' else 'red')}")

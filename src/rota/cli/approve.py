@@ -111,7 +111,7 @@ def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> i
 
 def _show(job: "Job", now: datetime) -> None:
     """Print all that an approval is for: the exact prompt, access, budget and the next fires."""
-    from rota.cli.show import print_pairs
+    from rota.cli.tables import print_pairs
     from rota.operations.spec_words import spec_pairs
     from rota.rules.ansi import clean_for_terminal
     from rota.rules.instants import explain_schedule

@@ -84,7 +84,7 @@ def _remarks(view: "AccountView") -> Iterator[str]:
 
 
 def _show_one(found: "AccountHistory", *, now: datetime) -> None:
-    from rota.cli.show import print_pairs
+    from rota.cli.tables import print_pairs
     from rota.operations.budget_words import forecast_words, reopens_words
     from rota.rules.budget_words import say_account, say_amount
 

@@ -54,7 +54,7 @@ def call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: tim
 
 def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> int:
     """Show what a direct call would do; nothing is asked for."""
-    from rota.cli.show import print_pairs
+    from rota.cli.tables import print_pairs
     from rota.operations.direct import rehearse_direct, require_scheduler
     from rota.operations.spec_words import work_words
 

@@ -1,13 +1,13 @@
 """`rota show`: one job or run in full."""
 
 import json
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.tables import Pairs, print_pairs
 
 if TYPE_CHECKING:
     from rota.operations.direct_calls import DirectView
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rota.operations.jobs import JobView
     from rota.operations.runs import RunView
     from rota.store.driver import Store
-
-Pairs = Iterable[tuple[str, str]]
 
 
 @click.command("show", cls=RotaCommand)
@@ -159,9 +157,3 @@ def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
     if view.process is not None:
         yield "process", f"pid {view.process.pid}, slot {view.slot}"
     yield "more", f"rota logs {view.id}"
-
-
-def print_pairs(pairs: Pairs) -> None:
-    """Print labelled lines under a heading."""
-    for label, text in pairs:
-        click.echo(f"  {label:12} {text}")

@@ -1,13 +1,14 @@
 """Tables: by rich on a terminal, cut to its width; as aligned text elsewhere."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import click
 
 from rota.rules.ansi import clean_for_terminal
 
+Pairs = Iterable[tuple[str, str]]
 GAP = 2
 FLEXIBLE_LEAST = 10
 LEAST = 6
@@ -125,3 +126,9 @@ def grown(widths: Sequence[int], titled: Sequence[int], *, room: int) -> list[in
         found[index] += more
         left -= more
     return found
+
+
+def print_pairs(pairs: Pairs) -> None:
+    """Print labelled lines under a heading."""
+    for label, text in pairs:
+        click.echo(f"  {label:12} {text}")

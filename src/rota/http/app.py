@@ -45,7 +45,7 @@ def make_app(context: Context, doorman: Doorman) -> ASGIApp:
 
 def around(routes: FastAPI, context: Context, doorman: Doorman) -> ASGIApp:
     """Return routes behind their door, with repeated requests answered once."""
-    return Guard(Repeats(routes, context), doorman, base_path=context.base_path)
+    return Guard(Repeats(routes, context), doorman, refuse=refused, base_path=context.base_path)
 
 
 def make_routes(context: Context) -> FastAPI:

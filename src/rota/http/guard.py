@@ -3,17 +3,26 @@
 import re
 from collections import Counter
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, Protocol
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.http.bodies import read_body, read_form, read_json, replayed
 from rota.http.doorman import SAFE, Asked, Doorman
 from rota.http.problems import Unexpected
 from rota.http.refusals import BodyTooLarge, HttpRefusal, LengthAmbiguous, MediaRefused, NotFound
-from rota.http.refusing import refused
 from rota.log import log
 from rota.model.errors import RotaError
+
+
+class ErrorResponse(Protocol):
+    """Makes the response to a refused request."""
+
+    async def __call__(self, error: RotaError, scope: Scope, *, base: str) -> Response:
+        """Return an error as a page or as problem+json."""
+        ...
+
 
 OPEN = frozenset({"/healthz", "/login"})
 """Paths that need no token: the first tells nothing, the second takes one."""
@@ -50,8 +59,9 @@ NO_STORE = (b"cache-control", b"no-store")
 class Guard:
     """Checks host, origin, token and body, and gives every response its headers."""
 
-    def __init__(self, app: ASGIApp, doorman: Doorman, *, base_path: str = "") -> None:
+    def __init__(self, app: ASGIApp, doorman: Doorman, *, refuse: ErrorResponse, base_path: str = "") -> None:
         self._app = app
+        self._error_response = refuse
         self._doorman = doorman
         self._base_path = base_path
 
@@ -108,7 +118,7 @@ class Guard:
             return  # the head is out already; the connection is closed and the client sees that it was cut
         if isinstance(error, HttpRefusal) and error.status in (401, 403, 421, 429):
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
-        response = await refused(error, scope, base=self._base_path)
+        response = await self._error_response(error, scope, base=self._base_path)
         await response(scope, receive, answer.send)
 
 

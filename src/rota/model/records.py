@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, overload
 
 from rota.model.agents import Session
 from rota.model.budget import Usage
@@ -228,6 +228,10 @@ class ProcessIdentity:
     start: int
 
 
+@overload
+def cut(text: str, limit: int) -> str: ...
+@overload
+def cut(text: None, limit: int) -> None: ...
 def cut(text: str | None, limit: int) -> str | None:
     """Return `text` cut to `limit` characters, the cut marked.
 

@@ -153,3 +153,8 @@ def sized(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: `1 job`, `2 jobs`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def kind_of(run: Run) -> str:
+    """Return the word that styles use for how a run stands: its status, or `missed`, or `partial`."""
+    return "missed" if run.reason is Reason.MISSED else shown_status(run).lower()

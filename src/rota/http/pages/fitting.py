@@ -1,4 +1,4 @@
-"""How large a page may be: as many lines as fit, and long texts cut, each where the page says so."""
+"""How large a page may be: as many lines as fit."""
 
 from collections.abc import Callable
 
@@ -15,12 +15,3 @@ def fit(show: Callable[[int], Response], *, lines: int) -> Response:
         lines = max(1, min(lines - 1, lines * LARGEST // size))
         response = show(lines)
     return response
-
-
-def clipped(text: str, most: int) -> str:
-    """Return the beginning of a text that is too long, with a mark that it goes on.
-
-    >>> clipped("abcdef", 4), clipped("abc", 4)
-    ('abc…', 'abc')
-    """
-    return text if len(text) <= most else f"{text[: most - 1]}…"

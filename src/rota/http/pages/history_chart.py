@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.http.pages.kinds import kind_of
 from rota.http.routes.names import segment
 from rota.model.records import Run
-from rota.operations.words import outcome_words, took
+from rota.operations.words import kind_of, outcome_words, took
 from rota.rules.history import Record, record_of
 from rota.rules.times import briefly, full_time
 

@@ -9,13 +9,11 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from rota.http.pages.fitting import clipped
-from rota.http.pages.kinds import kind_of
 from rota.http.routes.names import segment
 from rota.model.clock import iso
-from rota.model.records import Run
+from rota.model.records import Run, cut
 from rota.model.states import Status
-from rota.operations.words import counted, outcome_words, plain, shown_status, took
+from rota.operations.words import counted, kind_of, outcome_words, plain, shown_status, took
 from rota.rules.times import briefly, day_time, from_now, full_time, roughly
 from rota.rules.why import say_why
 
@@ -196,7 +194,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "lasted": lasted,
     "segment": segment,
     "amount": amount,
-    "clipped": clipped,
+    "clipped": cut,
     "plain": plain,
     "briefly": briefly,
     "roughly": roughly,

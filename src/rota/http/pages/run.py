@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.http.pages.fitting import clipped, fit
+from rota.http.pages.fitting import fit
 from rota.http.pages.routing import Pages
 from rota.http.pages.runs import PATH
 from rota.http.pages.visit import Visit, VisitOf
 from rota.http.routes.names import RunName, segment
-from rota.model.records import Run
+from rota.model.records import Run, cut
 from rota.operations.explaining import Explanation, explain
 from rota.operations.groups import GroupView, group_around
 from rota.operations.output import fetch_output, last_lines, why_no_output
@@ -94,13 +94,13 @@ def _written(visit: Visit, found: RunView, *, lines: int) -> Written:
     desk = visit.desk
     fetch_output(desk.store, desk.state, found)
     shown = last_lines(desk.state, found, lines=lines + 1)
-    path, cut = _page(found.run.handle), len(shown) > lines
+    path, goes_on = _page(found.run.handle), len(shown) > lines
     why = "" if shown else why_no_output(desk.state, found, now=visit.now) or ""
     return Written(
-        lines=tuple(styled_lines(clipped(line, LONGEST_LINE) for line in shown[-lines:])),
-        cut=cut,
+        lines=tuple(styled_lines(cut(line, LONGEST_LINE) for line in shown[-lines:])),
+        cut=goes_on,
         why=why,
-        more=visit.href(path, lines=min(lines * 4, MOST_LINES)) if cut and lines < MOST_LINES else "",
+        more=visit.href(path, lines=min(lines * 4, MOST_LINES)) if goes_on and lines < MOST_LINES else "",
         all=visit.href(f"/api/v1/runs/{segment(found.run.handle)}/output") if shown else "",
     )
 

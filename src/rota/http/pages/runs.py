@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from starlette.responses import Response
 
-from rota.http.pages.fitting import clipped, fit
+from rota.http.pages.fitting import fit
 from rota.http.pages.routing import Pages
 from rota.http.pages.visit import Visit, VisitOf
 from rota.http.routes.names import segment
 from rota.model.errors import RotaError
-from rota.model.records import Run
+from rota.model.records import Run, cut
 from rota.model.states import SHOWN, Reason, Trigger
 from rota.operations.history_words import collapsed, cost_words, started_words, times_of, token_words, why_words
 from rota.operations.paging import Page, page_of_runs, shorter
@@ -187,7 +187,7 @@ def _rows(visit: Visit, stretches: list[list[Run]]) -> Iterator[Row]:
             started=started_words(stretch, visit.zone, now=visit.now),
             cost=cost_words(stretch),
             tokens=token_words(stretch),
-            why=clipped(plain(why_words(newest, visit.zone, now=visit.now)), SAID),
+            why=cut(plain(why_words(newest, visit.zone, now=visit.now)), SAID),
         )
 
 
