@@ -66,16 +66,33 @@ def test_a_job_that_is_there_already_is_not_made_again(api: Api) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("PUT", "/api/v1/jobs/hello", NEW),
         ("DELETE", "/api/v1/jobs/hello", None),
+        ("DELETE", "/api/v1/jobs/hello?dry_run=true", None),
+        ("POST", "/api/v1/jobs/hello/enable", None),
         ("POST", "/api/v1/jobs/hello/disable", None),
     ],
 )
-def test_a_job_of_the_file_is_not_changed_over_http(api: Api, method: str, path: str, body: object) -> None:
+def test_a_job_of_the_file_is_changed_in_that_file(api: Api, method: str, path: str, body: object) -> None:
     before = api.get("/jobs/hello")
-    status, code = api.refused(method, path, body)
-    assert (status, code) in ((409, "name_taken"), (422, "invalid_value"))
+    refused = api.call(method, path, body)
+    told = refused.json()
+    file = f"{api.project.folder}/rota.yaml"
+    assert (refused.status_code, told["code"]) == (409, "job_in_file")
+    assert told["detail"] == f"job 'hello' is declared in {file}:6"
+    assert [(one["file"], one["line"], one["path"]) for one in told["problems"]] == [(file, 6, "jobs.hello")]
     assert api.get("/jobs/hello") == before
+
+
+def test_a_job_of_the_file_is_not_made_over_http(api: Api) -> None:
+    before = api.get("/jobs/hello")
+    assert api.refused("PUT", "/api/v1/jobs/hello", NEW) == (409, "name_taken")
+    assert api.get("/jobs/hello") == before
+
+
+def test_a_job_that_its_file_no_longer_has_is_refused_with_the_file_alone(api: Api) -> None:
+    (api.project.folder / "rota.yaml").write_text("jobs: {x: {command: [echo, x]}}")
+    told = api.call("DELETE", "/api/v1/jobs/hello").json()
+    assert told["detail"] == f"job 'hello' is declared in {api.project.folder}/rota.yaml"
 
 
 def test_a_made_job_keeps_out_of_the_way_of_the_file(api: Api) -> None:

@@ -142,7 +142,8 @@ def test_one_command_removes_all_that_agents_made(made: Project) -> None:
 
 def test_a_job_of_the_file_is_not_removed(made: Project) -> None:
     result = made.rota("remove", "plain", "watch")
-    assert result.exit_code == 2
+    assert result.exit_code == 6
+    assert f"is declared in {made.folder}/rota.yaml:" in result.stderr
     assert "take it out of that file" in result.stderr
     assert made.json("show", "watch")["state"] == "provisional"
     assert made.rota("remove").exit_code == 2

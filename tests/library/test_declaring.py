@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.model.errors import InvalidValue, JobProblems, NameTaken, UnknownJob
+from rota.model.errors import InvalidValue, JobInFile, JobProblems, NameTaken, UnknownJob
 from rota.model.spec import OverlapPolicy
 from rota.model.states import Reason, Status
 from tests.library.conftest import run_now
@@ -185,7 +185,7 @@ def test_a_job_of_a_file_is_not_taken_over(store: Path) -> None:
         scheduler.operate(lambda opened: apply(opened, declared, now=SystemClock().now()))
         with pytest.raises(NameTaken):
             scheduler.add_job("mine", command=["false"])
-        with pytest.raises(InvalidValue, match="came from"):
+        with pytest.raises(JobInFile, match=r"declared in .*/rota\.yaml:1;"):
             scheduler.remove_job("mine")
 
 

@@ -93,7 +93,7 @@ def test_a_job_of_a_file_can_be_neither_changed_nor_deleted_here(site: Site) -> 
     page = site.get("/ui/jobs/hello")
     assert not {"/ui/jobs/hello/delete", "/ui/jobs/hello/disable"} & set(page.actions)
     refused = site.post("/ui/jobs/hello/delete", confirm="yes", back="/ui/jobs/hello")
-    assert "came from" in refused.words
+    assert f"is declared in {site.api.project.folder}/rota.yaml:" in refused.words
     assert show_job(site.store, "hello").job.retired_at is None
 
 

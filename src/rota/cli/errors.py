@@ -60,6 +60,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.SetRefused: REFUSED,
     model.EmptyApply: REFUSED,
     model.NameTaken: REFUSED,
+    model.JobInFile: REFUSED,
     model.FileExists: REFUSED,
     model.StateExists: REFUSED,
     model.BackupUnusable: FILE,
@@ -122,13 +123,12 @@ def tell_problems(error: FileProblems) -> None:
 
 def error_json(error: RotaError) -> dict[str, object]:
     """Return an error in the shape in which --json tells it."""
-    found = error.problems if isinstance(error, FileProblems) else ()
     return {
         "error": {
             "code": error.code,
             "message": error.message,
             "hint": error.hint,
-            "problems": [asdict(problem) for problem in found],
+            "problems": [asdict(problem) for problem in error.problems],
         }
     }
 

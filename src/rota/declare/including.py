@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
-from rota.declare.files import Document, KeyPath, load, parse, write_path
+from rota.declare.files import Document, KeyPath, load, load_again, parse, write_path
 from rota.model.errors import FileProblems, Problem
 from rota.settings import FILE_NAME
 
 KEY = "include"
 CODE = "include"
+JOB_CODE = "job_in_file"
 PART_SECTIONS = ("jobs", "groups", "pools")
 """What a part may hold; everything else is said once, for the whole project."""
 PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -274,6 +275,28 @@ def _twice(whole: Document, part: Document, section: str) -> list[Problem]:
 def written_place(document: Document, path: KeyPath) -> str:
     """Return where a key stands as messages show it: `rota.yaml:12:3`."""
     return ":".join(map(str, document.place(path)))
+
+
+def locate_job(file: Path, name: str, *, home: str, base: Path | None = None) -> Problem | None:
+    """Return the place where a project's file, a part of it or a project that it includes declares a job.
+
+    None where none of them does any more, or where they cannot be read.
+    """
+    try:
+        document = load_again(file)
+    except FileProblems:
+        return None
+    found = find_included(patterns_of(document), file, home=home, base=base)
+    whole = join_parts(document, found.parts)
+    first, _, rest = name.partition("/")
+    paths: tuple[KeyPath, ...] = (("jobs", name), ("groups", name), ("agents", first, "schedules", rest))
+    path = next((path for path in paths if path in whole.keys), None)
+    if path is None:
+        project = next((one for one in found.projects if one.name == first), None)
+        return locate_job(project.path, rest, home=home, base=file.parent) if project else None
+    files = {part.file: str(part.path) for part in found.parts}
+    shown, line, column = whole.place(path)
+    return Problem("is declared here", JOB_CODE, files.get(shown, str(file)), line, column, path=write_path(path))
 
 
 def _problem(document: Document, path: KeyPath, message: str, *, code: str = CODE, hint: str = "") -> Problem:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from rota.http.refusals import HttpRefusal
 from rota.model import errors as model
-from rota.model.errors import FileProblems, RotaError
+from rota.model.errors import RotaError
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -65,6 +65,7 @@ STATUSES: dict[type[RotaError], int] = {
     model.SetRefused: 409,
     model.EmptyApply: 409,
     model.NameTaken: 409,
+    model.JobInFile: 409,
     model.UnknownAgent: 404,
     model.UnknownTool: 404,
     model.ProviderNotHeld: 409,
@@ -115,7 +116,6 @@ def status_of(error: RotaError) -> int:
 def problem_json(error: RotaError) -> dict[str, Any]:
     """Return an error as problem+json (RFC 9457), with the fields that `--json` has."""
     status = status_of(error)
-    found = error.problems if isinstance(error, FileProblems) else ()
     return {
         "type": f"urn:rota:error:{error.code}",
         "title": TITLES.get(status, "Error"),
@@ -123,7 +123,7 @@ def problem_json(error: RotaError) -> dict[str, Any]:
         "detail": error.message,
         "code": error.code,
         "hint": error.hint,
-        "problems": [asdict(problem) for problem in found],
+        "problems": [asdict(problem) for problem in error.problems],
     }
 
 

@@ -17,7 +17,7 @@ from rota.declare.validate import read_given
 from rota.model.errors import FileProblems, InvalidValue, JobProblems, StateError
 from rota.model.names import Names
 from rota.model.spec import JobSpec, Kind
-from rota.operations.declaring import FILE, KEPT, put_job, remove_job
+from rota.operations.declaring import KEPT, put_job, refuse_file, remove_job
 from rota.operations.dry import tried
 from rota.operations.jobs import JobView, find_job, job_view
 from rota.settings import FILE_NAME
@@ -125,14 +125,15 @@ def notes_of(view: JobView, *, now: datetime) -> tuple[str, ...]:
 def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:
     """Enable or disable a job that was made through the API; one of a file is changed there."""
 
+    hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` holds a job back for a time"
+
     def change(db: Database) -> JobView:
         job = find_job(db, name)
-        if job.source.startswith(FILE):
-            hint = f"set `enabled: {'true' if enabled else 'false'}` there; `rota pause` holds a job back for a time"
-            raise InvalidValue(f"job {name!r} is declared in {job.source.removeprefix(FILE)}", hint=hint)
+        refuse_file(job, hint=hint)
         put_job(db, replace(job.spec, enabled=enabled), source=job.source, now=now)
         return job_view(db, find_job(db, name))
 
+    refuse_file(store.read(partial(find_job, name=name)), hint=hint)  # reads files: not while it locks the database
     return tried(store, change) if dry_run else store.write(change)
 
 
@@ -143,4 +144,5 @@ def delete(store: Store, name: str, *, now: datetime, dry_run: bool = False) -> 
         remove_job(db, name=name, now=now)
         return job_view(db, find_job(db, name))
 
+    refuse_file(store.read(partial(find_job, name=name)))  # reads files: not while it locks the database
     return tried(store, change) if dry_run else store.write(change)

@@ -3,12 +3,15 @@
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from rota.declare.agents import own_pools
+from rota.declare.files import home_of
+from rota.declare.including import locate_job
 from rota.declare.plan import Change, ChangeKind, Plan, plan
 from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
-from rota.model.errors import EmptyApply, InvalidValue
+from rota.model.errors import EmptyApply, JobInFile, Problem
 from rota.model.making import MADE
 from rota.model.records import Job
 from rota.model.spec import JobSpec
@@ -81,11 +84,12 @@ def _of_that_name(db: Database, name: str) -> list[Job]:
     return [] if found is None else [found]
 
 
-def refuse_file(job: Job) -> None:
-    """Refuse to remove a job that a file declares: the next apply would bring it back."""
+def refuse_file(job: Job, *, hint: str = "take it out of that file and apply it") -> None:
+    """Refuse to change or remove a job that a file declares: the next apply would undo it."""
     if job.source.startswith(FILE):
-        hint = "take it out of that file and apply it"
-        raise InvalidValue(f"job {job.name!r} came from {job.source.removeprefix(FILE)}", hint=hint)
+        file = job.source.removeprefix(FILE)
+        place = locate_job(Path(file), job.name, home=home_of({}))
+        raise JobInFile(job.name, place or Problem("declared it", JobInFile.code, file), hint=hint)
 
 
 def remove_job(db: Database, *, name: str, now: datetime) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.declare.including import find_included, written_patterns
+from rota.declare.including import find_included, locate_job, written_patterns
 from rota.declare.joining import HOLDS, IGNORED, SHARED
 from rota.declare.registry import Names
 from rota.declare.spec import ProjectFile, RetentionSection, SchedulerSection
@@ -48,6 +48,41 @@ def home(tmp_path: Path) -> Home:
 
 def names(declared: Declared) -> list[str]:
     return [spec.name for spec in declared.jobs]
+
+
+# places
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line", "path"),
+    [
+        ("own", "fleet/rota.yaml", 3, "jobs.own"),
+        ("all", "fleet/rota.yaml", 5, "groups.all"),
+        ("bot/daily", "fleet/rota.yaml", 9, "agents.bot.schedules.daily"),
+        ("web", "fleet/jobs.d/web.yaml", 2, "jobs.web"),
+        ("api/triage", "api/rota.yaml", 3, "jobs.triage"),
+        ("api/inner", "api/more/inner.yaml", 1, "jobs.inner"),
+        ("gone", "", 0, ""),
+        ("api", "", 0, ""),
+    ],
+)
+def test_a_job_is_located_in_the_file_that_declares_it(home: Home, name: str, file: str, line: int, path: str) -> None:
+    home.write("fleet/jobs.d/web.yaml", "jobs:\n  web: {command: [a]}\n")
+    home.write("api/rota.yaml", f"include: [more/*.yaml]\n{JOB}")
+    home.write("api/more/inner.yaml", "jobs: {inner: {command: [a]}}")
+    text = """include: [jobs.d/*.yaml, ~/api/rota.yaml]
+jobs:
+  own: {command: [a]}
+groups:
+  all: {members: [own]}
+agents:
+  bot:
+    adapter: claude
+    schedules: {daily: {cron: "0 9 * * *", prompt: x}}
+"""
+    found = locate_job(home.write("fleet/rota.yaml", text), name, home=str(home.folder))
+    place = ("", 0, "") if found is None else (found.file, found.line, found.path)
+    assert place == (file and str(home.folder / file), line, path)
 
 
 # parts

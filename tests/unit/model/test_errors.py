@@ -53,6 +53,8 @@ def example(name):
     """Return a value for a parameter of this name."""
     if name in ("pid", "count", "room"):
         return 4321
+    if name == "place":
+        return Problem("is declared here", "job_in_file", "rota.yaml", 9, 5)
     return ["value"] if name in ("near", "allowed") else f"<{name}>"
 
 

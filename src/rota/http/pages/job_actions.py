@@ -86,7 +86,7 @@ def disable_one_job(visit: VisitOf, job: JobName) -> Response:
 def delete_one_job(visit: VisitOf, job: JobName) -> Response:
     """Take a job of the API away."""
     if not visit.confirmed:
-        says = f"{job} will fire no more. Its runs go on and its history stays; a job of the same name revives it."
+        says = f"{job} will fire no more. Its runs go on and its history stays; a job of the same name is a new one."
         return visit.confirm(f"Delete {job}?", says=says, button="Delete", back=_page(job), detail=_hit(visit, job))
     api_jobs.delete(visit.desk.store, job, now=visit.now)
     visit.desk.wake()

@@ -8,7 +8,7 @@ from rota.http.pages.rendering import render
 from rota.http.pages.visit import bare_frame
 from rota.http.problems import TITLES, headers_of, status_of
 from rota.http.refusals import NotFound, NoToken
-from rota.model.errors import FileProblems, RotaError
+from rota.model.errors import RotaError
 
 LOST = "it may have moved, or been forgotten by `retention`"
 WORDS = {
@@ -32,7 +32,7 @@ def error_page(error: RotaError, scope: Scope, *, base: str) -> Response:
         **bare_frame(request, base),
         "error": error,
         "hint": LOST if isinstance(error, NotFound) else error.hint,
-        "problems": error.problems if isinstance(error, FileProblems) else (),
+        "problems": error.problems,
         "status": status,
         "title": WORDS.get(status, TITLES.get(status, "Something went wrong")),
         "back": _wanted(request) if request.method == "GET" and (status == 401 or status >= 429) else "",

@@ -56,6 +56,17 @@ class NameTaken(RotaError):
     code = "name_taken"
 
 
+class JobInFile(RotaError):
+    """A job is changed in the file that declares it, else the next apply would undo the change."""
+
+    code = "job_in_file"
+
+    def __init__(self, name: str, place: Problem, *, hint: str) -> None:
+        line = f":{place.line}" if place.line else ""
+        super().__init__(f"job {name!r} is declared in {place.file}{line}", hint=hint)
+        self.problems = (place,)
+
+
 class UnknownJob(RotaError):
     """No job has this name."""
 

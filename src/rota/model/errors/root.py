@@ -43,6 +43,8 @@ class RotaError(Exception):
     """Something that rota refuses or cannot do, told so that a person can act."""
 
     code: ClassVar[str] = "error"
+    problems: "tuple[Problem, ...]" = ()
+    """The places in files that it is about."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
