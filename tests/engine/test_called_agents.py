@@ -176,6 +176,28 @@ async def test_a_prompt_file_that_is_not_there_fails_the_run(scene: Scene) -> No
     assert (run.reason, "gone.md cannot be read" in run.error) == ("spawn_failed", True)
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_an_empty_prompt_file_fails_the_run(scene: Scene, text: str) -> None:
+    (scene.settings.folder / "task.md").write_text(text)
+    put(scene, calling(lambda _task: AgentResult(), prompt_file="task.md"))
+    run = await ended(scene)
+    assert (run.reason, "task.md is empty" in run.error) == ("spawn_failed", True)
+
+
+@pytest.mark.parametrize("filled", [True, False])
+async def test_a_job_may_say_that_its_prompt_has_no_placeholders(scene: Scene, *, filled: bool) -> None:
+    tasks: list[str] = []
+
+    def note(task: AgentTask) -> AgentResult:
+        tasks.append(task.prompt)
+        return AgentResult(summary="noted")
+
+    (scene.settings.folder / "task.md").write_text(r"explain {{ job }} and \{{ it }}")
+    put(scene, calling(note, prompt_file="task.md", placeholders=filled))
+    await ended(scene)
+    assert tasks[0].endswith("explain helper and {{ it }}" if filled else r"explain {{ job }} and \{{ it }}")
+
+
 @pytest.mark.parametrize("asynchronous", [True, False])
 async def test_a_cancelled_run_is_told_so(scene: Scene, *, asynchronous: bool) -> None:
     begun, told = threading.Event(), threading.Event()

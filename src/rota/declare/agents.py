@@ -238,6 +238,7 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         after=keys.get("after"),
         source=keys.get("work_source"),
         rota_tools=keys.get("rota_tools", False),
+        placeholders=keys.get("placeholders", True),
     )
 
 

@@ -276,6 +276,10 @@ class SharedKeys(PolicyKeys):
     rota_tools: Flag = Field(
         default=False, description="Whether the agent gets rota's own tools, to look at jobs and make its own."
     )
+    placeholders: Flag = Field(
+        default=True,
+        description="Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",
+    )
     work_source: WorkSourceEntry = Field(
         None,
         description="Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "

@@ -10,11 +10,11 @@ from rota.declare.files import write_path
 from rota.declare.hazards import runs_first
 from rota.model.clock import iso
 from rota.model.errors import JobProblems, Problem
-from rota.model.spec import FirstRun, JobSpec, Kind, Workspace
+from rota.model.spec import PROMPT_LIMIT, FirstRun, JobSpec, Kind, Workspace
 from rota.rules.coming import next_fires, wholly_quiet
 from rota.rules.instants import next_instant
 from rota.rules.lull import defers, has_lulls
-from rota.rules.placeholders import has_placeholders
+from rota.rules.placeholders import PromptPlaces, check_placeholders, has_placeholders
 from rota.rules.times import from_now
 
 FAR = timedelta(days=366)
@@ -78,8 +78,30 @@ def _on_places(spec: JobSpec) -> Iterator[str]:
         elif wrong := _wrong_program(spec, cwd):
             yield f"{spec.name}: its runs fail as long as {wrong}"
     file = agent.prompt_file if agent is not None else ""
-    if file and not has_placeholders(file) and not os.path.isfile(file):
-        yield f"{spec.name}: its runs fail as long as there is no file {file}; write it, or correct `prompt_file`"
+    if file and not has_placeholders(file):
+        yield from (f"{spec.name}: its runs fail as long as {wrong}" for wrong in _wrong_prompt(spec, file))
+
+
+def _wrong_prompt(spec: JobSpec, file: str) -> list[str]:
+    """Return what is wrong with a prompt file, which is read again at each start."""
+    if not os.path.isfile(file):
+        return [f"there is no file {file}; write it, or correct `prompt_file`"]
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(PROMPT_LIMIT + 1)
+    except UnicodeDecodeError:
+        return [f"{file} is no UTF-8 text; save it as UTF-8"]
+    except OSError as error:
+        return [f"{file} cannot be read: {(error.strerror or str(error)).lower()}"]
+    if not text.strip():
+        return [f"{file} is empty; write the task"]
+    if len(text) > PROMPT_LIMIT:
+        return [f"{file} has more than {PROMPT_LIMIT:,} characters; shorten it"]
+    agent = spec.work.agent
+    if agent is None or not agent.placeholders:
+        return []
+    places = PromptPlaces(conditions=len(spec.gates.conditions), item=agent.source is not None)
+    return [f"{file} says: {one}" for one in check_placeholders(text, params=spec.work.params, prompt=places)]
 
 
 def _wrong_folder(folder: str) -> str:

@@ -20,7 +20,7 @@ def placeholder_troubles(spec: JobSpec, keys: Keys) -> list[Trouble]:
         texts += [(("conditions", index), word) for word in condition.command]
     troubles = [one for path, text in texts for one in _unfilled(path, text, work)]
     places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
-    for key in ("prompt", "task"):
+    for key in ("prompt", "task") if keys.get("placeholders", True) else ():
         troubles += _unfilled((key,), keys.get(key, ""), work, prompt=places)
     shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
     return troubles + [one for path, text in shells for one in _shell_troubles(path, text)]

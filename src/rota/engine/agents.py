@@ -12,7 +12,7 @@ from rota.engine.tools_server import tools_server
 from rota.model.agents import AgentResult, AgentTask, Brief, Ended
 from rota.model.errors import SpawnFailed
 from rota.model.records import ERROR_LIMIT, Outcome, cut
-from rota.model.spec import AfterStep, AgentWork, OutputPolicy, SessionMode, StepFolder, Work
+from rota.model.spec import PROMPT_LIMIT, AfterStep, AgentWork, OutputPolicy, SessionMode, StepFolder, Work
 from rota.model.states import Reason, Status
 from rota.rules.agent_outcome import agent_outcome
 from rota.rules.carry import carried_text, with_carried
@@ -30,7 +30,6 @@ from rota.sources.items import write_item
 
 STDIN = "stdin"
 ITEM = "item.json"
-PROMPT_LIMIT = 1_000_000
 STOPPED = (Reason.TIMED_OUT, Reason.SHUTDOWN)
 
 
@@ -146,8 +145,10 @@ def task_text(work: AgentWork, run: RunFacts, *, brief: Brief, project: Path) ->
     written = _written(work, run, project)
     values = replace(placeholder_values(run), outputs=brief.condition_outputs, item=brief.item)
     # A prompt that says itself where parts of the item stand does not get it once more.
-    named = names_item(written)
-    task = build_prompt(fill(written, values), None if named else brief.item, note=ITEM_NOTE)
+    named = work.placeholders and names_item(written)
+    task = build_prompt(
+        fill(written, values) if work.placeholders else written, None if named else brief.item, note=ITEM_NOTE
+    )
     if named and brief.item is not None:
         task = f"{task}\n\n{ITEM_NOTE}"
     return with_carried(task, carried_text(work.carry, last_summary=brief.last_summary, state=run.state))
@@ -162,6 +163,8 @@ def _written(work: AgentWork, run: RunFacts, project: Path) -> str:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SpawnFailed(f"the prompt file {path} cannot be read: {error}", hint="make it a UTF-8 text") from error
+        if not text.strip():
+            raise SpawnFailed(f"the prompt file {path} is empty", hint="write the task into it")
     if len(text) > PROMPT_LIMIT:
         raise SpawnFailed(f"the prompt has {len(text):,} characters", hint=f"{PROMPT_LIMIT:,} are allowed")
     return text

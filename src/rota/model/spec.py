@@ -314,6 +314,10 @@ class WorkSource:
         return f"{self.title} {json.dumps(dict(own), sort_keys=True, default=str)}"
 
 
+PROMPT_LIMIT = 1_000_000
+"""The most characters of a prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentWork:
     """What an agent is asked to do, by which adapter and within which limits (section 8, R-30)."""
@@ -337,6 +341,8 @@ class AgentWork:
     source: WorkSource | None = None
     rota_tools: bool = False
     """Whether its runs get rota's own tools over MCP."""
+    placeholders: bool = True
+    """Whether placeholders in its prompt are filled; else the prompt is passed as it is written."""
     function: str = ""
     """The Python function that is the agent, by its registered name or as module:function; empty: none is."""
     called: bool = False

@@ -13,7 +13,9 @@ from rota.model.work import WorkItem
 from rota.rules.nearest import did_you_mean
 from rota.rules.timezone import zone
 
-WRITTEN = re.compile(r"\{\{([^{}]*)\}\}")
+WRITTEN = re.compile(r"\\\{\{(?:[^{}]*\}\})?|\{\{([^{}]*)\}\}")
+"""A placeholder, or braces after a backslash, which stand for themselves and have no group."""
+BRACES_HINT = r"write `\{{` for the braces themselves"
 DIRECTIVES = frozenset("aAbBdfFGHIjmMpSTuUVwWyYzZ%")
 _NAMES = ("job", "run.number", "scheduled_for")
 _PARAM = "params."
@@ -54,12 +56,16 @@ def has_placeholders(text: str) -> bool:
 
 def known_placeholders(text: str) -> list[str]:
     """Return the placeholders in `text` that rota would know, as they are written."""
-    return [found[0] for found in WRITTEN.finditer(text) if _is_known(_split(found[1])[0])]
+    return [found[0] for found in _placeholders(text) if _is_known(_split(found[1])[0])]
 
 
 def names_item(text: str) -> bool:
     """Tell whether a prompt says itself where its work item stands."""
-    return any(_split(found[1])[0].startswith(_ITEM) for found in WRITTEN.finditer(text))
+    return any(_split(found[1])[0].startswith(_ITEM) for found in _placeholders(text))
+
+
+def _placeholders(text: str) -> list[re.Match[str]]:
+    return [found for found in WRITTEN.finditer(text) if found[1] is not None]
 
 
 def check_placeholders(text: str, *, params: Collection[str], prompt: PromptPlaces | None = None) -> list[str]:
@@ -72,9 +78,9 @@ def check_placeholders(text: str, *, params: Collection[str], prompt: PromptPlac
     """
     if "{{" not in text:
         return []
-    messages = [message for found in WRITTEN.finditer(text) if (message := _wrong(found[1], params, prompt))]
+    messages = [message for found in _placeholders(text) if (message := _wrong(found[1], params, prompt))]
     if "{{" in WRITTEN.sub("", text):
-        messages.append("`{{` is not closed by `}}`")
+        messages.append(f"`{{{{` is not closed by `}}}}`; {BRACES_HINT}")
     return messages
 
 
@@ -84,7 +90,9 @@ def fill(text: str, values: PlaceholderValues) -> str:
     >>> fill("n={{ run.number }}", PlaceholderValues("a", 7, datetime(2026, 1, 2)))
     'n=7'
     """
-    return WRITTEN.sub(lambda found: _value(found[1], values), text) if "{{" in text else text
+    if "{{" not in text:
+        return text
+    return WRITTEN.sub(lambda found: found[0][1:] if found[1] is None else _value(found[1], values), text)
 
 
 def option_places(argv: Sequence[str]) -> set[str]:
@@ -94,7 +102,7 @@ def option_places(argv: Sequence[str]) -> set[str]:
     ['b']
     """
     words = itertools.takewhile(lambda word: word != "--", argv)
-    begins = [found for word in words if (found := WRITTEN.match(word.lstrip()))]
+    begins = [found for word in words if (found := WRITTEN.match(word.lstrip())) and found[1] is not None]
     names = [_split(found[1])[0] for found in begins]
     return {name.removeprefix(_PARAM) for name in names if name.startswith(_PARAM)}
 
@@ -125,7 +133,7 @@ def _wrong(inner: str, params: Collection[str], prompt: PromptPlaces | None) -> 
     if name not in _NAMES:
         listed = (*_NAMES, "params.NAME", *(_IN_PROMPTS if prompt else ()))
         places = [*_NAMES, *(_PARAM + param for param in params), *(_IN_PROMPTS if prompt else ())]
-        guess = did_you_mean(_short(name), places, "known are " + ", ".join(listed))
+        guess = did_you_mean(_short(name), places, f"known are {', '.join(listed)}; {BRACES_HINT}")
         return f'no placeholder is named "{_short(name)}"; {guess}'
     if name == "scheduled_for":
         return _wrong_pattern(pattern) if ":" in inner else None

@@ -359,3 +359,21 @@ def test_what_means_something_to_a_process_alone_is_refused_of_an_agent_without_
     assert told.endswith(
         f".{key.partition(':')[0]}: has no effect on an agent inside the scheduler's process; remove this line"
     )
+
+
+TEMPLATE = "name: ${{ secrets.TOKEN }}, {{- range .Values }}"
+
+
+def test_without_placeholders_a_prompt_is_taken_as_it_is_written() -> None:
+    work = asked(f"jobs: {{j: {{placeholders: false, prompt: '{TEMPLATE}'}}}}\n")
+    assert (work.prompt, work.placeholders) == (TEMPLATE, False)
+
+
+def test_the_name_of_a_prompt_file_has_placeholders_all_the_same() -> None:
+    [problem] = problems("jobs: {j: {placeholders: false, prompt_file: 'p/{{ params.lang }}.md'}}\n")
+    assert "the job has no param" in problem
+
+
+def test_a_command_has_no_use_for_the_switch_of_placeholders() -> None:
+    [problem] = problems("jobs: {j: {command: x, placeholders: false}}\n")
+    assert "has no effect without an agent's work" in problem

@@ -446,6 +446,26 @@ def test_notes_tell_places_that_runs_would_not_find(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "keys", "wrong"),
+    [
+        (b"Look.", "", None),
+        (b"Look at {{ params.x }} and {{ conditions.0.output }}.", ", params: {x: 1}, conditions: [a]", None),
+        (b"Look at {{ secrets.TOKEN }}.", ", placeholders: false", None),
+        (b"Look at {{ params.y }}.", "", 'says: the job has no param "y"; add it to `params:`'),
+        (b"Look at {{ item.title }}.", "", 'says: "item.title" needs a work item; add `work_source:` to the job'),
+        (b" \n", "", "is empty; write the task"),
+        (b"\xff", "", "is no UTF-8 text; save it as UTF-8"),
+        (b"x" * 1_000_001, "", "has more than 1,000,000 characters; shorten it"),
+    ],
+)
+def test_check_reads_prompt_files(tmp_path: Path, content: bytes, keys: str, wrong: str | None) -> None:
+    (tmp_path / "p.md").write_bytes(content)
+    file = f"agents: {{helper: {{adapter: claude}}}}\njobs: {{j: {{agent: helper, prompt_file: p.md{keys}}}}}\n"
+    said = f"j: its runs fail as long as {tmp_path}/p.md {wrong}"
+    assert read(tmp_path, file).notes == (() if wrong is None else (said,))
+
+
 def test_programs_with_a_path_that_runs_would_not_find_are_told(tmp_path: Path) -> None:
     text = (
         "jobs:\n"

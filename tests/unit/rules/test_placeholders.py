@@ -16,6 +16,7 @@ from rota.rules.placeholders import (
     fill,
     known_placeholders,
     names_item,
+    option_places,
 )
 
 VALUES = PlaceholderValues(
@@ -33,6 +34,10 @@ VALUES = PlaceholderValues(
         "evil": "{{ job }}; rm -rf /",
     },
 )
+
+
+BRACES = r"write `\{{` for the braces themselves"
+KNOWN = f"known are job, run.number, scheduled_for, params.NAME; {BRACES}"
 
 
 @pytest.mark.parametrize(
@@ -68,11 +73,11 @@ def test_r_25_what_a_value_holds_is_never_read_again():
     ("text", "messages"),
     [
         ("{{ jobb }}", ['no placeholder is named "jobb"; did you mean "job"?']),
-        ("{{ x }}", ['no placeholder is named "x"; known are job, run.number, scheduled_for, params.NAME']),
-        ("{{ }}", ['no placeholder is named ""; known are job, run.number, scheduled_for, params.NAME']),
+        ("{{ x }}", ['no placeholder is named "x"; ' + KNOWN]),
+        ("{{ }}", ['no placeholder is named ""; ' + KNOWN]),
         (
             "{{ job.__class__ }}",
-            ['no placeholder is named "job.__class__"; known are job, run.number, scheduled_for, params.NAME'],
+            ['no placeholder is named "job.__class__"; ' + KNOWN],
         ),
         ("{{ params.regin }}", ['the job has no param "regin"; did you mean "region"?']),
         ("{{ params.zzz }}", ['the job has no param "zzz"; add it to `params:`']),
@@ -80,7 +85,7 @@ def test_r_25_what_a_value_holds_is_never_read_again():
         ("{{ params.n:03d }}", ['"params.n" takes no format']),
         ("{{ job:x }}", ['"job" takes no format']),
         ("{{ scheduled_for: }}", ['"scheduled_for:" lacks its format; write {{ scheduled_for:%Y-%m-%d }}']),
-        ("{{ job", ["`{{` is not closed by `}}`"]),
+        ("{{ job", [rf"`{{{{` is not closed by `}}}}`; {BRACES}"]),
         ("{{ nope }} {{ job }} {{ params.zzz }}", 2),
     ],
 )
@@ -185,3 +190,30 @@ def test_a_prompt_file_that_names_what_is_not_there_is_refused_when_it_is_read()
 def test_a_prompt_tells_whether_it_places_its_item_itself() -> None:
     assert names_item("Fix {{ item.title }}")
     assert not names_item("Fix the item of {{ job }}")
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (r"use $\{{ secrets.TOKEN }} as it is", "use ${{ secrets.TOKEN }} as it is"),
+        (r"\{{ job }} is {{ job }}", "{{ job }} is backup"),
+        (r"\{{- range .Values.hosts }}", "{{- range .Values.hosts }}"),
+        (r"\{{ {'a': 1} }}", "{{ {'a': 1} }}"),
+        (r"a brace \{{ alone", "a brace {{ alone"),
+        (r"a backslash \ alone, and \{ one brace", r"a backslash \ alone, and \{ one brace"),
+    ],
+)
+def test_braces_after_a_backslash_are_no_placeholder(written: str, text: str) -> None:
+    assert check_placeholders(written, params=(), prompt=PromptPlaces()) == []
+    assert fill(written, replace(VALUES, job="backup")) == text
+
+
+def test_an_escaped_placeholder_places_no_item() -> None:
+    assert not names_item(r"explain \{{ item.title }}")
+    assert known_placeholders(r"echo \{{ job }}") == []
+    assert option_places(["tool", r"\{{ params.a }}"]) == set()
+
+
+def test_a_text_that_looks_like_a_template_is_told_how_to_write_its_braces() -> None:
+    [told] = check_placeholders("name: {{ secrets.TOKEN }}", params=(), prompt=PromptPlaces())
+    assert told.endswith(r"write `\{{` for the braces themselves")
