@@ -18,6 +18,7 @@ FORMS = (CANARY.encode(), SIGNING.encode(), base64.b64encode(CANARY.encode())[:2
 """The value as it is, as it signs, and in the forms in which a header or a dump would show it."""
 FILE = """
 http: {{listen: "127.0.0.1:0"}}
+imports: [chores]
 defaults: {{retry: false}}
 agents:
   helper: {{adapter: custom, access: full, options: {{argv: [sh, -c, 'test -n "$TOKEN" && echo done "$TOKEN"']}}}}
@@ -38,13 +39,41 @@ jobs:
     prompt: look
     agent: helper
     work_source: {{http: "{giver}", headers: {{X-Key: {{secret: CANARY}}}}}}
+  says:
+    command: [sh, -c, 'echo "{{\\"summary\\": \\"it is $TOKEN\\", \\"files\\": [\\"$TOKEN\\"]}}" > "$ROTA_RESULT_FILE"']
+    env: {{TOKEN: {{secret: CANARY}}}}
+    notify: [hook, told]
+  raises: {{run: raises, isolate: process, env: {{TOKEN: {{secret: CANARY}}}}, notify: [hook, told]}}
+  desk: {{prompt: look, agent: helper, work_source: {{run: "chores:Desk", options: {{key: {{secret: CANARY}}}}}}}}
   reviews:
     prompt: look
     agent: helper
     work_source: {{github: me/api, token: {{secret: CANARY}}, api_url: "{giver}"}}
 """
-JOBS = ("uses", "fails", "breaks", "lacks", "asks", "fetches", "reviews")
-STATUSES = ["COMPLETED", "FAILED", "FAILED", "FAILED", "COMPLETED", "SKIPPED", "SKIPPED"]
+MODULE = """
+import os, rota
+@rota.job
+def raises():
+    raise KeyError(os.environ["TOKEN"])
+class Desk:
+    def __init__(self, key):
+        self.key = key
+    def next_item(self, request):
+        raise ValueError(f"the key {self.key} is refused")
+"""
+JOBS = ("uses", "fails", "breaks", "lacks", "asks", "fetches", "reviews", "says", "raises", "desk")
+STATUSES = [
+    "COMPLETED",
+    "FAILED",
+    "FAILED",
+    "FAILED",
+    "COMPLETED",
+    "SKIPPED",
+    "SKIPPED",
+    "COMPLETED",
+    "FAILED",
+    "SKIPPED",
+]
 
 
 @pytest.fixture
@@ -56,7 +85,7 @@ def server() -> Iterator[StubServer]:
 @pytest.fixture
 def giver() -> Iterator[StubServer]:
     """A server that has work, and gives none to whom it does not know."""
-    with serving(Reply(b"who are you?", 403)) as found:
+    with serving(Reply(f"who is {CANARY}?".encode(), 403)) as found:
         yield found
 
 
@@ -67,6 +96,7 @@ def worked(project: Project, server: StubServer, giver: StubServer) -> Project:
     address = f"{server.url}/{CANARY}"
     for name, value in (("CANARY", CANARY), ("ADDRESS", address), ("SIGNING", f"whsec_{SIGNING}")):
         store_secret(project.state, name, value)
+    (project.folder / "chores.py").write_text(MODULE)
     project.write(FILE.format(place=server.url.removeprefix("http://"), giver=giver.url))
     project.serve("--verbose", http=True)
     for job in JOBS:
@@ -83,6 +113,7 @@ def seen(text: bytes) -> bool:
 def test_the_value_of_a_secret_is_in_no_file_answer_text_or_message(
     worked: Project, server: StubServer, giver: StubServer
 ) -> None:
+    """R-27: neither what they write nor what they say about themselves shows it."""
     assert [run["status"] for job in JOBS for run in worked.history(job)] == STATUSES
     assert len([one for _, headers in giver.asked for one in headers.values() if CANARY in one]) >= 2
     tried = lambda: all(one["error"] or one["finished_at"] for one in worked.json("deliveries"))  # noqa: E731

@@ -4,6 +4,7 @@ import ast
 import asyncio
 import json
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from rota.model.budget import Usage
 from rota.model.ids import IdSource
-from rota.model.spec import Condition, Isolate, Kind, Work
+from rota.model.spec import Condition, EnvValue, Isolate, Kind, Work
 from rota.model.states import Reason, Status, Trigger
 from rota.runners.command import CommandRunner, RunFacts, Surroundings, prepare, prepare_check
 from rota.runners.interpreter import InterpreterFinder
@@ -46,6 +47,10 @@ async def greeting(ctx):
 @rota.job()
 def broken():
     raise ValueError("no such user")
+
+@rota.job
+def unlocks():
+    raise KeyError(os.environ["TOKEN"])
 
 @rota.job
 def leaves(ctx): sys.exit(3)
@@ -225,6 +230,24 @@ def test_an_exception_is_told_as_inside_the_scheduler(project, python):
     assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.EXCEPTION)
     assert outcome.error == f"ValueError: no such user ({project}/chores.py:{line})"
     assert "Traceback" in (there.around.folder / "output.0").read_text()
+
+
+def test_r27_an_exception_shows_no_secret_and_its_file_is_private(project, python, monkeypatch):
+    monkeypatch.setenv("CHILD_TOKEN", 'to"ken\\4711')
+    before = os.umask(0)
+    there = Project(project, python)
+    there.work = replace(there.work, env=(EnvValue(name="TOKEN", secret="CHILD_TOKEN"),))
+
+    try:
+        outcome = asyncio.run(there.outcome("unlocks"))
+    finally:
+        os.umask(before)
+
+    told = there.around.folder / "function.json"
+    assert outcome.error.startswith("KeyError: '***'")
+    assert json.loads(told.read_text())["error"] == outcome.error
+    assert stat.S_IMODE(told.stat().st_mode) == 0o600
+    assert "ken" not in (there.around.folder / "output.0").read_text().replace("TOKEN", "")
 
 
 def test_an_exit_inside_a_function_is_an_exception(project, python):

@@ -170,6 +170,37 @@ def test_a_wrong_result_file_does_not_hide_a_failed_command(tmp_path):
     assert outcome_of(result_launch(tmp_path, "{", code=3), tmp_path).reason is Reason.EXIT_CODE
 
 
+HARD = 'to"ken\\4711'
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [(HARD, "***"), (repr(HARD), "'***'"), ("dG8ia2VuXDQ3MTE=", "***"), ("to%22ken%5C4711", "***")],
+)
+def test_r27_what_a_run_says_about_itself_shows_no_secret(form, shown, tmp_path):
+    said = json.dumps({"summary": f"a {form} b", "state": {"last": [form, 4711]}, "files": [form]})
+
+    outcome = outcome_of(
+        shell('printf %s "$SAID" > "$FILE"', env={"SAID": said, "T": HARD, **_result_file(tmp_path)}, secret=("T",)),
+        tmp_path,
+    )
+
+    assert (outcome.summary, outcome.state) == (f"a {shown} b", {"last": [shown, 4711]})
+    assert outcome.files == (shown,)
+    assert not any(HARD in path.read_text() or form in path.read_text() for path in tmp_path.rglob("*.json"))
+
+
+def test_r27_a_result_file_that_is_not_json_shows_no_secret_either(tmp_path):
+    launch = shell('echo "{$T" > "$FILE"', env={"T": "token-4711", **_result_file(tmp_path)}, secret=("T",))
+
+    assert outcome_of(launch, tmp_path).reason is Reason.RESULT_INVALID
+    assert [path.read_text() for path in tmp_path.rglob("result.json")] == ["{***\n"]
+
+
+def _result_file(state):
+    return {"FILE": str(CommandRunner(Spawner(), state).folder(RUN_ID) / "result.json")}
+
+
 def test_the_files_of_a_run_are_closed_to_others(tmp_path):
     launch = shell("echo x", files={"params.json": "{}"}, umask=0o022)
 

@@ -25,6 +25,7 @@ from rota.runners.environment import RunFacts, Surroundings, placeholder_values
 from rota.runners.keeper import ERRORS
 from rota.runners.launch import check_on_path, folder_of, prepare_program
 from rota.runners.output import forget_output, last_line, read_all
+from rota.runners.secrets import redactor
 from rota.runners.spawning import Launch
 from rota.sources.items import write_item
 
@@ -191,8 +192,21 @@ def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed, *, sessions:
     return json.dumps(told)
 
 
-def read_agent(folder: Path, ended: Outcome) -> Outcome:
-    """Return the outcome of a run as its agent tells it; that of any other command as it is."""
+def read_agent(folder: Path, ended: Outcome, secrets: tuple[str, ...] = ()) -> Outcome:
+    """Return the outcome of a run as its agent tells it, without these secrets; that of any other command as it is."""
+    outcome = _read_agent(folder, ended)
+    if not secrets:
+        return outcome
+    hide = redactor(secrets).redact
+    return replace(
+        outcome,
+        summary=None if outcome.summary is None else hide(outcome.summary),
+        error=None if outcome.error is None else hide(outcome.error),
+        denied_tools=tuple(map(hide, outcome.denied_tools)),
+    )
+
+
+def _read_agent(folder: Path, ended: Outcome) -> Outcome:
     told = read_task(folder)
     if told is None:
         return ended

@@ -13,7 +13,7 @@ from rota.model.notify import Channel, Receipt, Target
 from rota.rules import notify_words
 from rota.runners import chat, notice_command, webhook
 from rota.runners.environment import inherited
-from rota.runners.secrets import find_secret
+from rota.runners.secrets import Secrets
 from rota.settings import Settings
 
 SLACK = 2.0
@@ -26,6 +26,7 @@ class ThreadedPost:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings = settings
         self._environ = environ
+        self._secrets = Secrets(settings.state, environ)
         self._threads = ThreadedSources(settings, environ)
 
     async def send(self, letter: Letter) -> Receipt:
@@ -41,12 +42,16 @@ class ThreadedPost:
         try:
             return await self._threads.ask(attempt, within=within)
         except InvalidValue as error:
-            return Receipt(ok=False, error=str(error), hopeless=True)
+            return Receipt(ok=False, error=self._secrets.hide(str(error)), hopeless=True)
         except RotaError as error:
-            return Receipt(ok=False, error=error.message)
+            return Receipt(ok=False, error=self._secrets.hide(error.message))
 
     def deliver(self, letter: Letter) -> Receipt:
         """Make one attempt here and now; it may take as long as the target's timeout."""
+        receipt = self._deliver(letter)
+        return receipt if receipt.error is None else replace(receipt, error=self._secrets.hide(receipt.error))
+
+    def _deliver(self, letter: Letter) -> Receipt:
         target, body = letter.target, json.dumps(letter.payload, ensure_ascii=False, separators=(",", ":"))
         if target.channel is Channel.COMMAND:
             return self._command(letter, body)
@@ -91,8 +96,7 @@ class ThreadedPost:
         return self._secret(target.address_secret).strip() if target.address_secret else target.address
 
     def _secret(self, name: str) -> str:
-        credentials = self._environ.get("CREDENTIALS_DIRECTORY")
-        return find_secret(name, credentials=credentials, environ=self._environ, state=self._settings.state)
+        return self._secrets.find(name)
 
 
 def _redacted(receipt: Receipt, address: str) -> Receipt:

@@ -14,7 +14,7 @@ from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Kind, Work
 from rota.rules.admission import ConditionResult
-from rota.runners.agent_tasks import is_agent
+from rota.runners.agent_tasks import TASK, is_agent
 from rota.runners.command import (
     CheckResult,
     CommandRunner,
@@ -72,6 +72,8 @@ class KeeperProcesses:
         self._environ = environ
         self._spawner = Spawner()
         self._runner = CommandRunner(self._spawner, settings.state)
+        self._secrets: dict[str, tuple[str, ...]] = {}
+        """The secrets of the agents that run: what their programs keep elsewhere no keeper sees."""
 
     def prepare(self, claimed: Claimed) -> Launch:
         """Return everything a start needs; raises SecretMissing or SpawnFailed."""
@@ -81,13 +83,19 @@ class KeeperProcesses:
 
     async def launch(self, run_id: str, prepared: Launch) -> KeeperAtGate:
         """Start a process that waits at its gate."""
-        return KeeperAtGate(await self._runner.launch(prepared, self._folder(run_id)))
+        launched = KeeperAtGate(await self._runner.launch(prepared, self._folder(run_id)))
+        if prepared.secret and TASK in prepared.files:
+            self._secrets[run_id] = tuple(sorted({prepared.env[name] for name in prepared.secret}))
+        return launched
 
     async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
         """Wait until the process is gone and return how it ended."""
         folder = self._folder(run_id)
-        ended = await self._runner.outcome(folder, identity)
-        return await asyncio.to_thread(read_agent, folder, ended) if is_agent(folder) else ended
+        try:
+            ended = await self._runner.outcome(folder, identity)
+        finally:
+            secrets = self._secrets.pop(run_id, ())
+        return await asyncio.to_thread(read_agent, folder, ended, secrets) if is_agent(folder) else ended
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
         """Run a condition in a process of its own (R-09)."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rota.model.errors import RotaError, SourceError
 from rota.model.spec import EnvValue, SourceKind, WorkSource
 from rota.model.work import Source
-from rota.runners.secrets import find_secret
+from rota.runners.secrets import Secrets
 from rota.settings import Settings
 from rota.sources.registry import source
 
@@ -23,8 +23,7 @@ class ThreadedSources:
     """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], classes: Classes = dict) -> None:
-        self._settings = settings
-        self._environ = environ
+        self._secrets = Secrets(settings.state, environ)
         self._classes = classes
         self._kept: dict[tuple[str, tuple[tuple[str, str], ...], int], Source] = {}
 
@@ -32,18 +31,19 @@ class ThreadedSources:
         """Return a source; raise SecretMissing, or SourceError where it cannot be made."""
         values = {one.name: self._value(one) for one in wanted.values}
         classes = self._classes()
-        if wanted.kind is not SourceKind.RUN:
-            return source(wanted, values, classes=classes)
         key = (wanted.key, tuple(sorted(values.items())), id(classes.get(wanted.place)))
-        if key not in self._kept:
-            self._kept[key] = source(wanted, values, classes=classes)
-        return self._kept[key]
+        if key in self._kept:
+            return self._kept[key]
+        try:
+            made = source(wanted, values, classes=classes)
+        except SourceError as error:
+            raise self._secrets.hide_in(error) from None
+        if wanted.kind is SourceKind.RUN:
+            self._kept[key] = made
+        return made
 
     def _value(self, one: EnvValue) -> str:
-        if one.secret is None:
-            return one.value or ""
-        credentials = self._environ.get("CREDENTIALS_DIRECTORY")
-        return find_secret(one.secret, credentials=credentials, environ=self._environ, state=self._settings.state)
+        return one.value or "" if one.secret is None else self._secrets.find(one.secret)
 
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
         """Return what a call brings; raise what it raises, or SourceError when it takes too long.
@@ -62,7 +62,7 @@ class ThreadedSources:
                 answer.set_result(found)  # type: ignore[arg-type]
 
         def work() -> None:
-            found, error = _called(call)
+            found, error = self._called(call)
             try:
                 loop.call_soon_threadsafe(hand_over, found, error)
             except RuntimeError:
@@ -75,11 +75,10 @@ class ThreadedSources:
             hint = "look at the source, or raise its `timeout`"
             raise SourceError(f"it did not answer within {within:g} s", hint=hint) from None
 
-
-def _called(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    try:
-        return call(), None
-    except RotaError as error:
-        return None, error
-    except Exception as error:
-        return None, SourceError(f"{type(error).__name__}: {error}".rstrip(": "))
+    def _called(self, call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+        try:
+            return call(), None
+        except RotaError as error:
+            return None, self._secrets.hide_in(error)
+        except Exception as error:
+            return None, self._secrets.hide_in(SourceError(f"{type(error).__name__}: {error}".rstrip(": ")))

@@ -297,13 +297,17 @@ def leave_usage(context: Context) -> None:
 
 def write_result(result: dict[str, Any]) -> None:
     """Write the result file."""
-    with open(os.environ["ROTA_RESULT_FILE"], "w", encoding="utf-8") as file:
-        json.dump(result, file)
+    write_private(os.environ["ROTA_RESULT_FILE"], result)
 
 
 def write(values: dict[str, Any], content: dict[str, Any]) -> None:
     """Tell the scheduler what was raised, in a file that only this program writes."""
-    with open(os.path.join(values["folder"], FUNCTION_NAME), "w", encoding="utf-8") as file:
+    write_private(os.path.join(values["folder"], FUNCTION_NAME), content)
+
+
+def write_private(path: str, content: dict[str, Any]) -> None:
+    """Write a JSON file that nobody else may read: it may hold what only this run should know."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(content, file)
 
 

@@ -20,6 +20,7 @@ from rota.runners.keeper import ERRORS, OUTCOME
 from rota.runners.launch import CONDITION_OUTPUT_LIMIT, Description, describe, prepare, prepare_check
 from rota.runners.output import folder_of, last_line, make_folder, read_from, write_private
 from rota.runners.processes import TAG, kill_tagged, send_signal
+from rota.runners.redacting import FUNCTION
 from rota.runners.result import Result, read_result, read_usage, storable
 from rota.runners.spawning import Launch, Spawned, Spawner, wait_keeper
 
@@ -35,7 +36,6 @@ __all__ = [
     "prepare_check",
 ]
 
-FUNCTION_NAME = "function.json"
 Ended = Mapping[str, Any]
 
 
@@ -196,7 +196,7 @@ def signal_name(number: int) -> str:
 def _raised(folder: Path) -> Mapping[str, Any] | None:
     """Return what a Python function in a process of its own raised; only `child.py` writes this file."""
     try:
-        raised: Any = json.loads((folder / FUNCTION_NAME).read_bytes())
+        raised: Any = json.loads((folder / FUNCTION).read_bytes())
     except (OSError, ValueError):
         return None
     return raised if isinstance(raised, dict) else None

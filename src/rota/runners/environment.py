@@ -15,9 +15,10 @@ from rota.model.spec import EnvValue, Work
 from rota.model.states import Trigger
 from rota.rules.placeholders import PlaceholderValues, fill, write_param
 from rota.rules.timezone import zone
+from rota.runners.redacting import RESULT
 from rota.runners.secrets import find_secret, read_env_file
 
-RESULT_NAME = "result.json"
+RESULT_NAME = RESULT
 PARAMS_NAME = "params.json"
 POLL_NAME = "poll.json"
 RESERVED = "ROTA_"

@@ -3,6 +3,7 @@
 Standard library only. It is forked by the spawner, outlives the scheduler, and its one result is `outcome.json`.
 """
 
+import copy
 import ctypes
 import errno
 import fcntl
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rota import faults
-from rota.runners.redacting import Redactor
+from rota.runners.redacting import FUNCTION, RESULT, Redactor, redact_file
 from rota.runners.tree import LINUX, descendants, send, signal_all
 from rota.runners.writer import TAIL, BoundedWriter
 
@@ -89,6 +90,8 @@ class Keeper:
         self.left: list[int] = []
         self.child = 0
         self.pipes: dict[int, BoundedWriter] = {}
+        hidden = [self.spec["env"][name] for name in self.spec.get("secret", ())]
+        self.redactor = Redactor(hidden) if hidden else None
         self.redactors: dict[int, Redactor] = {}
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
@@ -149,8 +152,8 @@ class Keeper:
         os.set_blocking(pipe, False)
         widen(pipe)
         self.pipes[pipe] = writer
-        if hidden := [self.spec["env"][name] for name in self.spec.get("secret", ())]:
-            self.redactors[pipe] = Redactor(hidden)
+        if self.redactor is not None:
+            self.redactors[pipe] = copy.copy(self.redactor)
         return end
 
     def _alive(self) -> bool:
@@ -254,7 +257,7 @@ class Keeper:
             "why": self.why,
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
-            "error": self.error,
+            "error": self.redactor.redact(self.error) if self.redactor and self.error else self.error,
             "timeout": self.spec["timeout"],
             "started_at_ms": int(self.started_at * 1000),
             "finished_at_ms": int(time.time() * 1000),
@@ -284,7 +287,17 @@ class Keeper:
     def _write(self, outcome: bytes) -> None:
         """Write the outcome; to the disk itself only when no scheduler is there to store it in the database."""
         store = store_whole if os.getppid() == self.spawner else store_durably
+        self._redact_files(store)
         store(self.folder, OUTCOME, outcome)
+
+    def _redact_files(self, store: Callable[[str, str, bytes], None]) -> None:
+        """Take secrets out of what the run says about itself, before anybody reads it."""
+        if self.redactor is None:
+            return
+        for name in (RESULT, FUNCTION):
+            shown = redact_file(os.path.join(self.folder, name), self.redactor)
+            if shown is not None:
+                store(self.folder, name, shown)
 
 
 def readable(files: list[int], seconds: float | None) -> list[int]:

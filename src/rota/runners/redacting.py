@@ -1,53 +1,266 @@
-"""Secrets taken out of what a command writes (R-27). Standard library only: the keeper knows no other."""
+"""Secrets taken out of what a run writes and says (R-27). Standard library only: the keeper knows no other.
 
-import re
-from collections.abc import Iterable
+A secret is looked for in the forms that programs give it: as it is, escaped as in JSON and in Python, percent-encoded,
+and as base64. The search takes time in proportion to the text, however many lines the secrets have.
+"""
 
+import json
+import os
+import stat
+import sys
+from binascii import b2a_base64
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+RESULT = "result.json"
+"""What a run says about itself."""
+FUNCTION = "function.json"
+"""What a Python function in a process of its own raised; only `child.py` writes it."""
 SHORTEST = 6
 """What is shorter would be found in ordinary words."""
 MASK = b"***"
+PIECE = 64
+"""A longer form is looked for in pieces of this length: so little has to wait for what follows it."""
+OVERLAP = SHORTEST
+HELD_LIMIT = 1 << 16
+"""How much waits at most of secrets that follow each other without an end."""
+FILE_LIMIT = 1 << 20
+FEW = 16
+"""How many pieces are looked for one by one; more of them are looked for together."""
+SHORT = 16
+WORD = 4
+_UNRESERVED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+_LEFT_BY_ENCODERS = (b"~", b"~/", b"~!'()*", b"~!'()*#$&+,/:;=?@", b"*")
+"""What the usual percent-encoders leave as it is: RFC 3986, paths, JavaScript's two, HTML forms."""
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 class Redactor:
     """Replaces secrets in a stream of bytes, also those that come in two pieces.
 
-    Each line of a secret counts by itself, so nothing is held back beyond the end of a line.
+    Each line of a secret counts by itself. What may be the beginning of a secret waits until it is one or not.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        lines = {line.strip().encode("utf-8", "surrogateescape") for one in secrets for line in one.splitlines()}
-        self._hidden = sorted((line for line in lines if len(line) >= SHORTEST), key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._hidden)))
+        pieces = {piece for secret in secrets for form in forms(secret) for piece in _cut(form)}
+        self._pieces = sorted(pieces)
+        self._longest = max(map(len, pieces), default=0)
+        self._heads = {piece[:length] for piece in pieces for length in (1, 2, 3)}
+        short = {piece for piece in pieces if len(piece) < SHORT}
+        groups = (short, pieces - short)
+        self._few = [piece for group in groups if len(group) <= FEW for piece in group]
+        self._many = [_Grams(group) for group in groups if len(group) > FEW]
         self._held = b""
+        self._covered = 0
+        """How many of the first bytes that wait belong to a secret that was already replaced."""
 
     def feed(self, data: bytes) -> bytes:
         """Return what can be shown by now; what may be the beginning of a secret waits."""
-        if not self._hidden:
+        if not self._pieces:
             return data
         data = self._held + data
-        self._held = data[len(data) - self._begun(data[self._last_end(data) :]) :]
-        return self._pattern.sub(MASK, data[: len(data) - len(self._held)])
+        found = self._find(data, covered=self._covered)
+        shown = self._begun(data)
+        begin, end = next(((begin, end) for begin, end in found if begin < shown < end), (shown, shown))
+        if len(data) - begin <= HELD_LIMIT:
+            shown = end = begin
+        self._held, self._covered = data[shown:], end - shown
+        return _mask(data, found, shown)
 
     def rest(self) -> bytes:
         """Return what waited, at the end of the stream."""
-        held, self._held = self._held, b""
-        return self._pattern.sub(MASK, held) if held else held
+        data, found = self._held, self._find(self._held, covered=self._covered)
+        self._held, self._covered = b"", 0
+        return _mask(data, found, len(data))
 
-    def _last_end(self, data: bytes) -> int:
-        """Return where the last secret ends, unless what follows may make it a longer one."""
-        end = 0
-        for found in self._pattern.finditer(data):
-            longer = found.end() == len(data) and any(
-                one.startswith(found[0]) for one in self._hidden if one != found[0]
-            )
-            end = found.start() if longer else found.end()
-        return end
+    def redact_bytes(self, data: bytes) -> bytes:
+        """Return all of some bytes without the secrets in them; what waits of the stream is not touched."""
+        found = self._find(data)
+        return _mask(data, found, len(data)) if found else data
+
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets in it."""
+        data = text.encode("utf-8", "surrogatepass")
+        shown = self.redact_bytes(data)
+        return text if shown is data else shown.decode("utf-8", "replace")
+
+    def redact_all(self, value: object) -> object:
+        """Return a JSON value without the secrets in its texts and keys."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, list):
+            return [self.redact_all(one) for one in value]
+        if isinstance(value, dict):
+            return {self.redact(key): self.redact_all(one) for key, one in value.items()}
+        return value
+
+    def _find(self, data: bytes, *, covered: int = 0) -> list[tuple[int, int]]:
+        """Return where secrets stand, those that overlap as one."""
+        places = [(0, covered)] if covered else []
+        for piece in self._few:
+            places += _occurrences(piece, data)
+        for grams in self._many:
+            places += grams.find(data)
+        found: list[tuple[int, int]] = []
+        for begin, end in sorted(places):
+            if found and begin < found[-1][1]:
+                found[-1] = (found[-1][0], max(end, found[-1][1]))
+            else:
+                found.append((begin, end))
+        return found
 
     def _begun(self, data: bytes) -> int:
-        """Return how many of the last bytes may be the beginning of a secret."""
-        return max(_overlap(data, secret) for secret in self._hidden)
+        """Return where the longest end of `data` begins that may be the beginning of a secret."""
+        for begin in range(max(0, len(data) - self._longest + 1), len(data)):
+            if data[begin : begin + 3] in self._heads:
+                rest = data[begin:]
+                at = bisect_left(self._pieces, rest)
+                if at < len(self._pieces) and self._pieces[at] == rest:
+                    at += 1
+                if at < len(self._pieces) and self._pieces[at].startswith(rest):
+                    return begin
+        return len(data)
 
 
-def _overlap(data: bytes, secret: bytes) -> int:
-    lengths = range(min(len(secret) - 1, len(data)), 0, -1)
-    return next((length for length in lengths if data.endswith(secret[:length])), 0)
+class _Grams:
+    """Finds any of many pieces by looking at one word of four bytes in each stretch that a piece must cover."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = frozenset(pieces)
+        shortest = min(map(len, self._pieces))
+        # Two looks at words two bytes apart where pieces are too short to cover an aligned word for sure.
+        self._phases = (0, 2) if shortest < 2 * WORD - 1 else (0,)
+        self._step = max(1, (shortest - WORD + 1) // WORD)
+        self._stretch = 2 if len(self._phases) > 1 else self._step * WORD
+        self._places: dict[int, set[tuple[int, int]]] = {}
+        for piece in self._pieces:
+            first = self._telling(piece)
+            for offset in range(first, first + self._stretch):
+                word = int.from_bytes(piece[offset : offset + WORD], sys.byteorder)
+                self._places.setdefault(word, set()).add((offset, len(piece)))
+        self._words = frozenset(self._places)
+
+    def _telling(self, piece: bytes) -> int:
+        """Return the place in a piece from which its words are taken: where most bytes differ from each other."""
+        last = len(piece) - WORD + 1 - self._stretch
+        return max((last // 2, last, 0), key=lambda at: len(set(piece[at : at + self._stretch + WORD - 1])))
+
+    def find(self, data: bytes) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for phase in self._phases:
+            count = (len(data) - phase) // WORD
+            if count <= 0:
+                continue
+            words = memoryview(data)[phase : phase + count * WORD].cast("I")[:: self._step].tolist()
+            if not self._words.isdisjoint(words):
+                found += self._verify(data, words, phase)
+        return found
+
+    def _verify(self, data: bytes, words: list[int], phase: int) -> Iterator[tuple[int, int]]:
+        wanted, pieces, step = self._words, self._pieces, self._step * WORD
+        for at in [at for at, word in enumerate(words) if word in wanted]:
+            for offset, length in self._places[words[at]]:
+                begin = phase + at * step - offset
+                if begin >= 0 and data[begin : begin + length] in pieces:
+                    yield begin, begin + length
+
+
+def redact_file(path: str, redactor: Redactor) -> bytes | None:
+    """Return what a JSON file that a run has left must hold instead, None where it may stay as it is.
+
+    What is no JSON is redacted as text; what is larger than anybody reads is left.
+    """
+    try:
+        # NONBLOCK: a command may have left a pipe under this name.
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(file, "rb") as opened:
+        data = opened.read(FILE_LIMIT) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    try:
+        value = json.loads(data)
+        hidden = redactor.redact_all(value)
+        return None if hidden == value else json.dumps(hidden).encode()
+    except (ValueError, RecursionError):
+        shown = redactor.redact_bytes(data)
+        return None if shown is data else shown
+
+
+def forms(secret: str) -> Iterator[bytes]:
+    """Return the forms in which a secret is looked for, each with six bytes or more."""
+    lines = {line.strip() for line in secret.splitlines()}
+    long = [line for line in lines if len(line.encode("utf-8", "surrogateescape")) >= SHORTEST]
+    for line in long:
+        yield from _escaped(line)
+        yield from _percent(line.encode("utf-8", "surrogateescape"))
+    if long:
+        yield from _base64(secret.encode("utf-8", "surrogateescape"))
+
+
+def _escaped(line: str) -> set[bytes]:
+    """Return a line as it is, as Python shows it, and as JSON texts hold it, also inside of another JSON text."""
+    plain = json.dumps(line)[1:-1]
+    wide = json.dumps(line, ensure_ascii=False)[1:-1]
+    found = {line, repr(line)[1:-1], json.dumps(plain)[1:-1], json.dumps(wide, ensure_ascii=False)[1:-1]}
+    for one in (plain, wide):
+        found |= {one, one.replace("/", "\\/"), one.translate(_HTML)}
+    return {one.encode("utf-8", "surrogateescape") for one in found}
+
+
+@cache
+def _percent_tables() -> list[list[bytes]]:
+    tables = []
+    for left in _LEFT_BY_ENCODERS:
+        kept = _UNRESERVED + left
+        for hexadecimal in (b"%%%02X", b"%%%02x"):
+            table = [bytes((one,)) if one in kept else hexadecimal % one for one in range(256)]
+            tables += [table, [b"+" if one == ord(" ") else table[one] for one in range(256)]]
+    return tables
+
+
+def _percent(line: bytes) -> set[bytes]:
+    return {b"".join(map(table.__getitem__, line)) for table in _percent_tables()} if not line.isalnum() else set()
+
+
+def _base64(secret: bytes) -> Iterator[bytes]:
+    """Return a secret as base64: alone, in lines, and as a part of something longer, such as `user:secret`."""
+    bare = secret.strip()
+    found: set[bytes] = set()
+    for value in {secret, bare, bare + b"\n"}:
+        whole = b2a_base64(value, newline=False)
+        found |= {whole, whole.rstrip(b"=")}
+        found |= {whole[at : at + width] for width in (64, 76) for at in range(0, len(whole), width)}
+    for before in range(3):
+        shifted = b2a_base64(bytes(before) + bare, newline=False)
+        found.add(shifted[-(-before * 4 // 3) : (before + len(bare)) * 4 // 3])
+    for one in found:
+        if len(one) >= SHORTEST:
+            yield from {one, one.replace(b"+", b"-").replace(b"/", b"_")}
+
+
+def _cut(form: bytes) -> Iterator[bytes]:
+    """Return a form in pieces that overlap."""
+    while len(form) > PIECE:
+        yield form[:PIECE]
+        form = form[min(PIECE - OVERLAP, len(form) - PIECE) :]
+    yield form
+
+
+def _occurrences(piece: bytes, data: bytes) -> Iterator[tuple[int, int]]:
+    at = data.find(piece)
+    while at >= 0:
+        yield at, at + len(piece)
+        at = data.find(piece, at + 1)
+
+
+def _mask(data: bytes, found: list[tuple[int, int]], end: int) -> bytes:
+    """Return `data` up to `end` with a mask in each place of `found`."""
+    shown: list[bytes] = []
+    at = 0
+    for begin, over in found:
+        if begin >= end:
+            break
+        shown += (data[at:begin], MASK)
+        at = over
+    return b"".join((*shown, data[at:end])) if shown else data[:end]

@@ -3,16 +3,55 @@
 import os
 import re
 import stat
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
-from rota.model.errors import SecretMissing, SpawnFailed
+from rota.model.errors import RotaError, SecretMissing, SpawnFailed
+from rota.runners.redacting import Redactor
 
 FILE_NAME = "secrets.env"
+REMEMBERED = 4
+"""How many values of one name are taken out: a changed secret may still be in use."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+class Secrets:
+    """Finds secrets for one part of the scheduler, and takes those it has found out of the texts that come back."""
+
+    def __init__(self, state: Path, environ: Mapping[str, str]) -> None:
+        self._state = state
+        self._environ = environ
+        self._found: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
+
+    def find(self, name: str) -> str:
+        """Return a secret, or raise SecretMissing."""
+        credentials = self._environ.get("CREDENTIALS_DIRECTORY")
+        value = find_secret(name, credentials=credentials, environ=self._environ, state=self._state)
+        if value not in self._found[name]:
+            self._found[name].append(value)
+        return value
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets that were found."""
+        values = tuple(sorted({value for found in list(self._found.values()) for value in found}))
+        return redactor(values).redact(text) if values else text
+
+    def hide_in(self, error: RotaError) -> RotaError:
+        """Return an error whose text shows none of the secrets that were found."""
+        error.message = self.hide(error.message)
+        error.args = (error.message,)
+        return error
+
+
+@lru_cache(maxsize=64)
+def redactor(values: tuple[str, ...]) -> Redactor:
+    """Return what takes these secrets out of texts; many lines take a while to prepare."""
+    return Redactor(values)
 
 
 def find_secret(name: str, *, credentials: str | None, environ: Mapping[str, str], state: Path) -> str:
