@@ -9,7 +9,7 @@ from rota.model.address import SQLITE
 from rota.model.budget import Account, Price
 from rota.model.making import AgentPolicy
 from rota.model.notify import Target
-from rota.model.spec import Retention
+from rota.model.spec import QuietHours, Retention
 
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
@@ -67,6 +67,8 @@ class Settings:
     agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
     notify: Mapping[str, Target] = field(default_factory=dict)
     """Who is told of runs, by name."""
+    quiet: QuietHours | None = None
+    """The file's own quiet hours."""
 
     @property
     def file(self) -> Path:

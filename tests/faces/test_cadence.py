@@ -81,6 +81,45 @@ def test_status_tells_that_quiet_hours_keep_it_dormant(project: Project) -> None
     assert line(project, "mode") == "dormant (quiet hours until 13:30, last activity 0 s ago: touch)"
 
 
+QUIET = 'quiet_hours: ["11:00-13:30"]\n'
+OWN = '  own: {interval: {active: 15s, dormant: 5m}, command: [a], quiet_hours: ["11:00-13:30"]}\n'
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        QUIET + MODES,
+        QUIET + MODES + "  always: {interval: {active: 15s, dormant: 5m}, command: [a], quiet_hours: ignore}\n",
+        QUIET + "jobs:\n  plain: {interval: 1m, command: [a]}\n",
+        "jobs:\n" + OWN,
+    ],
+    ids=["of the file", "one job ignores them", "no job goes by the mode", "of every job that goes by the mode"],
+)
+def test_the_mode_of_quiet_hours_is_the_same_in_every_view(project: Project, file: str) -> None:
+    """R-17, R-18: quiet hours are dormant whatever happened, with a poll or without."""
+    project.applied(file)
+    assert project.ok("touch") == "mode stays dormant, as it is in quiet hours\n"
+    assert project.json("status")["mode"] == "dormant"
+    assert project.json("status", "--poll")["mode"] == "dormant"
+    project.clock.advance(timedelta(hours=2))
+    assert project.ok("touch") == "mode dormant → active\n"
+
+
+def test_status_tells_of_quiet_hours_without_a_poll(project: Project) -> None:
+    project.applied(QUIET + MODES).ok("touch")
+    assert line(project, "mode") == "dormant (quiet hours until 13:30, last activity 0 s ago: touch)"
+
+
+def test_status_tells_of_jobs_that_their_own_quiet_hours_keep_dormant(project: Project) -> None:
+    project.applied(MODES + OWN).ok("touch")
+    assert line(project, "mode") == "active (last activity 0 s ago: touch); 1 job dormant by own quiet hours"
+
+
+def test_quiet_hours_that_left_the_file_no_longer_make_the_mode(project: Project) -> None:
+    project.applied(QUIET + MODES).applied(MODES).ok("touch")
+    assert project.json("status")["mode"] == "active"
+
+
 def test_status_tells_no_mode_where_no_job_goes_by_it(project: Project) -> None:
     project.applied("jobs:\n  plain: {interval: 1m, command: [a]}\n")
     assert (line(project, "mode"), line(project, "poll")) == ("", "")

@@ -129,7 +129,7 @@ def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError"
 def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     yield from _attention(view)
     yield from _pauses(view, zone, now=now)
-    if view.cadence is not None and view.cadence.adaptive:
+    if view.cadence is not None and view.cadence.project.adaptive:
         yield f"mode      {_mode(view.cadence, zone, now=now)}"
     if view.cadence is not None and view.cadence.poll is not None:
         yield f"poll      {_poll(view.cadence.poll, now=now)}"
@@ -248,10 +248,11 @@ def _elsewhere(beat: "Heartbeat") -> str:
 def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
     from rota.rules.times import ago, day_time
 
-    activity = view.activity
-    quiet = f"quiet hours until {day_time(view.quiet_until, zone, now=now)}, " if view.quiet_until else ""
+    activity, project = view.activity, view.project
+    quiet = f"quiet hours until {day_time(project.quiet_until, zone, now=now)}, " if project.quiet_until else ""
     last = f"{ago(activity.at, now)} ago: {activity.what}" if activity else "never"
-    return f"{view.mode} ({quiet}last activity {last})"
+    jobs = f"{project.apart} {'job' if project.apart == 1 else 'jobs'} dormant by own quiet hours"
+    return f"{project.mode} ({quiet}last activity {last})" + (f"; {jobs}" if project.apart else "")
 
 
 def _poll(view: "PollView", *, now: datetime) -> str:

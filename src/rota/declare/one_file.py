@@ -98,7 +98,7 @@ def _read_content(
     scheduled = read_schedules(bodies, around, findings=findings)
     poll = read_poll(sections.get("poll"), around, findings=findings)
     right = tuple(agent for agent in agents.values() if agent is not None)
-    return _Content(settings, shared, right, (*poll, *scheduled, *jobs))
+    return _Content(replace(settings, quiet=around.quiet), shared, right, (*poll, *scheduled, *jobs))
 
 
 def _look_up(

@@ -97,6 +97,8 @@ def apply_in(
     for key, value in ((TIMEZONE_KEY, declared.settings.timezone), (ENABLED_KEY, scheduler)):
         if db.row("meta_get", key=key) != (value,):
             db.execute("meta_set", key=key, value=value)
+    if cadence.quiet_hours(db) != declared.settings.quiet:
+        cadence.set_quiet_hours(db, declared.settings.quiet)
     faults.point("apply.written")
     return found
 

@@ -5,12 +5,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from rota.engine.cadence import mode_of
+from rota.engine.cadence import ProjectMode, mode_of, project_mode
 from rota.model.clock import iso
 from rota.model.records import Job
 from rota.model.spec import Mode
-from rota.rules.mode import mode_at
-from rota.rules.quiet import quiet_until
 from rota.store import cadence, jobs, polls
 from rota.store.driver import Database, Store
 
@@ -33,14 +31,11 @@ class PollView:
 
 @dataclass(frozen=True, slots=True)
 class CadenceView:
-    """The mode, since when and why, and the poll where there is one. `adaptive`: whether a job goes by the mode."""
+    """The mode, since when and why, and the poll where there is one."""
 
-    mode: Mode
+    project: ProjectMode
     activity: cadence.Activity | None
-    adaptive: bool
     poll: PollView | None = None
-    quiet_until: datetime | None = None
-    """Until when quiet hours keep the poll dormant, whatever happens."""
 
 
 def touch(store: Store, *, now: datetime) -> None:
@@ -49,34 +44,17 @@ def touch(store: Store, *, now: datetime) -> None:
 
 
 def look_at_cadence(db: Database, *, now: datetime) -> CadenceView:
-    """Return how much is going on; where there is a poll, its mode is the one shown."""
-    activity = cadence.last_activity(db)
-    job = _poll_job(db)
-    adaptive = bool(cadence.planned_modes(db))
-    mode = current_mode_in(db, now=now)
+    """Return how much is going on."""
+    job, project = _poll_job(db), project_mode(db, now=now)
     if job is not None and job.mode is not None:
-        job = replace(job, mode=mode)  # nobody re-plans where no scheduler runs
+        job = replace(job, mode=mode_of(db, job.spec, now=now))  # nobody re-plans where no scheduler runs
     poll = None if job is None else PollView(job, polls.last_poll(db), len(polls.waiting(db)))
-    return CadenceView(mode, activity, adaptive, poll, _quiet_until(job, now))
-
-
-def _quiet_until(job: Job | None, now: datetime) -> datetime | None:
-    quiet = None if job is None else cadence.dormant_hours(job.spec)
-    return None if quiet is None else quiet_until(quiet, now)
+    return CadenceView(project, cadence.last_activity(db), poll)
 
 
 def current_mode(store: Store, *, now: datetime) -> Mode:
-    """Return the mode as `rota status` shows it."""
-    return store.read(partial(current_mode_in, now=now))
-
-
-def current_mode_in(db: Database, *, now: datetime) -> Mode:
-    """Return the mode inside a transaction: that of the poll where there is one, reading nothing of its data."""
-    job = _poll_job(db)
-    if job is not None:
-        return mode_of(db, job.spec, now=now)
-    activity = cadence.last_activity(db)
-    return mode_at(now, activity=None if activity is None else min(activity.at, now))
+    """Return the mode of the project."""
+    return store.read(partial(project_mode, now=now)).mode
 
 
 def _poll_job(db: Database) -> Job | None:
@@ -88,7 +66,7 @@ def cadence_json(view: CadenceView, *, now: datetime) -> dict[str, Any]:
     """Return the mode and the poll as JSON."""
     activity = view.activity
     return {
-        "mode": view.mode,
+        "mode": view.project.mode,
         "last_activity_at": iso(activity.at) if activity else None,
         "last_activity": activity.what if activity else None,
         "poll": None if view.poll is None else _poll_json(view.poll, now=now),

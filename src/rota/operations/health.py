@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from rota.engine.cadence import project_mode
 from rota.engine.pauses import Pause, everything_paused
 from rota.model.spec import Mode
-from rota.operations.cadence import current_mode_in
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.store import jobs
 from rota.store.driver import Database, Store
@@ -56,4 +56,4 @@ def look_at_health(store: Store, state: Path, *, now: datetime) -> Health:
 def _health(db: Database, *, beat: Heartbeat, now: datetime) -> Health:
     due = jobs.next_due(db)
     lag = max(now - due, timedelta()) if due is not None else timedelta()
-    return Health(with_ticks(db, beat, now=now), lag, current_mode_in(db, now=now), everything_paused(db))
+    return Health(with_ticks(db, beat, now=now), lag, project_mode(db, now=now).mode, everything_paused(db))

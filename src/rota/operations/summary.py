@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rota.engine.cadence import project_mode
 from rota.engine.claim import anything_goes
 from rota.model.records import Job
 from rota.model.spec import Mode
 from rota.model.states import SHOWN, Status
-from rota.operations.cadence import current_mode_in
 from rota.operations.remote import remote_workers
 from rota.operations.system import Heartbeat, Liveness, heartbeat, with_ticks
 from rota.operations.views import iso_or_none
@@ -70,7 +70,7 @@ def summarise_in(db: Database, *, state: Path, beat: Heartbeat, now: datetime, w
     beat = with_ticks(db, beat, now=now)
     kept = counters.counts(db)
     workers = _workers(db, state, kept, ticking=beat.liveness is Liveness.TICKING)
-    mode, due = current_mode_in(db, now=now), jobs.next_due_but(db, polls.POLL)
+    mode, due = project_mode(db, now=now).mode, jobs.next_due_but(db, polls.POLL)
     return Summary(
         heartbeat=beat,
         counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},

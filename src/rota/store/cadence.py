@@ -11,6 +11,7 @@ from rota.store.driver import Database
 from rota.store.rows import write_json
 
 NO_QUIET = ""
+QUIET_KEY = "quiet_hours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,22 @@ def last_activity(db: Database) -> Activity | None:
 def planned_modes(db: Database) -> list[Planned]:
     """Return in which modes, and under which quiet hours, jobs with intervals by mode were planned."""
     return [Planned(Mode(mode), _read(quiet)) for mode, quiet in db.rows("jobs_modes")]
+
+
+def adaptive_jobs(db: Database) -> list[tuple[QuietHours | None, int]]:
+    """Return how many jobs go by the mode, by the quiet hours that make them dormant."""
+    return [(_read(quiet), int(number)) for quiet, number in db.rows("jobs_adaptive")]
+
+
+def set_quiet_hours(db: Database, quiet: QuietHours | None) -> None:
+    """Store the quiet hours of the file."""
+    db.execute("meta_set", key=QUIET_KEY, value=_write(quiet))
+
+
+def quiet_hours(db: Database) -> QuietHours | None:
+    """Return the quiet hours of the file, as they were applied."""
+    row = db.row("meta_get", key=QUIET_KEY)
+    return None if row is None else _read(row[0])
 
 
 def jobs_planned(db: Database, planned: Planned) -> list[str]:
