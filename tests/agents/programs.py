@@ -6,7 +6,13 @@ from rota.agents.registry import adapter
 
 
 def answering(
-    folder: Path, name: str, version: str = "1.2.3", *, logged_in: bool = True, options: tuple[str, ...] | None = None
+    folder: Path,
+    name: str,
+    version: str = "1.2.3",
+    *,
+    logged_in: bool = True,
+    options: tuple[str, ...] | None = None,
+    report: str = "",
 ) -> Path:
     """Write a program that tells its version, its login by exit code, and the options that it knows."""
     kind = adapter(name).probe
@@ -17,7 +23,7 @@ def answering(
     path.write_text(
         "#!/bin/sh\n"
         f'case "$*" in\n  *--help) echo "usage: {known}" ;;\n  --version) echo "{version}" ;;\n'
-        f"  *status) exit {0 if logged_in else 1} ;;\n  *) exit 9 ;;\nesac\n"
+        f"  *status) exit {0 if logged_in else 1} ;;\n  doctor*) echo '{report}' ;;\n  *) exit 9 ;;\nesac\n"
     )
     path.chmod(0o755)
     return path

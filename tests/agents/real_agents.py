@@ -204,6 +204,20 @@ def test_a_command_of_claude_that_left_its_process_group_is_killed_with_it(place
     assert tagged(RUN_ID) == []
 
 
+# Codex alone
+
+
+def test_codex_with_a_provider_of_ones_own_is_logged_in_with_the_key_of_that_provider(place: Place) -> None:
+    environ = environment("codex", place)
+    found = probe(adapter("codex"), environ)
+    assert (found.logged_in, found.problem) == (True, None)
+    without = probe(adapter("codex"), {**environ, "STUB_KEY": ""})
+    assert (without.logged_in, without.problem) == (
+        False,
+        "codex cannot log in: active model provider auth env var is missing",
+    )
+
+
 # Claude Code alone
 
 

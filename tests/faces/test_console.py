@@ -129,6 +129,43 @@ def test_a_failure_that_is_tried_again_says_when(project: Project, capsys: pytes
     assert "FAILED exit 3: no printer · retrying, attempt 2 of 3 at 12:00:12" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        (["init"], "CANCELLED requested"),
+        (["init", "tool"], "CANCELLED requested · → Bash git log"),
+        (["init", "tool", "words", "usage"], "CANCELLED requested · I look at the log."),
+    ],
+)
+def test_the_end_of_an_agent_is_told_in_words(
+    project: Project, capsys: pytest.CaptureFixture[str], events: list[str], said: str
+) -> None:
+    tool = {"type": "tool_use", "name": "Bash", "input": {"command": "git log"}}
+    written = {
+        "init": {"type": "system", "subtype": "init", "cwd": "/srv", "session_id": "s"},
+        "tool": {"type": "assistant", "message": {"content": [tool]}},
+        "words": {"type": "assistant", "message": {"content": [{"type": "text", "text": "I look at the log."}]}},
+        "usage": {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}},
+    }
+    project.applied("agents: {c: {adapter: claude}}\njobs: {look: {agent: c, prompt: look}}\n")
+    project.ok("trigger", "look")
+    output = "".join(json.dumps(written[name]) + "\n" for name in events)
+    project.carry_out([Outcome(Status.CANCELLED, Reason.REQUESTED)], output=output)
+    store = open_state(project.state, project.clock, create=False)
+    ended = show_run(store, "look:1").run
+    store.close()
+
+    async def serve() -> None:
+        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console.serving(Settings(project.folder, project.state, timezone="UTC"), recovered=0)
+        console.finished(ended)
+        console.close()
+
+    asyncio.run(serve())
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "look:1" in line]
+    assert line.endswith(said)
+
+
 def test_with_json_each_line_is_an_object(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.applied(JOBS)
     capsys.readouterr()

@@ -37,6 +37,8 @@ class Adapter:
     """What an event of its output says to a person who watches; None: its output is text."""
     sessions: Callable[[Mapping[str, str]], str] | None = None
     """Where a run with these variables keeps its sessions, where `read` looks into them."""
+    login_problem: Callable[[str], str | None] | None = None
+    """What keeps the program from its provider, by the report of its probe; None: nothing, it needs no login."""
     needs_model: bool = False
     """Whether it can do nothing without being told which model to use."""
     beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = _no_tools

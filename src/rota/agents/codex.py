@@ -195,6 +195,15 @@ def tell(event: Event) -> Iterator[str]:
         yield say_failure(next((text for path in why if (text := text_at(item, path))), None))
 
 
+def login_problem(report: str) -> str | None:
+    """Return what keeps Codex from its provider, by `codex doctor --json`: one of the user's own needs no login."""
+    check = part(parse(report), "checks").get("auth.credentials")
+    details = part(check, "details")
+    if details.get("model provider requires OpenAI auth") != "false":
+        return "is not logged in"
+    return None if text_at(check, "status") == "ok" else f"cannot log in: {text_at(check, 'summary')}"
+
+
 ADAPTER = Adapter(
     name="codex",
     provider="openai",
@@ -204,11 +213,13 @@ ADAPTER = Adapter(
         version=("codex", "--version"),
         login=("codex", "login", "status"),
         login_env=("CODEX_API_KEY",),
+        report=("codex", "doctor", "--json"),
         headless=("codex", "exec", "--help"),
         options=("--json", "--skip-git-repo-check", "--sandbox"),
     ),
     invoke=invoke,
     read=read,
     sessions=sessions,
+    login_problem=login_problem,
     tell=tell,
 )

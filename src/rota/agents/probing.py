@@ -100,9 +100,19 @@ def _with_login(found: Found, adapter: Adapter, environ: Mapping[str, str]) -> F
     answer = _ask(adapter.probe.login, found.path or "", environ=environ)
     if answer.exit_code is None:
         return replace(found, problem=found.problem or answer.problem)
-    logged_in = answer.exit_code == 0
-    missing = None if logged_in else f"{found.name} is not logged in"
-    return replace(found, logged_in=logged_in, problem=found.problem or missing)
+    if answer.exit_code == 0:
+        return replace(found, logged_in=True)
+    if adapter.login_problem is None:
+        return _logged_out(found, "is not logged in")
+    report = _ask(adapter.probe.report, found.path or "", environ=environ)
+    if report.exit_code is None:
+        return found
+    wrong = adapter.login_problem(report.text)
+    return replace(found, logged_in=True) if wrong is None else _logged_out(found, wrong)
+
+
+def _logged_out(found: Found, wrong: str) -> Found:
+    return replace(found, logged_in=False, problem=found.problem or f"{found.name} {wrong}")
 
 
 @dataclass(frozen=True, slots=True)

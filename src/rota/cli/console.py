@@ -25,6 +25,7 @@ from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
 from rota.model.states import Reason, Status
 from rota.operations.jobs import find_job, list_jobs
+from rota.operations.output import said_last
 from rota.operations.pauses import Pauses, pauses
 from rota.operations.project import Place, open_place
 from rota.operations.views import run_json
@@ -32,7 +33,6 @@ from rota.rules.coming import coming_fires
 from rota.rules.retry_words import say_attempt
 from rota.rules.times import clock_time, day_time, from_now
 from rota.rules.why import say_why
-from rota.runners.output import folder_of, last_line
 from rota.settings import Settings
 from rota.store import counters, finding
 from rota.store.chains import retry_of
@@ -223,9 +223,14 @@ class Console:
             return ""
         text = say_why(run, self._zone, now=self._clock.now()) or run.result_summary
         if not text and run.started_at is not None:
-            text = last_line(folder_of(self._place.state, run.id))
+            text = self._last_words(run)
         room = shutil.get_terminal_size((TEXT_SHOWN + LINE_HEAD, 24)).columns - LINE_HEAD - self._width
         return cut(plain(text), max(TEXT_LEAST, min(room, TEXT_SHOWN))) or ""
+
+    def _last_words(self, run: Run) -> str:
+        """Return the last line of a run's output; the events of an agent are told in words."""
+        job = None if self._store is None else self._store.read(partial(find_job, name=run.job))
+        return said_last(self._place.state, run.id, spec=None if job is None else job.spec)
 
     def _next_of(self, run: Run) -> str:
         if run.not_before is not None:

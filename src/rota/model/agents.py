@@ -131,6 +131,8 @@ class Probe:
     login: tuple[str, ...] = ()
     login_env: tuple[str, ...] = ()
     """Variables that are a login of their own, such as an API key."""
+    report: tuple[str, ...] = ()
+    """Asked where `login` says no: a report that tells whether the program needs that login."""
     headless: tuple[str, ...] = ()
     """The command that lists the options with which it runs without a terminal."""
     options: tuple[str, ...] = ()

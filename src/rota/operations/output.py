@@ -15,13 +15,25 @@ from rota.model.spec import JobSpec, OutputPolicy
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
 from rota.rules.ansi import clean_for_terminal
-from rota.runners.output import Snapshot, folder_of, gap_mark, make_folder, read_from, read_output, size, tail_start
+from rota.runners.output import (
+    Snapshot,
+    folder_of,
+    gap_mark,
+    last_line,
+    make_folder,
+    read_from,
+    read_output,
+    size,
+    tail,
+    tail_start,
+)
 from rota.runners.writer import PREFIX
 from rota.store import outputs
 from rota.store.driver import Store
 from rota.store.workers import Worker
 
 FETCHED_AT_ONCE = 16
+EVENTS_READ = 50
 
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
@@ -101,6 +113,16 @@ def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
     if tell is None:
         return written
     return [*(told for line in written for told in tell(line.removesuffix("\r"))), *tell.rest()][-lines:]
+
+
+def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
+    """Return the last line of a run's output that says something, that of an agent in words; empty for none."""
+    folder, tell = folder_of(state, run_id), teller_of(spec)
+    if tell is None:
+        return last_line(folder)
+    written = tail(folder, EVENTS_READ).decode("utf-8", "replace").split("\n")
+    told = [*(text for line in written for text in tell(line.removesuffix("\r"))), *tell.rest()]
+    return next((text for line in reversed(told) if (text := clean_for_terminal(line).strip())), "")
 
 
 class Follower:

@@ -1,5 +1,6 @@
 """Looking for an agent: present, version, logged in, headless."""
 
+import json
 import os
 from pathlib import Path
 
@@ -44,6 +45,34 @@ def test_who_is_not_logged_in_is_told(bin_folder: Path) -> None:
 def test_a_key_among_the_variables_is_a_login(bin_folder: Path) -> None:
     answering(bin_folder, "codex", logged_in=False)
     assert probe(adapter("codex"), environ(bin_folder, CODEX_API_KEY="k")).logged_in is True
+
+
+REPORT = {
+    "status": "ok",
+    "summary": "auth is provided by the active model provider",
+    "details": {"model provider requires OpenAI auth": "false"},
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "problem"),
+    [
+        (REPORT, None),
+        (
+            {**REPORT, "status": "fail", "summary": "active model provider auth env var is missing"},
+            "codex cannot log in: active model provider auth env var is missing",
+        ),
+        ({**REPORT, "details": {}}, "codex is not logged in"),
+        ({}, "codex is not logged in"),
+    ],
+)
+def test_codex_with_a_provider_of_ones_own_needs_no_login(
+    bin_folder: Path, check: dict[str, object], problem: str | None
+) -> None:
+    report = json.dumps({"checks": {"auth.credentials": check}})
+    answering(bin_folder, "codex", logged_in=False, report=report)
+    found = probe(adapter("codex"), environ(bin_folder))
+    assert (found.logged_in, found.problem) == (problem is None, problem)
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
