@@ -12,6 +12,7 @@ from rota.engine.clock import SystemClock
 from rota.engine.execute import pause_for
 from rota.engine.leases import Leases, lose
 from rota.engine.record import Finished, record
+from rota.model.errors import DatabaseBusy
 from rota.model.records import Outcome
 from rota.model.spec import Draw, Overlap, OverlapPolicy, Retry
 from rota.model.states import Status
@@ -196,18 +197,19 @@ async def test_a_worker_takes_only_runs_of_its_pools_and_leaves_those_it_must_no
 
 
 class Refusing:
-    """A store whose first writes fail with something that nobody foresaw."""
+    """A store whose first writes fail."""
 
-    def __init__(self, scene: Scene, times: int) -> None:
+    def __init__(self, scene: Scene, times: int, *, error: Exception | None = None) -> None:
         self._scene = scene
         self._times = times
+        self._error = error or ValueError("nobody foresaw this")
         self.read = scene.store.read
 
     def write(self, operation: Operation[Any]) -> Any:
         """Write, once it has failed often enough."""
         if self._times:
             self._times -= 1
-            raise ValueError("nobody foresaw this")
+            raise self._error
         return self._scene.store.write(operation)
 
 
@@ -228,6 +230,22 @@ async def test_a_lease_is_renewed_on_whatever_went_wrong_and_a_loss_is_heard_r_2
     async with asyncio.timeout(LONGEST_WAIT):
         await heard.wait()
     again.stop()
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), DatabaseBusy("/srv/rota.db")])
+async def test_a_renewal_that_fails_is_logged_with_a_traceback_where_nobody_foresaw_it(
+    scene: Scene, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Machine(scene, "b")
+    store: Any = Refusing(scene, times=1, error=error)
+    kept = Leases(store, SystemClock(), holder=other.holder, lost=lambda: None, changed=lambda: None)
+    other.vanish()
+    kept.start()
+    await until_true(other.lives)
+    kept.stop()
+    (record,) = [one for one in caplog.records if "could not be renewed" in one.getMessage()]
+    assert record.getMessage() == f"the lease could not be renewed, trying again error={str(error)!r}"
+    assert bool(record.exc_info) is isinstance(error, ValueError)
 
 
 async def until_true(condition: Callable[[], bool]) -> None:

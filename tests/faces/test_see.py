@@ -1,10 +1,12 @@
 """list, show, history, logs, explain, status."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from rota.cli.tables import Column, fitting, kept, laid_out
+from rota.model.budget import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.rules.times import day_time, read_instant
@@ -92,6 +94,50 @@ def test_history_between_two_instants(project: Project) -> None:
     assert [run["run"] for run in project.json("history", "--until", "2026-12-15T12:00:30Z")] == ["disk:1"]
     assert len(project.json("history", "--since", "today")) == 3
     assert project.json("history", "--since", "2026-12-16") == []
+
+
+@pytest.fixture
+def many(project: Project) -> Project:
+    """A run of disk that failed, then 45 that worked."""
+    paid = replace(DONE, usage=Usage(usd=1_000, tokens_in=3, tokens_out=4))
+    project.applied(JOBS.replace("[echo, disk]", "[echo, disk], params: {n: 0}, overlap: allow"))
+    for outcomes in ([BROKEN], [paid] * 45):
+        (project.folder / "each.jsonl").write_text("{}\n" * len(outcomes))
+        project.ok("trigger", "disk", "--each", "each.jsonl")
+        project.carry_out(outcomes)
+    return project
+
+
+def test_a_line_of_the_history_counts_all_its_runs_whatever_the_limit(many: Project) -> None:
+    whole = many.ok("history", "disk").splitlines()
+    assert whole[1].startswith("disk ×45  COMPLETED")
+    assert whole[1].split()[-2:] == ["$0.045", "315"]
+    for scope in ([], ["disk"]):
+        one = many.ok("history", *scope, "--limit", "1").splitlines()
+        assert one[1].split() == whole[1].split()
+        assert one[2:] == ["the newest line; more with --limit"]
+
+
+def test_the_history_says_that_there_is_more_only_where_there_is(many: Project) -> None:
+    assert "more" not in many.ok("history", "--limit", "2")
+    assert "more" not in many.ok("history", "--status", "completed", "--limit", "1")
+    many.ok("trigger", "quiet")
+    assert many.ok("history", "--limit", "1").splitlines()[1].startswith("quiet:1")
+    assert "more" in many.ok("history", "--limit", "1")
+    assert "more" in many.ok("history", "--all", "--limit", "46")
+    assert "more" not in many.ok("history", "--all", "--limit", "47")
+
+
+def test_the_history_says_when_a_run_that_never_started_was_due_or_created(project: Project) -> None:
+    project.applied(JOBS)
+    project.ok("trigger", "disk")
+    project.ok("cancel", "disk")
+    assert " created 13:00:00\n" in project.ok("history", "disk")
+    tick = 'jobs:\n  tick: {cron: "*/5 * * * *", command: [echo, hi]}\n'
+    project.applied(tick)
+    project.clock.advance(timedelta(minutes=7))
+    project.applied(tick.replace("hi", "ho").replace("*/5", "*/10"))
+    assert " due 12:05:00\n" in project.ok("history", "tick")
 
 
 def test_history_tells_counted_instants_in_one_row(project: Project) -> None:
@@ -196,6 +242,14 @@ def test_status_as_json(seen: Project) -> None:
     assert told["state"] == "dead"
     assert [one["name"] for one in told["attention"]] == ["disk"]
     assert told["next"] == [{"at": "2026-11-16T01:15:00Z", "job": "backup"}]
+
+
+def test_status_shows_what_was_due_as_overdue_and_only_what_comes_as_next(seen: Project) -> None:
+    seen.clock.advance(timedelta(days=2))
+    lines = seen.rota("status").stdout.splitlines()
+    assert lines[-2:] == ["overdue   backup since yesterday 02:15   (Europe/Berlin)", "next      nothing"]
+    told = seen.json("status")
+    assert (told["next"], told["overdue"]) == ([], [{"at": "2026-11-16T01:15:00Z", "job": "backup"}])
 
 
 def test_rota_alone_is_status_inside_a_project_and_help_elsewhere(seen: Project, project: Project) -> None:

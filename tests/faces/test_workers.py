@@ -1,6 +1,7 @@
 """`rota workers` and `rota worker`, as far as a database of one folder goes."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -28,6 +29,13 @@ def test_the_worker_of_a_folder_is_listed(worked: Project) -> None:
     assert (found["name"], found["state"], found["here"], found["remote"]) == ("here", "gone", True, False)
     assert (found["slots_taken"], found["labels"], found["only_pools"]) == (0, {}, None)
     assert "gone" in worked.ok("workers")
+
+
+def test_a_worker_that_is_gone_says_when_it_was_last_seen(worked: Project) -> None:
+    worked.clock.advance(timedelta(hours=3))
+    assert worked.json("workers")[0]["last_seen_at"] == "2026-11-15T12:00:00Z"
+    head, line = worked.ok("workers").splitlines()
+    assert line[head.index("LAST SEEN") :].startswith("3 h ago")
 
 
 def test_a_project_that_never_ran_has_no_worker(project: Project) -> None:

@@ -42,6 +42,8 @@ HOT = {
     "executions_before": "execution_job",
     "runs_history_of_job": "run_number",
     "runs_said_of_job": "run_number",
+    "run_unlike": "run_number",
+    "runs_total": "run_number",
     "runs_newest": "run_number",
     "runs_newest_of_jobs": "run_number",
     "runs_oldest_unfinished": "run_unfinished",

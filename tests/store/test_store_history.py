@@ -101,6 +101,24 @@ def test_history_of_chosen_jobs_leaves_out_the_others(store):
     assert store.read(lambda db: finding.history(db, job_ids=[], limit=9)) == []
 
 
+def test_runs_alike_are_added_up_back_to_the_first_that_is_not(store):
+    job, holder = add_job(store), add_holder(store)
+    add_run(store, add_job(store, "other"))
+    done, failed = Status.COMPLETED, Status.FAILED
+    runs = [run_in(store, status, job, holder=holder) for status in (done, done, failed, done, done, done)]
+
+    def before(run, **filters):
+        older = store.read(lambda db: finding.alike_before(db, run, **filters))
+        return older.runs, older.times, older.oldest, older.complete
+
+    assert before(runs[5]) == (2, 2, 4, False)
+    assert before(runs[3]) == (0, 0, None, False)
+    assert before(runs[2]) == (0, 0, None, False)
+    assert before(runs[1]) == (1, 1, 1, True)
+    assert before(runs[5], statuses=[done]) == (4, 4, 1, True)
+    assert before(runs[5], job_ids=[job.id], reasons=[Reason.EXPIRED]) == (0, 0, None, True)
+
+
 @pytest.mark.parametrize("of_job", [True, False])
 def test_what_runs_say_comes_in_the_same_order_and_with_the_same_filters(store, job, of_job):
     run_in(store, Status.FAILED, job, holder=add_holder(store))

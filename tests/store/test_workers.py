@@ -42,6 +42,30 @@ def test_a_worker_is_found_by_name_and_identifier_with_its_labels(store):
     assert store.read(lambda db: workers.worker_by_name(db, "nobody")) is None
 
 
+def test_a_worker_was_last_seen_when_its_process_ended_renewed_its_lease_or_started_a_run(store):
+    def seen():
+        return store.read(lambda db: workers.last_seen(db, OTHER.id))
+
+    add_worker(store)
+    assert seen() is None
+    epoch = open_for(store, OTHER)
+    renewed = seen()
+    assert renewed is not None
+    assert abs(store.read(processes.server_now) - renewed) < timedelta(seconds=60)
+    late = renewed + timedelta(days=9)
+    store.write(lambda db: processes.end_process(db, epoch, ending="lost", now=late))
+    assert seen() == renewed
+    later = store.write(open_unleased)
+    store.write(lambda db: processes.end_process(db, later, ending="clean", now=late))
+    assert seen() == late
+
+
+def open_unleased(db):
+    return processes.open_process(
+        db, worker_id=OTHER.id, kind="worker", identity=replace(PROCESS, pid=10), lock="10", version="0", now=NOW
+    )
+
+
 def test_a_name_that_is_taken_is_not_taken_twice(store):
     add_worker(store)
     again = replace(OTHER, id="0191-third")

@@ -9,10 +9,9 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 
 if TYPE_CHECKING:
     from rota.cli.tables import Cell
-    from rota.model.records import Run
+    from rota.operations.history_words import Stretch
 
 LIMIT = 50
-ROWS_A_LINE = 40
 
 
 @click.command("history", cls=RotaCommand)
@@ -46,19 +45,17 @@ def command(
     each: bool,
 ) -> None:
     """Show runs, newest first. Equal neighbours of one job are one line, `disk-check ×288`; --json never collapses."""
-    from rota.operations.history_words import collapsed
+    from rota.operations.history_words import Lines, history_lines, stretch_of
     from rota.operations.jobs import project_timezone
+    from rota.operations.runs import Asked
     from rota.operations.searching import history_with
     from rota.operations.views import run_json
     from rota.rules.times import read_instant
 
     now = invocation.now()
-    whole = each or invocation.as_json
     with invocation.store() as (_, store):
         zone = project_timezone(store)
-        runs = history_with(
-            store,
-            text,
+        asked = Asked(
             job=job,
             statuses=statuses,
             reasons=reasons,
@@ -67,20 +64,26 @@ def command(
             agent=agent,
             since=read_instant(since, zone, now=now) if since else None,
             until=read_instant(until, zone, now=now) if until else None,
-            limit=limit if whole else limit * ROWS_A_LINE,
         )
-    if invocation.as_json:
-        print_json([run_json(run) for run in runs])
-        return
+        if invocation.as_json:
+            print_json([run_json(run) for run in history_with(store, text, limit=limit, **asked)])
+            return
+        if each:
+            runs = history_with(store, text, limit=limit + 1, **asked)
+            lines = Lines(tuple(stretch_of([run]) for run in runs[:limit]), len(runs) > limit)
+        else:
+            lines = history_lines(store, text, limit=limit, **asked)
     if job is None:
         invocation.tell_scope()
-    stretches = [[run] for run in runs] if each else collapsed(runs)
-    _show(stretches[:limit], zone, now=now)
-    if len(stretches) > limit:
-        click.echo(f"the newest {limit} lines; more with --limit")
+    _show(lines.stretches, zone, now=now)
+    if lines.more:
+        count = len(lines.stretches)
+        click.echo(
+            f"the newest {count} lines; more with --limit" if count > 1 else "the newest line; more with --limit"
+        )
 
 
-def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
+def _show(stretches: "tuple[Stretch, ...]", zone: str, *, now: datetime) -> None:
     from rota.cli.tables import Column, print_table
     from rota.operations.history_words import cost_words, token_words
 
@@ -88,29 +91,29 @@ def _show(stretches: "list[list[Run]]", zone: str, *, now: datetime) -> None:
         click.echo("no runs")
         return
     told = (("COST", cost_words), ("TOKENS", token_words))
-    amounts = [(name, of) for name, of in told if any(of(runs) for runs in stretches)]
+    amounts = [(name, of) for name, of in told if any(of(stretch) for stretch in stretches)]
     names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK", *(name for name, _ in amounts))
     rows = []
-    for runs in stretches:
-        *row, why = _row(runs, zone, now=now)
-        rows.append([*row, *(of(runs) for _, of in amounts), why])
+    for stretch in stretches:
+        *row, why = _row(stretch, zone, now=now)
+        rows.append([*row, *(of(stretch) for _, of in amounts), why])
     spare = {"TOKENS"} | (set() if any(row[2] for row in rows) else {"REASON"})
     print_table([*(Column(name, spare=name in spare) for name in names), Column("WHY", flexible=True)], rows)
 
 
-def _row(runs: "list[Run]", zone: str, *, now: datetime) -> "list[Cell | str]":
+def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
     from rota.cli.tables import Cell
     from rota.cli.words import colour_of, denied_words, plain, shown_status, took
-    from rota.operations.history_words import started_words, times_of, why_words
+    from rota.operations.history_words import started_words, why_words
 
-    newest, times = runs[0], times_of(runs)
-    name = newest.handle if len(runs) == 1 else newest.job
+    newest, times = stretch.newest, stretch.times
+    name = newest.handle if stretch.runs == 1 else newest.job
     status = ", ".join(part for part in (shown_status(newest), denied_words(newest)) if part)
     return [
         f"{name} ×{times:,}" if times > 1 else name,
         Cell(status, colour_of(newest)),
         newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
-        started_words(runs, zone, now=now),
+        started_words(stretch, zone, now=now),
         took(newest, now=now),
         plain(why_words(newest, zone, now=now)),
     ]

@@ -127,6 +127,8 @@ def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError"
 
 
 def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
+    from rota.rules.times import day_time
+
     yield from _attention(view)
     yield from _pauses(view, zone, now=now)
     if view.cadence is not None and view.cadence.project.adaptive:
@@ -145,6 +147,9 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
         yield f"pools     {_pools(view)}"
     if view.budgets:
         yield f"spent     {_spent(view)}"
+    if view.overdue:
+        due = " · ".join(f"{fire.job} since {day_time(fire.at, zone, now=now)}" for fire in view.overdue)
+        yield f"{click.style('overdue', fg='yellow')}   {due}   ({zone})"
     yield f"next      {_next(view, zone, now=now)}"
 
 
@@ -364,7 +369,7 @@ def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
     if not view.heartbeat.fires:
         return "nothing: the scheduler is stopping"
     if not view.next:
-        return "nothing is due"
+        return "nothing" if view.overdue else "nothing is due"
     near = timedelta(minutes=2)
     told = [f"{day_time(fire.at, zone, now=now, seconds=fire.at - now < near)} {fire.job}" for fire in view.next]
     return " · ".join(told) + f"   ({zone})"

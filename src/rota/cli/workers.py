@@ -51,7 +51,7 @@ def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
     if not found:
         click.echo("no worker" if not labels else "no worker has that label")
         return
-    titles = ("NAME", "STATE", "SLOTS", "DOES", f"SINCE ({zone})", "TAKES", "LABELS")
+    titles = ("NAME", "STATE", "SLOTS", "DOES", f"SINCE ({zone})", "LAST SEEN", "TAKES", "LABELS")
     columns = [*map(Column, titles), Column("WHERE", flexible=True)]
     print_table(columns, [_cells(one, zone, now=invocation.now()) for one in found])
 
@@ -59,17 +59,19 @@ def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
 def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | str]":
     from rota.cli.tables import Cell
     from rota.rules.takes import say_takes
-    from rota.rules.times import full_time
+    from rota.rules.times import ago, full_time
 
     state = one.presence.value
     name = f"{one.worker.called} (here)" if one.here else one.worker.called
     slots = f"{one.taken} of {one.slots}" if one.slots is not None and one.kinds else str(one.taken or "–")
     since = full_time(one.since, zone, now=now) if one.since else "–"
+    seen = f"{ago(one.seen_at, now)} ago" if one.seen_at else "now" if one.kinds else "–"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(one.worker.labels.items())) or "–"
     wrong = one.skew is not None
     shown = Cell(f"{state}, clock wrong" if wrong else state, "red" if wrong else COLOURS[state])
     does = ", ".join(one.kinds) or "–"
-    return [name, shown, slots, does, since, say_takes(one.takes), labels, f"{one.worker.host}:{one.worker.state}"]
+    where = f"{one.worker.host}:{one.worker.state}"
+    return [name, shown, slots, does, since, seen, say_takes(one.takes), labels, where]
 
 
 @command.command("drain", cls=RotaCommand)

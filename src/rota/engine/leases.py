@@ -123,8 +123,8 @@ class Leases:
 
     def _tell_refused(self, error: Exception) -> None:
         if self._refused != str(error):
-            surprising = not isinstance(error, RotaError)
-            log.warning("the lease could not be renewed, trying again", error=str(error), exc_info=surprising)
+            tell = log.warning if isinstance(error, RotaError) else log.exception
+            tell("the lease could not be renewed, trying again", error=str(error))
         self._refused = str(error)
 
     def _works(self) -> None:

@@ -288,6 +288,7 @@ class Worker(Shape):
     slots: int | None = None
     slots_taken: int | None = None
     clock_skew_seconds: float | None = None
+    last_seen_at: Instant | None = Field(None, description="When one that is gone last gave a sign of life.")
 
 
 class WorkerPage(Shape):
@@ -367,6 +368,7 @@ class System(Shape):
     running: list[Run]
     queued: list[Run]
     next: list[dict[str, Any]]
+    overdue: list[dict[str, Any]]
 
 
 class Summary(Shape):

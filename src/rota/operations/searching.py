@@ -52,7 +52,7 @@ def search_output(
     limit: int,
 ) -> Found:
     """Return the lines of output that hold a text, whatever its case: of one run, of a job's runs, or of all."""
-    wanted = _wanted(text)
+    wanted = wanted_text(text)
     if name is not None and (":" in name or is_id(name)):
         runs = [show_run(store, name).run]
     else:
@@ -115,10 +115,11 @@ def history_with(store: Store, text: str | None, *, limit: int, **asked: Unpack[
     """Return runs, newest first; with a text those of the newest 50,000 whose summary or error holds it."""
     if text is None:
         return history(store, limit=limit, **asked)
-    return list(runs_saying(store, _wanted(text), limit=limit, among=ROWS, **asked).runs)
+    return list(runs_saying(store, wanted_text(text), limit=limit, among=ROWS, **asked).runs)
 
 
-def _wanted(text: str) -> str:
+def wanted_text(text: str) -> str:
+    """Return a text to look for, whatever its case; refuse one of blanks alone."""
     if not text.strip():
         raise InvalidValue("there is no text to look for", hint="write --grep TEXT")
     return text.casefold()

@@ -1,6 +1,6 @@
 """The scheduler seen from outside: is it alive, what needs somebody, what runs, what is next; and stopping it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,7 +24,7 @@ from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct_calls import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
-from rota.operations.jobs import ENABLED_KEY, JobView, list_jobs
+from rota.operations.jobs import ENABLED_KEY, list_jobs
 from rota.operations.left_behind import left_behind
 from rota.operations.pauses import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
@@ -39,6 +39,7 @@ from rota.operations.workers import (
     worker_states,
 )
 from rota.rules.coming import coming_fires
+from rota.rules.next_words import NOTICED
 from rota.rules.ticks import Ticks
 from rota.store import finding, order, processes
 from rota.store.driver import Database, Store
@@ -132,6 +133,8 @@ class SystemView:
     running: tuple[Run, ...] = ()
     queued: tuple[Run, ...] = ()
     next: tuple[NextFire, ...] = ()
+    overdue: tuple[NextFire, ...] = ()
+    """What was due and has not fired: nothing serves, or the scheduler is late."""
     jobs: int = 0
     pauses: Pauses = NOT_PAUSED
     direct: DirectCalls = NO_CALLS
@@ -214,15 +217,17 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     needs = store.read(
         lambda db: with_seen(db, [*machines_needing(beat.workers), *left_behind(db, beat.state), *needing(db)])
     )
+    fires = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
+    overdue = [fire for fire in fires if now - fire.at > NOTICED]
+    starts = [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]
     return SystemView(
         heartbeat=beat,
         attention=tuple(need.attention for need in needs if need.seen is None),
         seen=tuple(need for need in needs if need.seen is not None),
         running=running,
         queued=queued,
-        next=_next_fires(views, [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept])
-        if beat.fires
-        else (),
+        next=_first({*fires, *starts}.difference(overdue)) if beat.fires else (),
+        overdue=_first(overdue),
         jobs=len(views),
         pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
         direct=store.read(direct_calls),
@@ -241,10 +246,8 @@ def _queued(db: Database) -> tuple[Run, ...]:
     return tuple(order.runs_of(db, [*ready, *waiting]))
 
 
-def _next_fires(views: Sequence[JobView], held: Sequence[NextFire] = ()) -> tuple[NextFire, ...]:
-    """Return the next fire of each job, and when the runs start whose provider is held."""
-    found = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
-    return tuple(sorted({*found, *held}, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
+def _first(fires: Iterable[NextFire]) -> tuple[NextFire, ...]:
+    return tuple(sorted(fires, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
 
 
 def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
@@ -279,6 +282,7 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "holds": [hold_json(one) for one in view.holds],
         "direct": calls_json(view.direct),
         "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
+        "overdue": [{"at": iso(fire.at), "job": fire.job} for fire in view.overdue],
         "pools": [pool_json(one) for one in view.pools],
         "budgets": [account_json(one) for one in view.budgets],
         **({} if view.cadence is None else cadence_json(view.cadence, now=now)),

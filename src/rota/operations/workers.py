@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rota.engine.life import life_here
+from rota.engine.life import Life, life_here
 from rota.model.errors import InvalidValue
 from rota.model.spec import Draw
 from rota.operations.attention import Attention
@@ -44,6 +44,8 @@ class WorkerState:
     since: datetime | None = None
     """When the oldest of its living processes started."""
     lease_until: datetime | None = None
+    seen_at: datetime | None = None
+    """When one that is gone last gave a sign of life."""
     here: bool = False
     crashes: int = 0
     """After how many crashes it was drained by itself."""
@@ -69,10 +71,10 @@ def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
     life = life_here(db, state or Path("/"))
     living = life.living(processes.open_processes(db))
     found = [one for one in workers.workers(db) if not one.forgotten]
-    return tuple(_state(db, one, living, here=one.id == life.own) for one in sorted(found, key=lambda one: one.name))
+    return tuple(_state(db, one, living, life) for one in sorted(found, key=lambda one: one.name))
 
 
-def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess], *, here: bool) -> WorkerState:
+def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess], life: Life) -> WorkerState:
     own = [process for process in living if process.worker_id == worker.id]
     told = workers.capacity(db, worker.id)
     leases = [process.lease_until for process in own if process.lease_until is not None]
@@ -84,7 +86,8 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
         len(runs.taken_slots(db, worker.id)),
         min((process.started_at for process in own), default=None),
         max(leases, default=None),
-        here=here,
+        None if own else workers.last_seen(db, worker.id),
+        here=worker.id == life.own,
         crashes=workers.crashes(db, worker.id) if worker.draining else 0,
         skew=workers.skew(db, worker.id) if own else None,
     )
@@ -174,5 +177,6 @@ def worker_json(one: WorkerState, *, counts: Mapping[str, int] | None = None) ->
         "started_at": iso_or_none(one.since),
         "lease_until": iso_or_none(one.lease_until),
         "clock_skew_seconds": None if one.skew is None else one.skew.total_seconds(),
+        "last_seen_at": iso_or_none(one.seen_at),
         **told,
     }

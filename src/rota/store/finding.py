@@ -35,6 +35,24 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
+class Older:
+    """The runs of a job right before one, as far as they ended like it: how many, and what they used together."""
+
+    runs: int
+    times: int
+    """How many instants or starts they stand for."""
+    oldest: int | None
+    """The number of the oldest of them."""
+    usd_told: int
+    """How many of them tell what they cost."""
+    usd: int
+    tokens_told: int
+    tokens: int
+    complete: bool
+    """Whether no further run of the job is older."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """Which unfinished runs of a job are meant: made at `before` or earlier, of these statuses, waiting for this."""
 
@@ -115,6 +133,16 @@ def history(db: Database, *, limit: int, **chosen: Unpack[Chosen]) -> list[Run]:
     given = parameters(chosen) | {"limit": limit}
     found = db.records("runs_history_of_job", **given) if "job_id" in given else db.records("runs_history", **given)
     return [run_of(row) for row in found]
+
+
+def alike_before(db: Database, run: Run, **chosen: Unpack[Chosen]) -> Older:
+    """Return the runs of a job that came before one and ended like it, back to the first that did not."""
+    given = parameters({**chosen, "job_id": run.job_id, "before_number": run.number})
+    unlike = db.row("run_unlike", status=run.status.shown, reason=run.reason, denied=len(run.denied_tools), **given)
+    row = db.row("runs_total", above=-1 if unlike is None else unlike[0], **given)
+    assert row is not None
+    runs, times, oldest, usd_told, usd, tokens_told, tokens = row
+    return Older(runs, times, oldest, usd_told, usd, tokens_told, tokens, complete=unlike is None)
 
 
 def parameters(chosen: Chosen) -> dict[str, Any]:

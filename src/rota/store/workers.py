@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from rota.model.clock import MILLISECOND, from_ms, to_ms
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
+from rota.rules.lease import LEASE
 from rota.rules.takes import EVERYTHING, Takes, read_takes, takes_json
 from rota.store import processes
 from rota.store.driver import Database
@@ -65,6 +66,12 @@ def only_worker(db: Database) -> str | None:
     """Return the worker of a database that one folder has to itself, None where it has none yet."""
     row = db.row("worker_first")
     return row[0] if row is not None else None
+
+
+def last_seen(db: Database, worker_id: str) -> datetime | None:
+    """Return when a worker last gave a sign of life; None where it never had a process."""
+    row = db.row("worker_seen", worker_id=worker_id, lease=LEASE // MILLISECOND)
+    return None if row is None else from_ms_or_none(row[0])
 
 
 def insert_worker(db: Database, worker: Worker, *, now: datetime) -> bool:

@@ -15,7 +15,16 @@ from rota.http.routes.names import segment
 from rota.model.errors import RotaError
 from rota.model.records import Run, cut
 from rota.model.states import SHOWN, Reason, Trigger
-from rota.operations.history_words import collapsed, cost_words, started_words, times_of, token_words, why_words
+from rota.operations.history_words import (
+    Stretch,
+    collapsed,
+    cost_words,
+    started_words,
+    stretch_of,
+    token_words,
+    unstarted_word,
+    why_words,
+)
 from rota.operations.paging import Page, page_of_runs, shorter
 from rota.operations.paging import Query as RunQuery
 from rota.operations.words import plain
@@ -65,6 +74,8 @@ class Row:
     each: str
     times: int
     started: str
+    unstarted: str
+    """What the time is of a run that never started."""
     cost: str
     tokens: str
     why: str
@@ -131,7 +142,7 @@ def show_runs(
 
 
 def _view(visit: Visit, asked: Asked, found: Page, *, each: bool) -> RunsView:
-    stretches = [[run] for run in found.runs] if each else collapsed(found.runs)
+    stretches = [stretch_of([run]) for run in found.runs] if each else collapsed(found.runs)
     return RunsView(
         asked=asked,
         rows=tuple(_rows(visit, stretches)),
@@ -176,15 +187,16 @@ def _instant(visit: Visit, written: str) -> datetime | None:
     return read_instant(written, visit.zone, now=visit.now) if written else None
 
 
-def _rows(visit: Visit, stretches: list[list[Run]]) -> Iterator[Row]:
+def _rows(visit: Visit, stretches: list[Stretch]) -> Iterator[Row]:
     for stretch in stretches:
-        newest = stretch[0]
+        newest = stretch.newest
         yield Row(
             run=newest,
             path=f"{PATH}/{segment(newest.handle)}",
             each=_href(visit, _alike(newest), each=True),
-            times=times_of(stretch),
+            times=stretch.times,
             started=started_words(stretch, visit.zone, now=visit.now),
+            unstarted=unstarted_word(newest),
             cost=cost_words(stretch),
             tokens=token_words(stretch),
             why=cut(plain(why_words(newest, visit.zone, now=visit.now)), SAID),

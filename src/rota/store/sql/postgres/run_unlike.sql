@@ -1,0 +1,10 @@
+SELECT run.number
+FROM run LEFT JOIN execution ON execution.run_id = run.id
+WHERE run.job_id = :job_id AND run.number < :below AND run.id >= :since_id AND run.id < :until_id
+  AND (CAST(:statuses AS TEXT) IS NULL OR run.status = ANY (ARRAY(SELECT json_array_elements_text(CAST(:statuses AS json)))))
+  AND (CAST(:reasons AS TEXT) IS NULL OR run.reason = ANY (ARRAY(SELECT json_array_elements_text(CAST(:reasons AS json)))))
+  AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger = ANY (ARRAY(SELECT json_array_elements_text(CAST(:triggers AS json)))))
+  AND (CASE run.status WHEN 'DISPATCHED' THEN 'RUNNING' ELSE run.status END <> :status
+    OR run.reason IS DISTINCT FROM CAST(:reason AS TEXT)
+    OR coalesce(json_array_length(CAST(execution.artifacts AS json) -> 'denied_tools'), 0) <> :denied)
+ORDER BY run.number DESC LIMIT 1
