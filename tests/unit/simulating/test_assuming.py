@@ -57,6 +57,13 @@ def test_forced_modes_follow_each_other_again_and_again():
     assert person.acts_at(BEGIN + 9 * HOUR) == BEGIN + 16 * HOUR
 
 
+@pytest.mark.parametrize("windows", [["00:00-24:00"], ["00:00-12:00", "12:00-24:00"], ["06:00-02:00", "01:00-07:00"]])
+def test_somebody_may_be_at_work_all_day(windows):
+    person = at_work(windows, "Europe/Madrid", since=BEGIN, until=BEGIN + 2 * DAY)
+    assert {mode_at(now, activity=person.activity(now)) for now in (BEGIN, BEGIN + 47 * HOUR)} == {Mode.ACTIVE}
+    assert person.acts_at(BEGIN) is None
+
+
 def test_somebody_at_work_does_something_every_minute():
     person = at_work(["09:00-10:00"], "UTC", since=BEGIN, until=BEGIN + 2 * DAY)
     nine = BEGIN + 9 * HOUR

@@ -10,7 +10,7 @@ from rota.model.durations import parse_duration, say_duration
 from rota.model.errors import InvalidValue
 from rota.model.spec import Mode, QuietHours
 from rota.rules.mode import ACTIVE_FOR
-from rota.rules.quiet import QuietRun, canonical_windows, next_quiet, parse_window, quiet_until
+from rota.rules.quiet import QuietRun, canonical_windows, cover_the_week, next_quiet, parse_window, quiet_until
 
 TOUCH = timedelta(minutes=1)
 """How often somebody who works does something."""
@@ -123,7 +123,11 @@ def at_work(
     windows: Sequence[str], zone: str, *, since: datetime, until: datetime, last: datetime | None = None
 ) -> AtWork:
     """Return somebody who works in windows such as "mon-fri 09:00-17:00"; InvalidWindow where one is none."""
-    written = canonical_windows([parse_window(text) for text in windows])
+    parsed = [parse_window(text) for text in windows]
+    written = canonical_windows(parsed)
+    words = f"somebody is active {', '.join(written)} ({zone})"
+    if cover_the_week(parsed):
+        return AtWork((QuietRun(since, until),), last, words)
     hours = QuietHours(written, zone)
     runs: list[QuietRun] = []
     begin: datetime = since
@@ -132,7 +136,7 @@ def at_work(
         if end is not None:
             runs.append(QuietRun(begin, end))
         begin = next_quiet(hours, end or begin)
-    return AtWork(tuple(runs), last, f"somebody is active {', '.join(written)} ({zone})")
+    return AtWork(tuple(runs), last, words)
 
 
 def read_phases(text: str) -> tuple[Phase, ...]:
