@@ -27,13 +27,18 @@ MINUTE = timedelta(minutes=1)
 async def test_runs_are_found_by_the_words_of_old_and_told_in_those_of_now_dec_006(scene: Scene) -> None:
     """DEC-006: one vocabulary; deprecated words are understood and never shown."""
     scene.processes.scripts["bad"] = Script(ending=Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1))
-    scene.declare(command("good"), command("bad"))
-    scene.trigger("good")
-    scene.trigger("bad")
+    scene.processes.scripts["slow"] = Script(ending=Outcome(Status.FAILED, Reason.TIMED_OUT, error="after 1 s"))
+    scene.declare(command("good"), command("bad"), command("slow"))
+    for name in ("good", "bad", "slow"):
+        scene.trigger(name)
     await scene.settle()
     found = partial(history, scene.store)
     assert [(run.job, run.status) for run in found(statuses=["succeeded"])] == [("good", "COMPLETED")]
-    assert [(run.job, run.status) for run in found(statuses=["error"])] == [("bad", "FAILED")]
+    assert [(run.job, run.status) for run in found(statuses=["error"])] == [("slow", "FAILED"), ("bad", "FAILED")]
+    assert [(run.job, run.status) for run in found(statuses=["timed_out"])] == [("slow", "FAILED")]
+    assert [run.job for run in found(statuses=["timed_out", "succeeded"])] == ["slow", "good"]
+    assert [run.job for run in found(job="slow", statuses=["Timed_Out"])] == ["slow"]
+    assert found(statuses=["timed_out"], reasons=["exit_code"]) == []
 
 
 async def test_what_is_dispatched_is_running_to_those_outside_dec_006(scene: Scene) -> None:

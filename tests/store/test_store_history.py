@@ -90,6 +90,7 @@ def test_history_is_filtered_by_status_and_reason(store, of_job):
     assert numbers(store, statuses=[], **scope) == []
     assert numbers(store, reasons=[Reason.EXPIRED], **scope) == [by_status[Status.SKIPPED]]
     assert numbers(store, statuses=["FAILED"], reasons=[Reason.EXPIRED], **scope) == []
+    assert numbers(store, statuses=["SKIPPED/expired", "FAILED/expired", "QUEUED"], **scope) == [6, 1]
 
 
 def test_history_of_chosen_jobs_leaves_out_the_others(store):

@@ -37,7 +37,7 @@ OLDER_WORDS = {
     "TIMED_OUT": Status.FAILED,
     "ERROR": Status.FAILED,
 }
-"""Words of the earlier documents that filters accept."""
+"""Words of the earlier documents that filters accept; `TIMED_OUT` means the reason of that name alone."""
 
 
 class Event(StrEnum):

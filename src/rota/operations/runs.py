@@ -211,6 +211,8 @@ def _stored_statuses(word: str) -> list[str]:
     status = OLDER_WORDS.get(upper) or (Status(upper) if upper in SHOWN else None)
     if status is None:
         raise InvalidValue(f"no status is named {word!r}", hint=f"use one of {', '.join(SHOWN)}")
+    if upper == "TIMED_OUT":
+        return [f"{status}/{Reason.TIMED_OUT}"]
     return ["DISPATCHED", "RUNNING"] if status is Status.RUNNING else [status.value]
 
 

@@ -64,6 +64,8 @@ class Wish:
 class Chosen(TypedDict, total=False):
     """Which past and present runs are meant: made in [since, until).
 
+    A status may have a reason: `FAILED/timed_out`.
+
     A page goes on `before_number` where it is that of a job, else `before_id`.
     """
 
