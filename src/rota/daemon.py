@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
-from rota.engine.damage import DamageCheck
+from rota.engine.damage import DamageCheck, Loss, watch_state
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases
-from rota.engine.lock import file_identity, process_lock_held
+from rota.engine.lock import process_lock_held
 from rota.engine.loop import Loop
 from rota.engine.memory import collect_rarely
 from rota.engine.patience import AT_FIRST, PASSING, Brief, Patience
@@ -27,7 +27,6 @@ from rota.engine.session import (
     UNNAMED,
     Entrance,
     Session,
-    anchor_of,
     close_session,
     open_session,
     sweep_locks,
@@ -111,8 +110,7 @@ class Daemon:
         """Whether the jobs at boot were fired; they wait for a clock that is right."""
         self._unapplied: Loaded | None = None
         self._socket: WakeSocket | None = None
-        self._lost_state = False
-        self._database: tuple[int, int] | None = None
+        self._loss: Loss | None = None
         self._damage = DamageCheck(place.state / "rota.db", who="rota")
         self._started_at = clock.now()
         self._watch = Loop("watch", self._watch_round, clock=clock)
@@ -192,7 +190,7 @@ class Daemon:
             self._workshop.close()
             if self._declared_lost:
                 session.lock.release(remove=True)  # others have closed its row
-            elif not self._lost_state:
+            elif self._loss is None:
                 self._close_session(store, session, ending)
 
     def _set_up(self, store: OpenStore, settings: Settings, session: Session) -> None:
@@ -247,8 +245,7 @@ class Daemon:
         me = identity(os.getpid())
         session = open_session(Brief(store), state, self._clock, kind=self._kind, identity=me, entrance=entrance)
         sweep_locks(state)
-        self._anchor = anchor_of(state, session)
-        self._database = file_identity(self._anchor)
+        self._state_watch = watch_state(state, session, alone=True)
         self._session = session
         self._ticks = list(session.living)
         return session
@@ -265,11 +262,8 @@ class Daemon:
 
     def _refuse_losses(self) -> None:
         self._stopping.refuse_unstored(self._place.state, who="the next `rota serve`")
-        if self._lost_state:
-            raise StateError(
-                f"the state folder {self._place.state} vanished or was replaced while rota served it",
-                hint="nothing more was started; put it back, or start `rota serve` again with an empty one",
-            )
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while rota served it", hint=self._loss.hint)
 
     def _close_session(self, store: Store, session: Session, ending: Ending) -> None:
         try:
@@ -388,7 +382,7 @@ class Daemon:
         engine = self._engine
         engine.quiesce()
         faults.point("shutdown.quiesced")
-        if self._lost_state:
+        if self._loss is not None:
             stop = Stop("now", timedelta())
         if self._observer:
             self._observer.stopping(fitting(stop, engine), running=len(engine.executor.carried))
@@ -398,8 +392,8 @@ class Daemon:
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
-        if file_identity(self._anchor) != self._database:
-            self._lost_state = True
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
             self._stopping.ask(Stop("now", timedelta()))
             return None
         await self._look_after_ticks()

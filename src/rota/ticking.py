@@ -13,15 +13,16 @@ from typing import Literal, Protocol
 from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.damage import Loss, watch_state
 from rota.engine.execute import Carried, handle_of
 from rota.engine.fire import Fired
 from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases, kept_lease
-from rota.engine.lock import SERVE_LOCK, TICK_LOCK, file_identity, holder_pid, is_held, serving_pid
+from rota.engine.lock import SERVE_LOCK, TICK_LOCK, holder_pid, is_held, serving_pid
 from rota.engine.looking import look_once
 from rota.engine.loop import Loop
 from rota.engine.release import next_release
-from rota.engine.session import Entrance, Session, anchor_of, close_session, open_session, sweep_locks, take_turn
+from rota.engine.session import Entrance, Session, close_session, open_session, sweep_locks, take_turn
 from rota.engine.stopping import Stop, Stopping, fitting, wanted_stop
 from rota.engine.ticks import KIND, note_look
 from rota.engine.workshop import Workshop
@@ -125,10 +126,9 @@ class Tick:
         self._file = ServedFile(
             place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
         )
-        self._lost_state = False
+        self._loss: Loss | None = None
         self._declared_lost = False
         self._looked_at: datetime | None = None
-        self._database: tuple[int, int] | None = None
         self._watch = Loop("watch", self._watch_round, clock=clock)
 
     async def run(self) -> TickReport:
@@ -167,7 +167,7 @@ class Tick:
             self._workshop.close()
             if self._declared_lost:
                 session.lock.release(remove=True)  # others have closed its row
-            elif not self._lost_state:
+            elif self._loss is None:
                 self._leave(session)
         self._refuse_losses()
 
@@ -178,8 +178,7 @@ class Tick:
         entrance = Entrance(slots=settings.scheduler.concurrency)
         session = open_session(store, state, self._clock, kind=KIND, identity=me, entrance=entrance)
         sweep_locks(state)
-        self._anchor = anchor_of(state, session)
-        self._database = file_identity(self._anchor)
+        self._state_watch = watch_state(state, session, alone=False)
         self._store, self._settings = store, settings
         self._workshop = Workshop(
             store,
@@ -266,8 +265,8 @@ class Tick:
 
     async def _watch_round(self) -> datetime | None:
         """Look for wishes to cancel and for callers who left; leave further claims to a serving process."""
-        if file_identity(self._anchor) != self._database:
-            self._lost_state = True
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
             self._stopping.ask(Stop("now", timedelta()))
             return None
         if is_held(self._place.state / SERVE_LOCK):
@@ -317,11 +316,8 @@ class Tick:
 
     def _refuse_losses(self) -> None:
         self._stopping.refuse_unstored(self._place.state, who="the next tick")
-        if self._lost_state:
-            raise StateError(
-                f"the state folder {self._place.state} vanished or was replaced while a tick carried runs",
-                hint="put it back; the next tick records how commands ended",
-            )
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while a tick carried runs", hint=self._loss.hint)
         if self._declared_lost:
             raise StateError(
                 "other machines declared this tick lost: its lease was over; what it ran was ended",

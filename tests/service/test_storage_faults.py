@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -268,6 +269,39 @@ def test_a_state_folder_that_was_replaced_is_not_served_any_longer(project: Proj
     assert ended(server) == 74
     assert f"the state folder {project.state} vanished or was replaced" in project.log()
     assert project.told("long") == []
+
+
+@pytest.mark.parametrize("by", ["nothing", "noise", "its own backup", "its own past", "another project"])
+def test_a_database_that_is_overwritten_in_place_is_not_served_any_longer(
+    project: Project, tmp_path: Path, by: str
+) -> None:
+    """The file keeps its name and its number, so only what it holds tells."""
+    path = project.state / "rota.db"
+    project.write(TICKING.format(state=".rota"))
+    project.rota("apply")
+    past = path.read_bytes()
+    other = Project(tmp_path / "other")
+    other.folder.mkdir()
+    other.write(WAITING.format(state=".rota"))
+    other.rota("apply")
+    server = project.serve()
+    until(lambda: ("COMPLETED", None) in project.told("tick"), what="a first run")
+    project.rota("backup", str(tmp_path / "copy"))
+    with tarfile.open(tmp_path / "copy") as archive:
+        (backup,) = (one for one in archive if one.name.endswith("rota.db"))
+        own = archive.extractfile(backup)
+        assert own is not None
+        contents = {
+            "nothing": b"",
+            "noise": os.urandom(len(past)),
+            "its own backup": own.read(),
+            "its own past": past,
+            "another project": (other.state / "rota.db").read_bytes(),
+        }[by]
+    path.write_bytes(contents)
+    assert ended(server) == 74
+    assert f"the database {path} was overwritten" in project.log()
+    assert path.read_bytes() == contents
 
 
 @pytest.mark.parametrize("damage", ["foreign", "newer", "corrupt"])

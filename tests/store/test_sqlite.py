@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from itertools import pairwise
 
 import apsw
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, StateError, StorageFull
 from rota.store import finding, jobs
 from rota.store.migrate import open_store
-from rota.store.sqlite import connect
+from rota.store.sqlite import connect, mark_database, read_head
 from tests.store.making import NOW, add_job, insert_run
 from tests.waiting import LONGEST_WAIT
 
@@ -62,6 +63,35 @@ def test_a_writer_leaves_checkpoints_to_another_thread(store):
         return await store.submit(partial(pragma, name="wal_autocheckpoint"))
 
     assert asyncio.run(submitted()) == 0
+
+
+def test_every_checkpoint_leaves_a_head_that_follows_the_one_before(store, path):
+    """Else a scheduler would take its own file for another one."""
+    connections = [connect(path) for _ in range(3)]
+    heads = [read_head(path)]
+    mark = mark_database(path)
+    for step in range(60):
+        connection = connections[step % 3]
+        connection.execute(f"CREATE TABLE extra{step} (x); INSERT INTO extra{step} VALUES (zeroblob(9000))").fetchall()
+        connection.execute("DROP TABLE extra0" if step == 9 else "SELECT 1").fetchall()
+        if step % 4 == 0:
+            connections[(step + 1) % 3].wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            heads.append(read_head(path))
+    connections[0].execute("VACUUM").fetchall()
+    connections[1].wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    heads.append(read_head(path))
+    for earlier, later in pairwise(heads):
+        assert later.follows(earlier, marks=(heads[0].mark, mark))
+    assert heads[-1].changes > heads[0].changes
+    assert heads[-1].mark == mark
+
+
+def test_a_clean_end_leaves_no_log(store, path):
+    add_job(store)
+    mark_database(path)
+    add_job(store, "another")
+    store.close()
+    assert not path.with_name("rota.db-wal").exists()
 
 
 class Batch:

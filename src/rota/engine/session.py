@@ -14,7 +14,6 @@ from rota.engine.claim import Holder
 from rota.engine.execute import pause_for
 from rota.engine.lock import (
     TICK_LOCK,
-    WORKER,
     Lock,
     process_lock_held,
     read_worker,
@@ -151,11 +150,6 @@ def _open(db: Database, *, lock: Lock, enter: Callable[[Database], Holder], stat
     dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
     lost, living = _lost_any(db, dead=dead), _living(db, dead=dead, holder=holder)
     return Session(holder, lock, dead, unclean=lost, living=living, leased=holder.leased)
-
-
-def anchor_of(state: Path, session: Session) -> Path:
-    """Return the file without which the state folder is no longer the one that this process entered."""
-    return state / (WORKER if session.leased else DATABASE)
 
 
 def _identify(state: Path, now: datetime) -> str:

@@ -15,17 +15,16 @@ from typing import Any, TypeVar
 
 from rota.declare.validate import Declared
 from rota.engine.clock import make_alarm, tzdata_version
-from rota.engine.damage import DamageCheck
+from rota.engine.damage import DamageCheck, Loss, watch_state
 from rota.engine.functions import FunctionTable
 from rota.engine.leases import Leases, kept_lease
-from rota.engine.lock import file_identity, process_lock_held
+from rota.engine.lock import process_lock_held
 from rota.engine.loop import Loop
 from rota.engine.patience import AT_FIRST, PASSING, Brief, Patience
 from rota.engine.pulses import tell_carried, tell_status
 from rota.engine.session import (
     Entrance,
     Session,
-    anchor_of,
     close_session,
     open_session,
     sweep_locks,
@@ -94,7 +93,7 @@ class Guest:
         self._bells: set[asyncio.Event] = set()
         self._asked: set[asyncio.Task[Any]] = set()
         self._stopped = False
-        self._lost_state = False
+        self._loss: Loss | None = None
         self._declared_lost = False
         self._leaving = False
         self._boot_fired = True
@@ -241,14 +240,13 @@ class Guest:
             self._workshop.close()
             if self._declared_lost:
                 session.lock.release(remove=True)  # others have closed its row
-            elif not self._lost_state:
+            elif self._loss is None:
                 self._close_session(session, detached=detached)
 
     def _set_up(self, store: OpenStore, session: Session) -> None:
         """Make what works under an epoch."""
         sweep_locks(self._state)
-        self._anchor = anchor_of(self._state, session)
-        self._database = file_identity(self._anchor)
+        self._state_watch = watch_state(self._state, session, alone=True)
         self._ticks = list(session.living)
         self._started_at = self._clock.now()
         self._workshop = Workshop(
@@ -303,7 +301,7 @@ class Guest:
                 return False
             self._leaving = True
             engine.quiesce()
-            if self._lost_state:
+            if self._loss is not None:
                 stop = Stop("now", timedelta())
             return await self._stopping.carry_out(stop, engine)
         finally:
@@ -331,16 +329,13 @@ class Guest:
 
     def _refuse_losses(self) -> None:
         self._stopping.refuse_unstored(self._state, who="the next start")
-        if self._lost_state:
-            raise StateError(
-                f"the state folder {self._state} vanished or was replaced while the scheduler ran",
-                hint="nothing more was started; put it back, or start again with an empty one",
-            )
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while the scheduler ran", hint=self._loss.hint)
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
-        if file_identity(self._anchor) != self._database:
-            self._lost_state = True
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
             self._stopping.ask(Stop("now", timedelta()))
             return None
         gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import errno
 import os
+import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -32,7 +34,8 @@ T = TypeVar("T")
 APPLICATION_ID = 0x726F7461  # "rota"
 HEAD_BYTES = 100
 MAGIC = b"SQLite format 3\0"
-APPLICATION_ID_AT = slice(68, 72)
+APPLICATION_ID_AT, CHANGES_AT, MARK_AT = slice(68, 72), slice(24, 28), slice(60, 64)
+VERSIONS_AT, WAL = slice(18, 20), b"\x02\x02"
 BUSY_STEP = 0.0005
 BUSY_STEPS = 10_000
 CHECKPOINT_PAGES = 2_000
@@ -106,6 +109,8 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._written: apsw.Connection | None = None
         self._checkpointer: _Checkpointer | None = None
+        self._head: Head | None = None
+        self._overwritten = False
         self.copied_to: Path | None = None
         """The copy that was made before opening upgraded the database."""
 
@@ -152,7 +157,7 @@ class SqliteStore:
         Nothing is hastened: one writes at a time, who asks is answered at once, and a commit takes less time.
         """
         if self._writer is None:
-            self._checkpointer = _Checkpointer(self.path)
+            self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
             self._writer = Writer(self._commit, end=self._end_writer)
         return self._writer.submit(operation)
 
@@ -163,7 +168,8 @@ class SqliteStore:
         yield
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database."""
+        """Finish what was submitted and let go of the database; a file that was overwritten is left as it is."""
+        self._overwritten = not self._is_ours()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -172,12 +178,13 @@ class SqliteStore:
             self._checkpointer = None
         with self._opened_lock:
             for connection in self._opened:
-                connection.close()
+                self._close(connection)
             self._opened.clear()
         self._local = threading.local()
 
     def keep(self, connection: apsw.Connection) -> None:
         """Read and write through this connection on the calling thread."""
+        self._head = self._head or read_head(self.path)
         self._local.connection = connection
         with self._opened_lock:
             self._opened.append(connection)
@@ -191,8 +198,21 @@ class SqliteStore:
 
     def _end_writer(self) -> None:
         if self._written is not None:
-            self._written.close()
+            self._close(self._written)
             self._written = None
+
+    def _is_ours(self) -> bool:
+        """Tell whether the file is the one that was opened: SQLite would mix its log into any other."""
+        try:
+            head = read_head(self.path)
+        except StateError:
+            return False
+        return head is not None and (self._head is None or head.follows(self._head))
+
+    def _close(self, connection: apsw.Connection) -> None:
+        if self._overwritten:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
 
     def _writer_connection(self) -> apsw.Connection:
         connection = connect(self.path)
@@ -242,8 +262,9 @@ class SqliteStore:
 class _Checkpointer:
     """Moves the write-ahead log into the database file, on a thread and a connection of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, allowed: Callable[[], bool]) -> None:
         self._path = path
+        self._allowed = allowed
         self._wanted: SimpleQueue[str] = SimpleQueue()
         self._pending = False
         self._thread = threading.Thread(target=self._run, name="rota-checkpoint", daemon=True)
@@ -266,7 +287,8 @@ class _Checkpointer:
         while self._wanted.get():
             try:
                 connection = connection or connect(self._path)
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if self._allowed():
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except (apsw.Error, StateError):
                 pass  # the log only stays longer; the next commit asks again
             self._pending = False
@@ -332,15 +354,36 @@ def check_application(path: Path) -> None:
         raise DatabaseReadOnly(f"the database {path} cannot be read and written", hint=_OWNER_HINT)
     if 0 < size < HEAD_BYTES and path.is_file():  # a folder is as short as that on some systems
         raise DatabaseCorrupt(f"the database {path} is damaged ({size} bytes long)", hint=DAMAGE_HINT)
-    if _application_id(path) != APPLICATION_ID:
+    head = read_head(path)
+    if head is None or head.application_id != APPLICATION_ID:
         raise DatabaseForeign(
             f"{path} is {'a SQLite database' if size else 'an empty file'}, but not one of rota's",
             hint="name another state folder with `state:` or ROTA_STATE, or move that file away",
         )
 
 
-def _application_id(path: Path) -> int | None:
-    """Read it from the head itself: a checkpoint that is under way, or was cut short, may have left the rest behind."""
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first bytes of a database file itself, without its log: SQLite changes them at checkpoints alone."""
+
+    application_id: int
+    versions: bytes
+    changes: int
+    """Grows with the database, or stays."""
+    mark: int
+
+    def follows(self, earlier: "Head", *, marks: Collection[int] = ()) -> bool:
+        """Tell whether a checkpoint can have made this of an earlier head; `marks` are those that it may have then."""
+        if self.application_id != APPLICATION_ID or self.versions != WAL or self.changes < earlier.changes:
+            return False
+        return not marks or self.mark in marks
+
+
+def read_head(path: Path) -> Head | None:
+    """Read it from the file itself: a checkpoint that is under way, or was cut short, may have left the rest behind.
+
+    None: the file is empty.
+    """
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
     with translated(path):
         file = apsw.VFSFile("", str(path), [flags, 0])
@@ -350,7 +393,24 @@ def _application_id(path: Path) -> int | None:
             file.xClose()
         if head and not head.startswith(MAGIC):
             raise apsw.NotADBError("file is not a database")
-    return int.from_bytes(head[APPLICATION_ID_AT], "big") if head else None
+    if not head:
+        return None
+    numbers = (int.from_bytes(head[at], "big") for at in (APPLICATION_ID_AT, CHANGES_AT, MARK_AT))
+    application_id, changes, mark = numbers
+    return Head(application_id, head[VERSIONS_AT], changes, mark)
+
+
+def mark_database(path: Path) -> int:
+    """Write a new number into the head of a database and return it: no other file has it."""
+    mark = secrets.randbelow(2**31 - 1) + 1
+    connection = connect(path)
+    try:
+        with translated(path):
+            connection.execute(f"PRAGMA user_version = {mark}").fetchall()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    finally:
+        connection.close()
+    return mark
 
 
 @contextlib.contextmanager
