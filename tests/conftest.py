@@ -31,6 +31,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 for name in [name for name in os.environ if name.startswith(STRANGE) and name not in KEPT]:
     del os.environ[name]
 os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "TERM": "dumb"}
+os.environ["XDG_STATE_HOME"] = os.devnull  # nothing is remembered of the projects of tests
 time.tzset()
 sys.dont_write_bytecode = False
 os.umask(0o022)

@@ -55,7 +55,9 @@ PATHS = {
 }
 """The operations of HTTP that do what a command does."""
 HERE_ALONE = {
-    **dict.fromkeys(("init", "check", "apply", "import", "export", "simulate"), "it is about a file on this machine"),
+    **dict.fromkeys(
+        ("init", "check", "apply", "trust", "import", "export", "simulate"), "it is about a file on this machine"
+    ),
     **dict.fromkeys(("serve", "worker", "tick", "service", "open", "completion", "help"), "it is about this terminal"),
     **dict.fromkeys(("verify", "doctor", "backup", "restore", "migrate"), "it is about this machine"),
     **dict.fromkeys(("token", "secrets"), "it would hand out or take what must not travel"),

@@ -94,7 +94,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 def load(project: Path, text: str) -> Loaded:
     (project / "rota.yaml").write_text(text)
-    return load_project(project, {"TZ": "UTC"}, now=NOON)
+    return load_project(project, {"TZ": "UTC"}, now=NOON, acts=True)
 
 
 def example(server: StubServer) -> str:

@@ -64,7 +64,8 @@ class Project:
         (self.folder / "rota.yaml").write_text(text)
 
     def rota(self, *arguments: str, environ: dict[str, str] | None = None) -> Result:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **(environ or {})}
+        home = str(self.folder)
+        environment = {"PATH": os.environ["PATH"], "HOME": home, "ROTA_TRUST": home, **(environ or {})}
         invocation = Invocation(environment, self.folder, self.clock, self.pause)
         return CliRunner().invoke(cli, list(arguments), obj=invocation)
 

@@ -42,6 +42,7 @@ CHANGING = (
     "ack",
     "approve",
     "remove",
+    "trust",
     "run",
     "trigger",
     "direct",

@@ -69,6 +69,7 @@ SHOWN: dict[str, list[list[str]]] = {
     "completion": [["bash"]],
     "help": [[]],
     "check": [[]],
+    "trust": [[]],
     "apply": [["--dry-run"]],
     "add": [["new", "--set", f"description={HOSTILE}", "--dry-run", "--", "echo"]],
     "next": [[], ["nightly"], ["--cron", HOSTILE]],

@@ -123,7 +123,7 @@ def test_the_users_own_file_includes_projects_without_being_remembered(tmp_path:
     home.write("code/api/rota.yaml", PROJECT)
     home.ok("code/api", "apply")
     assert home.names("code/api") == ["api/all", "api/report", "api/triage"]
-    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "state" / "rota" / "included.json").exists()
 
 
 def test_a_project_named_by_the_variable_is_spoken_to_from_inside_what_it_includes(home: Home) -> None:

@@ -114,7 +114,8 @@ class Project:
     def environment(self) -> dict[str, str]:
         """Return the environment of commands and schedulers."""
         dropped = ("ROTA_", "COVERAGE_")
-        return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        found = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        return {**found, "ROTA_TRUST": str(self.folder)}
 
     def history(self, job: str) -> list[dict[str, Any]]:
         """Return a job's runs, oldest first."""

@@ -32,13 +32,17 @@ def command(
 
 
 def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
+    from rota.cli.trust import ensure_trust
     from rota.engine.wake import wake
     from rota.operations.applying import apply, first_plan
     from rota.operations.hosting import refuse_served
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()
-    declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
+    if not dry_run:
+        ensure_trust(invocation)
+    acts = not dry_run
+    declared = load_project(place.folder, invocation.environ, state=place.state, now=now, acts=acts).declared
     refuse_served(declared.projects, place.state)
     if dry_run and not invocation.applied():
         return first_plan(declared)

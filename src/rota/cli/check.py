@@ -1,5 +1,6 @@
 """`rota check`: is the file right, what does it mean, and when does it fire next."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ def command(invocation: Invocation) -> None:
     from rota.operations.loading import load_project
 
     place, now = invocation.place(), invocation.now()
-    declared = load_project(place.folder, invocation.environ, state=place.state, now=now).declared
+    loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
+    declared = replace(loaded.declared, notes=(*loaded.declared.notes, *filter(None, [loaded.trust_note])))
     refuse_served(declared.projects, place.state)
     if invocation.as_json:
         print_json(_as_json(declared, now))

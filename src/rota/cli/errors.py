@@ -59,6 +59,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.BudgetExceeded: REFUSED,
     model.SetRefused: REFUSED,
     model.EmptyApply: REFUSED,
+    model.FolderUntrusted: REFUSED,
     model.NameTaken: REFUSED,
     model.JobInFile: REFUSED,
     model.FileExists: REFUSED,

@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry] = {
     "help": Entry("Start", "show this, or one command", "[COMMAND | --all]"),
     "check": Entry("Define", "check the file: every problem with line and column"),
     "apply": Entry("Define", "make the stored jobs equal to the file", "[--dry-run shows the plan]"),
+    "trust": Entry("Define", "let commands in this folder run its Python code", "[--remove]"),
     "add": Entry("Define", "add a job to rota.yaml from flags, comments kept", "[--cron E | --interval D | --at T]"),
     "next": Entry("Define", "the coming fires of all jobs, of one job, or of --cron / --interval / --at"),
     "simulate": Entry(

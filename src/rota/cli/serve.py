@@ -53,12 +53,14 @@ def command(
     leave_first_place()
     from rota.cli.console import Console
     from rota.cli.foreground import run_in_foreground
+    from rota.cli.trust import ensure_trust
     from rota.daemon import Daemon
     from rota.operations.hosting import refuse_included
     from rota.operations.observing import Observer
 
     place = invocation.own_place("serve")
     refuse_included(place, invocation.environ, verb="serve")
+    ensure_trust(invocation)
     console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
 
     def make(observer: Observer | None) -> Daemon:

@@ -48,11 +48,15 @@ def command(
 
     Stopping and restarting it leaves running commands alone: the next start takes them over.
     """
+    from rota.cli.trust import ensure_trust
+
     if user not in (None, ME) and not system:
         raise click.UsageError("--user NAME belongs to --system; a service of your own login is yours already")
     distance = _distance(every, tick=tick)
     as_user = None if user in (None, ME) else user
     service = _service(invocation, system=system, user=as_user, every=distance, only_text=only_print)
+    if action == "install" and not only_print and not dry_run:
+        ensure_trust(invocation)
     if only_print:
         _print_text(invocation, service)
     elif dry_run and action in ("install", "remove", "restart"):

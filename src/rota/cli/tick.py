@@ -39,6 +39,9 @@ def command(invocation: Invocation, *, detach: bool, quiet: bool, verbose: bool,
     place = invocation.own_place("tick")
     if dry_run:
         return _preview(invocation, place)
+    from rota.cli.trust import ensure_trust
+
+    ensure_trust(invocation)
     if detach:
         flags = [flag for flag, given in (("--quiet", quiet), ("--verbose", verbose)) if given]
         return _in_background(invocation, place, flags)

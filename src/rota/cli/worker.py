@@ -26,10 +26,12 @@ def command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **entering
     leave_first_place()
     from rota.cli.console import Console
     from rota.cli.foreground import run_in_foreground
+    from rota.cli.trust import ensure_trust
     from rota.daemon import Daemon
     from rota.operations.observing import Observer
 
     place = invocation.own_place("worker")
+    ensure_trust(invocation)
     console = Console(place, invocation.clock, as_json=invocation.as_json, verb="works for")
 
     def make(observer: Observer | None) -> Daemon:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rota.declare.agents import Agent
 from rota.declare.files import KeyPath
+from rota.declare.module_source import SourceFinder
 from rota.declare.registry import (
     BUILTIN_CONDITIONS,
     FunctionFinder,
@@ -69,6 +71,12 @@ def _conditions(name: str, raw: Mapping[str, Any], around: Surroundings) -> list
     ]
 
 
+def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence[Agent]) -> list[str]:
+    """Return the Python modules that a file names: in `imports`, and before the colon of a function."""
+    functions = [*(one.name for one in mentions), *(agent.function for agent in agents)]
+    return [*settings.imports, *(name.partition(":")[0] for name in functions if ":" in name)]
+
+
 @dataclass(frozen=True, slots=True)
 class LookedUp:
     """What became of the names of a file: the troubles, with their whole paths, and what each interpreter knows."""
@@ -77,36 +85,49 @@ class LookedUp:
     names: NamesOf = field(default_factory=dict)
 
 
-def known_agents(settings: Settings, functions: FunctionFinder | None) -> Mapping[str, RegisteredAgent] | None:
+def known_agents(
+    settings: Settings, functions: FunctionFinder | None, *, imports: bool = True
+) -> Mapping[str, RegisteredAgent] | None:
     """Return the Python functions of this process that are agents; None: nobody knows, as a module fails.
 
-    Those of another interpreter cannot be called from here.
+    Those of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
     """
     if functions is None and settings.python is None:
-        return ImportingFinder(settings.folder, settings.imports).agents()
+        finder = ImportingFinder if imports else SourceFinder
+        return finder(settings.folder, settings.imports).agents()
     return functions.agents() if isinstance(functions, RegisteredFinder) else {}
 
 
 def look_up(
-    mentions: Sequence[Mention], settings: Settings, *, functions: FunctionFinder | None, interpreter: FinderOf | None
+    mentions: Sequence[Mention],
+    settings: Settings,
+    *,
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    imports: bool = True,
 ) -> LookedUp:
     """Ask for every name; a trouble for each module that cannot be imported and each name nobody knows.
 
-    `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process.
+    `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process. Without
+    `imports` the source of the modules is read, and none of them is run.
     """
     troubles: list[Trouble] = []
     names: dict[str | None, Names] = {}
     for python in dict.fromkeys((settings.python, *(mention.python for mention in mentions))):
         theirs = [mention for mention in mentions if mention.python == python]
         told_apart = functions is None or (python is not None and interpreter is not None)
-        finder = _finder(python, settings, interpreter) if told_apart else functions
+        finder = _finder(python, settings, interpreter, imports=imports) if told_apart else functions
         if finder is not None and (theirs or settings.imports or python is None):
             names[python], wrong = _ask(finder, theirs, settings=settings)
             troubles += wrong
     return LookedUp(tuple(dict.fromkeys(troubles)), names)
 
 
-def _finder(python: str | None, settings: Settings, interpreter: FinderOf | None) -> FunctionFinder | None:
+def _finder(
+    python: str | None, settings: Settings, interpreter: FinderOf | None, *, imports: bool
+) -> FunctionFinder | None:
+    if not imports:
+        return SourceFinder(settings.folder, settings.imports, elsewhere=python is not None)
     if python is None:
         return ImportingFinder(settings.folder, settings.imports)
     return interpreter(python, settings) if interpreter else None

@@ -20,6 +20,7 @@ from rota.declare.mentions import (
     known_agents,
     left_troubles,
     look_up,
+    modules_of,
     with_replaced,
 )
 from rota.declare.polling import need_troubles, with_need
@@ -50,14 +51,21 @@ def read_file(
     calendars: MutableMapping[Path, Stamp | None],
     state: Path | None = None,
     host: Host | None = None,
+    imports: bool = True,
+    modules: MutableMapping[str, None] | None = None,
 ) -> FileRead:
-    """Return one file with its parts, as far as it is right; `host` where it is an included project."""
+    """Return one file with its parts, as far as it is right; `host` where it is an included project.
+
+    Without `imports` no module of it is run: names are looked up in their source. `modules` gets those that it names.
+    """
     patterns = patterns_of(document)
     found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
     findings = Findings(join_parts(document, found.parts))
     origin = Origin(one.folder, environment, host)
-    content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars)
-    known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter)
+    content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars, imports=imports)
+    known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
+    if modules is not None:
+        modules.update(dict.fromkeys(modules_of(findings.mentions, content.settings, content.agents)))
     findings.tell((), [*pattern_troubles(found), *known.troubles])
     jobs = with_need(with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
@@ -82,12 +90,13 @@ def _read_content(
     state: Path | None,
     functions: FunctionFinder | None,
     calendars: MutableMapping[Path, Stamp | None],
+    imports: bool,
 ) -> _Content:
     """Read the sections, then what every job is seen against, then the jobs."""
     written = bodies_of("agents", findings)
     sections = read_sections(findings)
     settings, shared = read_settings(sections, origin, findings=findings, state=state)
-    registered = known_agents(settings, functions)
+    registered = known_agents(settings, functions, imports=imports)
     findings.agents_known = registered is not None
     bodies = with_registered(written, registered or {})
     looking = Calendars(origin.place, calendars)
@@ -102,13 +111,18 @@ def _read_content(
 
 
 def _look_up(
-    findings: Findings, settings: Settings, *, functions: FunctionFinder | None, interpreter: FinderOf | None
+    findings: Findings,
+    settings: Settings,
+    *,
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    imports: bool,
 ) -> LookedUp:
     """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
     if settings.python in findings.lost:
         return LookedUp()
     mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
-    return look_up(mentions, settings, functions=functions, interpreter=interpreter)
+    return look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=imports)
 
 
 def _unpolled(jobs: Sequence[JobSpec], document: Document, *, names: NamesOf, host: Host | None) -> list[Trouble]:

@@ -58,6 +58,8 @@ def read_project(
     inner: Path | None = None,
     lenient: bool = False,
     calendars: MutableMapping[Path, Stamp | None] | None = None,
+    imports: bool = True,
+    modules: MutableMapping[str, None] | None = None,
 ) -> Declared:
     """Return what the file in `folder` declares; raise FileProblems with every problem, in file order.
 
@@ -65,14 +67,21 @@ def read_project(
     interpreter are asked of `interpreter`, or not checked where that is None too. `content` is read in the place of
     the file, or of that of the included project in `inner`, as if it were there already. A `lenient` reading leaves
     out included projects that have problems. `calendars` gets the calendar files that were looked at, also where they
-    are what is wrong.
+    are what is wrong. Without `imports` no module is run, in this process or another one: their source is read.
+    `modules` gets the Python modules that the files name, also where something is wrong.
     """
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
     document = load(one.path) if content is None or inner else parse(content)
     given = {inner: content} if inner and content is not None else {}
     looked_at = {} if calendars is None else calendars
     read = partial(
-        read_file, environment=environment, functions=functions, interpreter=interpreter, calendars=looked_at
+        read_file,
+        environment=environment,
+        functions=functions,
+        interpreter=interpreter,
+        calendars=looked_at,
+        imports=imports,
+        modules=modules,
     )
     main = read(one, document, state=state)
     host = Host(main.folder, main.shared, polls="poll" in main.document.data)
@@ -124,13 +133,16 @@ def read_further(
     environment: Mapping[str, str],
     interpreter: FinderOf | None = None,
     inner: Path | None = None,
+    imports: bool = True,
 ) -> JobSpec:
     """Return one more job as the file in `folder` would declare it, or that of the included project in `inner`.
 
     The file's other jobs are not looked at; raise JobProblems with all problems of this one and of the sections.
     """
     one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
-    read = partial(read_file, environment=environment, functions=None, interpreter=interpreter, calendars={})
+    read = partial(
+        read_file, environment=environment, functions=None, interpreter=interpreter, calendars={}, imports=imports
+    )
     jobs = {name: dict(keys)}
     found = read(one, _with_jobs(load(one.path), {} if inner else jobs))
     if inner is not None:

@@ -64,6 +64,7 @@ STATUSES: dict[type[RotaError], int] = {
     model.BudgetExceeded: 409,
     model.SetRefused: 409,
     model.EmptyApply: 409,
+    model.FolderUntrusted: 409,
     model.NameTaken: 409,
     model.JobInFile: 409,
     model.UnknownAgent: 404,

@@ -23,12 +23,16 @@ from rota.operations.loading import load_project
 from rota.operations.project import Place, in_scope
 from rota.operations.runs import asks
 from rota.operations.system import heartbeat
+from rota.operations.trust import is_trusted
 from rota.operations.views import run_json
 from rota.rules.agent_words import remedy_of
 from rota.runners.environment import inherited
 from rota.runners.secrets import find_secret, read_env_file
 from rota.store import finding, jobs, queue
 from rota.store.driver import Database, Store
+
+COMMAND_OPTIONS = frozenset({"version", "login"})
+"""Options of the adapter `custom` that a look at the agent starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,27 @@ class AgentsView:
 
 
 def look_at_agents(
-    place: Place, store: Store | None, environ: Mapping[str, str], *, now: datetime, name: str | None = None
+    place: Place,
+    store: Store | None,
+    environ: Mapping[str, str],
+    *,
+    now: datetime,
+    name: str | None = None,
+    acts: bool = False,
 ) -> AgentsView:
-    """Return the agents of a project, each really looked for as its runs would find it; no model is asked."""
-    known, problem = known_agents(place, store, environ, now=now)
+    """Return the agents of a project, each really looked for as its runs would find it; no model is asked.
+
+    In a folder that is not trusted nothing that the file says is started or put into an environment, unless the
+    caller `acts`, as a scheduler does.
+    """
+    known, problem = known_agents(place, store, environ, now=now, acts=acts)
     if name is not None:
         known = [_named(name, known)]
     surroundings = scheduler_environ(place) or environ
-    found = probe_each([(one, environment_of(one, surroundings, place)) for one in known])
+    if acts or is_trusted(place.folder, environ):
+        found = probe_each([(one, environment_of(one, surroundings, place)) for one in known])
+    else:
+        found = probe_each([(_without_commands(one), environ) for one in known])
     views = [
         AgentView(one, seen, remedy_of(seen, _keys_left_out(one, seen, environ)))
         for one, seen in zip(known, found, strict=True)
@@ -104,14 +121,15 @@ def look_at_agents(
 
 
 def known_agents(
-    place: Place, store: Store | None, environ: Mapping[str, str], *, now: datetime
+    place: Place, store: Store | None, environ: Mapping[str, str], *, now: datetime, acts: bool = False
 ) -> tuple[list[Known], str | None]:
     """Return the agents that the file declares and those that its jobs or stored ones name, by name."""
     entries: Sequence[Agent] = ()
     specs: list[JobSpec] = []
     problem = None
     try:
-        declared = load_project(place.folder, environ, state=place.state, now=now, lenient=True).declared
+        loaded = load_project(place.folder, environ, state=place.state, now=now, lenient=True, acts=acts)
+        declared = loaded.declared
         entries, specs = declared.agents, list(declared.jobs)
     except FileProblems as error:
         problem = f"the file has problems ({len(error.problems)}), so these are the agents of the applied jobs"
@@ -218,6 +236,11 @@ def probe_each(asked: Sequence[tuple[Known, Mapping[str, str]]]) -> list[Found]:
     with ThreadPoolExecutor(max(1, len(first))) as asking:
         found = dict(zip(first, asking.map(lambda one: _look(*one), first.values()), strict=True))
     return [replace(found[key], name=one.name) for key, (one, _) in zip(keys, asked, strict=True)]
+
+
+def _without_commands(known: Known) -> Known:
+    """Return an agent without the commands that its options name."""
+    return replace(known, options={key: value for key, value in known.options.items() if key not in COMMAND_OPTIONS})
 
 
 def _same(known: Known, environ: Mapping[str, str]) -> str:

@@ -140,6 +140,8 @@ def _configuration(place: Place, environ: Mapping[str, str], *, clock: Clock) ->
         return None, [Finding("file", Level.PROBLEM, error.message, error.hint)]
     declared = loaded.declared
     notes = [Finding("file", Level.NOTE, note) for note in notes_on(declared.jobs, now=clock.now())]
+    if loaded.trust_note:
+        notes.append(Finding("file", Level.NOTE, loaded.trust_note, "rota trust"))
     return loaded, [Finding("file", Level.OK, f"rota.yaml is right, jobs: {len(declared.jobs)}"), *notes]
 
 

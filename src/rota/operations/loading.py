@@ -1,7 +1,7 @@
 """Loading a project's file with its functions: what `check`, `apply` and `serve` share."""
 
 import contextlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +11,9 @@ from rota.declare.files import Stamp
 from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
 from rota.declare.validate import Declared, read_project
 from rota.engine.functions import FunctionTable
-from rota.model.errors import FunctionMissing
+from rota.model.errors import FileProblems, FunctionMissing
 from rota.model.spec import JobSpec, SourceKind
+from rota.operations.trust import is_trusted
 from rota.runners.interpreter import InterpreterFinder
 from rota.settings import Settings
 
@@ -23,6 +24,8 @@ class Loaded:
 
     declared: Declared
     table: FunctionTable
+    trust_note: str | None = None
+    """What to tell where modules were read and not imported, as the folder is not trusted; the table is empty then."""
 
 
 def load_project(
@@ -35,23 +38,41 @@ def load_project(
     inner: Path | None = None,
     lenient: bool = False,
     calendars: MutableMapping[Path, Stamp | None] | None = None,
+    acts: bool = False,
 ) -> Loaded:
     """Read and check a project's file, or `content` in its place or in that of `inner`; raise FileProblems with all.
 
     A `lenient` load leaves out included projects that have problems; `calendars` gets the calendar files it looked at.
+    Modules are imported where the caller `acts`, as `rota serve` does, and in a trusted folder. Elsewhere only their
+    source is read.
     """
-    declared = read_project(
-        folder,
-        environment=environ,
-        interpreter=interpreter_finder,
-        state=state,
-        now=now,
-        content=content,
-        inner=inner,
-        lenient=lenient,
-        calendars=calendars,
-    )
+    modules: dict[str, None] = {}
+    imports = acts or is_trusted(folder, environ)
+    try:
+        declared = read_project(
+            folder,
+            environment=environ,
+            interpreter=interpreter_finder,
+            state=state,
+            now=now,
+            content=content,
+            inner=inner,
+            lenient=lenient,
+            calendars=calendars,
+            imports=imports,
+            modules=modules,
+        )
+    except FileProblems as error:
+        if modules and not imports:
+            error.effect = f"{error.effect}; {_trust_note(modules)}"
+        raise
+    if modules and not imports:
+        return Loaded(declared, FunctionTable(), _trust_note(modules))
     return Loaded(declared, function_table(declared.jobs, default, declared.agents))
+
+
+def _trust_note(modules: Iterable[str]) -> str:
+    return f"the source of {', '.join(modules)} was read, not run: this folder is not trusted (`rota trust`)"
 
 
 def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.registry import asked_elsewhere
+from rota.declare.registry import BUILTIN_CONDITIONS, asked_elsewhere
 from rota.engine.agents import agent_launch, agent_task, prepare_agent
 from rota.engine.claim import Claimed
 from rota.engine.conditions import Fact, facts_of
@@ -19,7 +19,7 @@ from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.processes import answer, run_facts, surroundings_of
 from rota.engine.shared_state import scheduler_state
 from rota.model.clock import Clock
-from rota.model.errors import JobDisabled, RotaError, UnknownJob
+from rota.model.errors import FolderUntrusted, JobDisabled, RotaError, UnknownJob
 from rota.model.ids import new_id
 from rota.model.records import Job
 from rota.model.spec import Condition, JobSpec, Kind
@@ -31,6 +31,7 @@ from rota.operations.peeking import Peeked, peek
 from rota.operations.project import Place
 from rota.operations.rehearsing_agents import Asked, ask, with_memory
 from rota.operations.starting import merged_params, refuse_disabled
+from rota.operations.trust import is_trusted
 from rota.rules.admission import Admission, ConditionResult, decide
 from rota.rules.budget import Charge
 from rota.rules.lanes import Pool
@@ -84,9 +85,15 @@ def rehearse(
     params: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Rehearsal:
-    """Return what `rota run` would do now; nothing is enqueued, conditions are really asked."""
+    """Return what `rota run` would do now; nothing is enqueued, conditions are really asked.
+
+    Raises FolderUntrusted where that would run code, or send a request, of a project that is not trusted.
+    """
     settings, table, specs = _load(place, environ, now=clock.now(), stored=store is not None)
     subject = _subject(store, name, specs, params=params, force=force)
+    trusted = is_trusted(place.folder, environ)
+    if not trusted and (asked_code := _asked_code(subject.spec, force=force)):
+        raise FolderUntrusted(str(place.folder), asked_code, what="for a dry run")
     given = merged_params(subject.spec, params)
     work = peek(subject.spec, store=store, settings=settings, table=table, environ=environ, now=clock.now())
     claimed = _as_briefed(_as_claimed(subject, given, clock.now(), force=force), store, work)
@@ -100,6 +107,7 @@ def rehearse(
             folder=Path(folder),
             facts=facts_of(store, clock) if store is not None else {},
             shared=subject.shared,
+            trusted=trusted,
         )
         results = () if force else asyncio.run(stage.ask_conditions())
         stage.take_answers(results)
@@ -122,6 +130,14 @@ def rehearse(
         asked=asked,
         pools=_pools(store, subject.spec, settings),
     )
+
+
+def _asked_code(spec: JobSpec, *, force: bool) -> list[str]:
+    """Return what of a job's own code a dry run asks: its conditions and its work source."""
+    conditions = () if force else spec.gates.conditions
+    asked = [one.title for one in conditions if one.command or one.name not in BUILTIN_CONDITIONS or one.replaces]
+    source = spec.work.agent.source if spec.work.agent is not None else None
+    return asked if source is None else [*asked, source.title]
 
 
 def _pools(store: Store | None, spec: JobSpec, settings: Settings) -> tuple[Pool, ...]:
@@ -233,8 +249,10 @@ class _Stage:
         folder: Path,
         facts: Mapping[str, Fact],
         shared: Mapping[str, Any],
+        trusted: bool,
     ) -> None:
         self._claimed = claimed
+        self._trusted = trusted
         self._shared = shared
         self._facts = facts
         self._settings = settings
@@ -270,7 +288,8 @@ class _Stage:
 
     def ask_agent(self) -> Asked | None:
         """Return what the agent would be asked, None for other jobs."""
-        return ask(self._claimed, run_facts(self._claimed), self._surroundings(self._folder), env=self._env)
+        env = self._env if self._trusted else None
+        return ask(self._claimed, run_facts(self._claimed), self._surroundings(self._folder), env=env)
 
     def _called(self) -> _Start:
         """Return what is called inside the scheduler; of an agent also what would keep its task from being made."""

@@ -43,8 +43,11 @@ def with_memory(claimed: Claimed, store: Store | None, *, state: Path) -> Claime
     return claimed._replace(brief=store.read(partial(remembered, claimed=claimed, work=work, worker_id=own)))
 
 
-def ask(claimed: Claimed, run: RunFacts, surroundings: Surroundings, *, env: Mapping[str, str]) -> Asked | None:
-    """Return what the agent of a job would be asked, None for other jobs; `env` is what its run gets."""
+def ask(claimed: Claimed, run: RunFacts, surroundings: Surroundings, *, env: Mapping[str, str] | None) -> Asked | None:
+    """Return what the agent of a job would be asked, None for other jobs.
+
+    `env` is what its run gets, and what its program is asked for its version with; None: it is not started.
+    """
     work = claimed.spec.work.agent
     if work is None:
         return None
@@ -55,7 +58,8 @@ def ask(claimed: Claimed, run: RunFacts, surroundings: Surroundings, *, env: Map
     except RotaError as error:
         problem = str(error)
     session = claimed.brief.session.id if claimed.brief.session else None
-    return Asked(work, version_of(adapter(work.adapter, work.options), env), prompt, workspace, session, problem)
+    version = version_of(adapter(work.adapter, work.options), env) if env is not None else ""
+    return Asked(work, version, prompt, workspace, session, problem)
 
 
 def _workspace(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> str | None:

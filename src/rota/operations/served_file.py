@@ -129,7 +129,7 @@ class ServedFile:
         place, now = self._place, self._clock.now()
         self._calendars = {}  # filled also by a load that fails: a calendar may be what is wrong
         loaded = load_project(
-            place.folder, self._environ, state=place.state, now=now, lenient=True, calendars=self._calendars
+            place.folder, self._environ, state=place.state, now=now, lenient=True, calendars=self._calendars, acts=True
         )
         refuse_served(loaded.declared.projects, place.state)
         return loaded

@@ -40,7 +40,7 @@ class ServiceFacts:
     @property
     def environment(self) -> dict[str, str]:
         """What the service's environment has of this shell's."""
-        found = {"PATH": self.search_path}
+        found = {"PATH": self.search_path, "ROTA_TRUST": str(self.folder)}
         if self.state != self.folder / ".rota":
             found["ROTA_STATE"] = str(self.state)
         if self.store:

@@ -36,7 +36,7 @@ def get_agents(desk: DeskOf) -> Response:
     """List the agents: program, version, login, holds, what runs; each program is really looked for."""
     context = desk.context
     place = Place(context.folder, context.state)
-    return answer(agents_json(look_at_agents(place, desk.store, context.environ, now=desk.now)))
+    return answer(agents_json(look_at_agents(place, desk.store, context.environ, now=desk.now, acts=True)))
 
 
 @routes.on("GET", "/approvals", scope=Scope.READ, answer=schemas.Page)

@@ -3,6 +3,7 @@
 from rota.model.errors.declaring import (
     EmptyApply,
     FileProblems,
+    FolderUntrusted,
     FunctionMissing,
     JobDisabled,
     JobInFile,
@@ -133,6 +134,7 @@ __all__ = [
     "EmptyApply",
     "FileExists",
     "FileProblems",
+    "FolderUntrusted",
     "FunctionMissing",
     "GroupIsFinal",
     "GroupUnfinished",

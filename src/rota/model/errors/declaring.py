@@ -44,6 +44,18 @@ class JobProblems(FileProblems):
         return "\n".join(map(str, self.problems))
 
 
+class FolderUntrusted(RotaError):
+    """A command would run code of a project that nobody trusted yet."""
+
+    code = "folder_untrusted"
+
+    def __init__(self, folder: str, code: Sequence[str], *, what: str = "the Python modules") -> None:
+        super().__init__(
+            f"{folder} is not trusted, and {what} {', '.join(code)} would run",
+            hint="look at that code, then type `rota trust` in this folder",
+        )
+
+
 class EmptyApply(RotaError):
     """An apply would retire every job of the file."""
 

@@ -15,6 +15,7 @@ from rota.model.states import Status, Trigger
 from rota.operations.loading import interpreter_finder
 from rota.operations.project import Place
 from rota.operations.tools.desk import Declare
+from rota.operations.trust import is_trusted
 from rota.store import direct, jobs, runs
 from rota.store.driver import Database, Store
 
@@ -122,6 +123,15 @@ def project_declares(place: Place, environ: Mapping[str, str]) -> Declare:
 
     def declare(name: str, keys: Mapping[str, Any], maker: Maker) -> JobSpec:
         inner = Path(maker.limits.project) if maker.limits and maker.limits.project else place.inner
-        return read_further(place.folder, name, keys, environment=environ, interpreter=interpreter_finder, inner=inner)
+        trusted = is_trusted(place.folder, environ)
+        return read_further(
+            place.folder,
+            name,
+            keys,
+            environment=environ,
+            interpreter=interpreter_finder,
+            inner=inner,
+            imports=trusted,
+        )
 
     return declare
