@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rota.model.errors import SchedulerShutdownError as SchedulerShutdownError
     from rota.model.errors import ScheduleTriggerError as ScheduleTriggerError
     from rota.model.errors import SourceError as SourceError
+    from rota.model.errors import UnknownJob as UnknownJob
     from rota.model.records import Run as Run
     from rota.model.work import WorkAhead as WorkAhead
     from rota.model.work import WorkItem as WorkItem
@@ -57,6 +58,7 @@ __all__ = [
     "SourceError",
     "Tool",
     "TriggerResult",
+    "UnknownJob",
     "WorkAhead",
     "WorkItem",
     "WorkReport",
@@ -92,6 +94,7 @@ _PLACES = {
     "SourceError": "rota.model.errors",
     "Tool": "rota.operations.tools",
     "TriggerResult": "rota.operations.embedding",
+    "UnknownJob": "rota.model.errors",
     "WorkAhead": "rota.model.work",
     "WorkItem": "rota.model.work",
     "WorkReport": "rota.model.work",
@@ -116,3 +119,8 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'rota' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, whether or not they are loaded yet."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

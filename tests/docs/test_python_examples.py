@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mypy import api
 
 from tests.docs.pages import blocks
 
@@ -27,6 +28,14 @@ def test_an_example_that_is_a_test_passes(place: str, tmp_path: Path, monkeypatc
     for example in called:
         example()
     assert called
+
+
+def test_the_first_program_that_embeds_rota_passes_strict_type_checks(tmp_path: Path) -> None:
+    first = next(text for place, text in PYTHON.items() if place.startswith("embedding.md"))
+    assert "async with scheduler" in first
+    (tmp_path / "first.py").write_text(first)
+    told = api.run(["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", str(tmp_path / "first.py")])
+    assert told == ("Success: no issues found in 1 source file\n", "", 0)
 
 
 def test_there_are_examples_that_are_tests() -> None:

@@ -57,9 +57,9 @@ def test_without_a_schedule_the_first_one_of_the_agent_is_meant(fleet: rota.Sche
 
 def test_an_agent_or_a_schedule_that_is_not_there_is_an_error(fleet: rota.Scheduler) -> None:
     fleet.start()
-    assert "'nobody'" in (fleet.sync.trigger("nobody").error or "")
-    assert "'writer/third'" in (fleet.sync.trigger("writer", "third").error or "")
-    assert "'idle'" in (fleet.sync.trigger("idle").error or "")
+    for asked, named in ((("nobody",), "nobody"), (("writer", "third"), "writer/third"), (("idle",), "idle")):
+        with pytest.raises(rota.UnknownJob, match=f"'{named}'"):
+            fleet.sync.trigger(*asked)
 
 
 def test_the_status_names_agent_and_schedule(fleet: rota.Scheduler) -> None:

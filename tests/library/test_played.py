@@ -90,8 +90,11 @@ def test_a_job_may_be_changed_and_removed_while_it_is_played() -> None:
 
 
 def test_a_trigger_of_a_missing_job_says_so() -> None:
-    with rota.testing.scheduler(now="2026-11-16T00:00Z") as played:
-        assert "no job is named 'missing'" in (played.trigger("missing").error or "")
+    with (
+        rota.testing.scheduler(now="2026-11-16T00:00Z") as played,
+        pytest.raises(rota.UnknownJob, match="no job is named 'missing'"),
+    ):
+        played.trigger("missing")
 
 
 def test_mistakes_are_told_as_a_scheduler_tells_them() -> None:

@@ -311,3 +311,16 @@ def test_what_needs_a_running_scheduler_says_so(scheduler: rota.Scheduler) -> No
     with pytest.raises(rota.SchedulerError, match="not running"):
         scheduler.sync.wait("work:1")
     assert scheduler.running_count() == 0
+
+
+def test_errors_name_calls_and_no_commands(store: Path) -> None:
+    scheduler = rota.Scheduler(store)
+    scheduler.add_job("idle", command=["true"])
+    with scheduler:
+        with pytest.raises(AlreadyServing) as serving:
+            rota.Scheduler(store).start()
+        with pytest.raises(rota.UnknownJob) as unknown:
+            scheduler.status().of("none")
+        with pytest.raises(rota.RotaError, match=r"`scheduler.history\(\)`"):
+            scheduler.sync.wait("idle:1")
+    assert [error.value.hint for error in (serving, unknown)] == ["", "list them with `scheduler.status()`"]

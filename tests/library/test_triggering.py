@@ -24,29 +24,29 @@ def test_a_trigger_starts_a_job_and_answers_with_its_run(scheduler: rota.Schedul
     run = scheduler.sync.wait(run_id(result), timeout=LONG)
     assert (run.status, run.result_summary, run.trigger.value) == (Status.COMPLETED, "got 5", "manual")
     assert (result.error, result.skipped, result.skip_reason) == (None, False, None)
-    assert scheduler.sync.wait("work:1") == scheduler.sync.wait("work") == run
+    assert scheduler.sync.wait("work:1") == scheduler.sync.wait("work") == scheduler.sync.wait(result) == run
 
 
 def test_a_job_that_is_not_there_is_an_error_with_the_nearest_name(scheduler: rota.Scheduler) -> None:
     scheduler.add_job("digest", command=["true"])
     scheduler.start()
-    result = scheduler.sync.trigger("digset")
-    assert (result.success, result.run_id, result.skipped) == (False, None, False)
-    assert "did you mean 'digest'" in (result.error or "")
+    with pytest.raises(rota.UnknownJob) as caught:
+        scheduler.sync.trigger("digset")
+    assert str(caught.value) == ("no job is named 'digset'; did you mean 'digest'? list them with `scheduler.status()`")
 
 
 def test_a_schedule_that_is_not_there_is_an_error(scheduler: rota.Scheduler) -> None:
     scheduler.add_job("writer", command=["true"])
     scheduler.start()
-    result = scheduler.sync.trigger("writer", "hourly")
-    assert not result.success
-    assert "'writer/hourly'" in (result.error or "")
+    with pytest.raises(rota.UnknownJob, match="'writer/hourly'"):
+        scheduler.sync.trigger("writer", "hourly")
 
 
 def test_params_that_the_job_does_not_have_are_an_error(scheduler: rota.Scheduler) -> None:
     scheduler.add_job("work", command=["true"])
     scheduler.start()
-    assert "no param 'n'" in (scheduler.sync.trigger("work", params={"n": 1}).error or "")
+    with pytest.raises(rota.RotaError, match="no param 'n'"):
+        scheduler.sync.trigger("work", params={"n": 1})
 
 
 def test_a_disabled_job_is_skipped_and_says_so(scheduler: rota.Scheduler) -> None:
@@ -66,7 +66,12 @@ def test_a_job_that_runs_is_skipped_by_its_overlap_policy_unless_forced(schedule
     held.enter()
     second = scheduler.sync.trigger("held")
     assert (second.success, second.skipped, second.skip_reason) == (False, True, "overlap")
-    assert "held:1" in (second.error or "")
+    assert second.error == (
+        "held was not started: held:1 is not finished and the job says `overlap: forbid`; "
+        "wait for it, or pass overlap with `force=True`"
+    )
+    with pytest.raises(rota.SchedulerError, match="no run to wait for: held was not started"):
+        scheduler.sync.wait(second)
     forced = scheduler.sync.trigger("held", force=True)
     held.go_on.set()
     for result in (first, forced):

@@ -53,14 +53,15 @@ class Blocking:
         """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue."""
         return self._scheduler.begin_trigger(agent_or_job, schedule, params=params, force=force).result()
 
-    def wait(self, run: str, timeout: float | None = None) -> Run:
-        """Wait until a run, by its identifier or handle, is final; raise TimeoutError when that takes longer."""
-        waiting = self._scheduler.begin_wait(run)
+    def wait(self, run: str | TriggerResult, timeout: float | None = None) -> Run:
+        """Wait until a run is final; raise TimeoutError when that takes longer."""
+        name = run_named(run)
+        waiting = self._scheduler.begin_wait(name)
         try:
             return waiting.result(timeout)
         except TimeoutError:
             waiting.cancel()
-            raise late(run, timeout) from None
+            raise late(name, timeout) from None
 
     @contextlib.contextmanager
     def reserve_slot(
@@ -79,6 +80,11 @@ class Blocking:
             _finish(reserved.give_back(type(error), error, error.__traceback__))
             raise
         _finish(reserved.give_back(None, None, None))
+
+
+def run_named(run: str | TriggerResult) -> str:
+    """Return the identifier or handle of a run, also of the one that a trigger made."""
+    return run if isinstance(run, str) else run.run
 
 
 def late(run: str, timeout: float | None) -> TimeoutError:

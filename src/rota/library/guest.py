@@ -35,11 +35,11 @@ from rota.engine.wake import WakeSocket
 from rota.engine.workshop import Workshop
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import SchedulerError, SchedulerShutdownError, StateError
+from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.operations.declaring import DECLARED, KEPT, apply_declared, put_job, remove_job
-from rota.operations.embedding import run_of
+from rota.operations.embedding import for_code, run_of
 from rota.operations.project import open_state
 from rota.operations.reserving import Reservation, reserve_slot
 from rota.operations.sdk import Sdk
@@ -155,6 +155,9 @@ class Guest:
     def _work(self, work: Callable[[Store], T], *, wakes: bool) -> T:
         try:
             return work(self._store)
+        except RotaError as error:
+            for_code(error)
+            raise
         finally:
             if wakes:
                 with contextlib.suppress(RuntimeError):  # it has just stopped
@@ -166,6 +169,8 @@ class Guest:
         try:
             ended = asyncio.run(self._run())
         except BaseException as error:
+            if isinstance(error, RotaError):
+                for_code(error)
             self._on_over()
             if not self.served.done():
                 self.served.set_exception(error)
@@ -383,6 +388,9 @@ class Guest:
         self._asked.add(task)
         try:
             return await awaited
+        except RotaError as error:
+            for_code(error)
+            raise
         finally:
             self._asked.discard(task)
 

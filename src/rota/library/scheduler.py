@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from rota.engine.clock import SystemClock
 from rota.engine.stopping import Stop
-from rota.library.blocking import Blocking, late
+from rota.library.blocking import Blocking, late, run_named
 from rota.library.guest import NOT_RUNNING, START_HINT, Guest
 from rota.library.places import DATABASE, duration_of, state_of
 from rota.library.reserving import Opened, Reserved
@@ -24,6 +24,7 @@ from rota.model.address import SQLITE, is_postgres
 from rota.model.clock import Clock
 from rota.model.errors import (
     InvalidValue,
+    RotaError,
     SchedulerError,
     SchedulerShutdownError,
     ScheduleTriggerError,
@@ -38,6 +39,7 @@ from rota.operations.embedding import (
     declared_status,
     fires_of,
     fires_of_spec,
+    for_code,
     running_count,
     status_of,
     story_of,
@@ -200,15 +202,23 @@ class Scheduler(Declaring):
         *,
         force: bool = False,
     ) -> TriggerResult:
-        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue."""
+        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue.
+
+        `params` are params that the job declares. What the job refuses is told by the result; UnknownJob and other
+        mistakes of the caller are raised.
+        """
         return await asyncio.wrap_future(self.begin_trigger(agent_or_job, schedule, params=params, force=force))
 
-    async def wait(self, run: str, timeout: float | None = None) -> Run:  # noqa: ASYNC109
-        """Wait until a run, by its identifier or handle, is final; raise TimeoutError when that takes longer."""
+    async def wait(self, run: str | TriggerResult, timeout: float | None = None) -> Run:  # noqa: ASYNC109
+        """Wait until a run is final; raise TimeoutError when that takes longer.
+
+        The run is the answer of `trigger`, an identifier or a handle.
+        """
+        name = run_named(run)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.begin_wait(run)), timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(self.begin_wait(name)), timeout)
         except TimeoutError:
-            raise late(run, timeout) from None
+            raise late(name, timeout) from None
 
     def reserve_slot(
         self,
@@ -266,11 +276,15 @@ class Scheduler(Declaring):
             return guest.do(work, wakes=wakes).result()
         if not self._stored:
             raise SchedulerError(NOT_RUNNING, hint=START_HINT)
-        store = open_state(self._state, self._clock, create=False, store=self._address)
         try:
-            return work(store)
-        finally:
-            store.close()
+            store = open_state(self._state, self._clock, create=False, store=self._address)
+            try:
+                return work(store)
+            finally:
+                store.close()
+        except RotaError as error:
+            for_code(error)
+            raise
 
     # for the faces beside this one
 

@@ -1,14 +1,15 @@
 """What a program that embeds rota asks of its scheduler, and how it is answered (document 003)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from rota.model.errors import JobDisabled, OverlapRefused, RotaError, StateError, UnknownJob
+from rota.model.errors import JobDisabled, OverlapRefused, RotaError, SchedulerError, UnknownJob
 from rota.model.records import Job, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
@@ -21,7 +22,39 @@ from rota.store.driver import Database, Store
 
 ENDED = (Status.COMPLETED.value, Status.FAILED.value)
 
+E = TypeVar("E", bound=RotaError)
 State = Literal["idle", "running", "disabled"]
+
+_CALLS = (
+    (re.compile(r"`rota list`"), "`scheduler.status()`"),
+    (re.compile(r"`rota history`"), "`scheduler.history()`"),
+    (re.compile(r"with --param \S+"), "in `params`"),
+    (re.compile(r"--force\b"), "`force=True`"),
+    (re.compile(r"--allow-empty\b"), "`allow_empty=True`"),
+)
+"""What commands and their options are in a program."""
+_COMMAND = re.compile(r"`rota |(?<![\w`])--[a-z]")
+_PARTS = re.compile(r"(; |, or |, )")
+
+
+def code_hint(hint: str) -> str:
+    """Return a hint as a program needs it: calls instead of commands; what only a command can do is left out.
+
+    >>> code_hint("wait for it, stop it with `rota cancel a:1`, or pass overlap with --force")
+    'wait for it, or pass overlap with `force=True`'
+    """
+    for command, call in _CALLS:
+        hint = command.sub(call, hint)
+    first, *rest = _PARTS.split(hint)
+    pairs = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
+    kept = [(between, part) for between, part in pairs if not _COMMAND.search(part)]
+    return "".join(between + part if index else part for index, (between, part) in enumerate(kept))
+
+
+def for_code(error: E) -> E:
+    """Let an error of rota speak to a program."""
+    error.hint = code_hint(error.hint)
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +66,13 @@ class TriggerResult:
     error: str | None = None
     skipped: bool = False
     skip_reason: str | None = None
+
+    @property
+    def run(self) -> str:
+        """The identifier of the run; SchedulerError where the trigger was refused and there is none."""
+        if self.run_id is None:
+            raise SchedulerError(f"there is no run to wait for: {self.error}")
+        return self.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +105,7 @@ class SchedulerStatus:
         """Return the status of one job."""
         found = next((one for one in self.schedules if one.job == job), None)
         if found is None:
-            raise UnknownJob(job)
+            raise for_code(UnknownJob(job, get_close_matches(job, [one.job for one in self.schedules], n=1)))
         return found
 
 
@@ -85,19 +125,19 @@ def trigger_job(
 ) -> TriggerResult:
     """Start a job, or a schedule of an agent, by hand: at capacity its run waits in the queue (R-29).
 
-    A storage that refuses is raised: nobody knows then whether there is such a job.
+    What the job refuses is a result; a mistake of the caller, such as an unknown job, and a failing storage are raised.
     """
     try:
         job = store.read(partial(_job_meant, name=name, schedule=schedule))
         return TriggerResult(success=True, run_id=trigger(store, job, now=now, params=params, force=force).id)
-    except StateError:
-        raise
     except JobDisabled as error:
-        return TriggerResult(success=False, error=str(error), skipped=True, skip_reason="disabled")
+        return TriggerResult(success=False, error=str(for_code(error)), skipped=True, skip_reason="disabled")
     except OverlapRefused as error:
-        return TriggerResult(success=False, error=str(error), skipped=True, skip_reason=Reason.OVERLAP.value)
+        refused = str(for_code(error))
+        return TriggerResult(success=False, error=refused, skipped=True, skip_reason=Reason.OVERLAP.value)
     except RotaError as error:
-        return TriggerResult(success=False, error=str(error))
+        for_code(error)
+        raise
 
 
 def _job_meant(db: Database, *, name: str, schedule: str | None) -> str:
@@ -187,7 +227,7 @@ def fires_of_spec(specs: Sequence[JobSpec], name: str, *, n: int, now: datetime)
     """Return when a job that is only declared would start, if it was stored now."""
     spec = next((one for one in specs if one.name == name), None)
     if spec is None:
-        raise UnknownJob(name, get_close_matches(name, [one.name for one in specs], n=1))
+        raise for_code(UnknownJob(name, get_close_matches(name, [one.name for one in specs], n=1)))
     zone = ZoneInfo(spec.schedule.timezone)
     return [fire.at.astimezone(zone) for fire in next_fires(spec.schedule, now, n, created_at=now, name=name)]
 

@@ -100,6 +100,7 @@ def test_the_public_decorators_fill_the_default_registry():
 
 def test_every_public_name_can_be_loaded():
     assert all(getattr(rota, name) is not None for name in rota.__all__)
+    assert [name for name in dir(rota) if not name.startswith("__")] == sorted(rota.__all__)
 
 
 def test_an_unknown_public_name_is_an_attribute_error():
