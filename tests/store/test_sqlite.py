@@ -13,7 +13,7 @@ import pytest
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, StateError, StorageFull
 from rota.store import finding, jobs
 from rota.store.migrate import open_store
-from rota.store.sqlite import connect, mark_database, read_head
+from rota.store.sqlite import LockWait, connect, mark_database, read_head
 from tests.store.making import NOW, add_job, insert_run
 from tests.waiting import LONGEST_WAIT
 
@@ -397,6 +397,22 @@ def test_a_database_that_is_held_for_seconds_is_busy_by_name(store, beside, path
         store.write(jobs.all_jobs)
     assert refused.value.hint
     assert store.read(jobs.all_jobs) == [], "readers are never blocked"
+
+
+@pytest.mark.parametrize("late", [0.0, 0.0006, 0.1], ids=str)
+def test_a_lock_is_waited_for_five_seconds_however_late_the_sleeps_end(late):
+    elapsed = [100.0]
+
+    def sleep(seconds):
+        elapsed.append(elapsed[-1] + seconds + late)
+
+    wait = LockWait(monotonic=lambda: elapsed[-1], sleep=sleep)
+    for _ in range(2):  # the limit counts anew for each statement
+        began = elapsed[-1]
+        attempts = 0
+        while wait(attempts):
+            attempts += 1
+        assert 5 <= elapsed[-1] - began < 5.3
 
 
 def test_a_long_log_is_moved_into_the_database_off_the_write_path(store, beside, path):

@@ -37,7 +37,8 @@ MAGIC = b"SQLite format 3\0"
 APPLICATION_ID_AT, CHANGES_AT, MARK_AT = slice(68, 72), slice(24, 28), slice(60, 64)
 VERSIONS_AT, WAL = slice(18, 20), b"\x02\x02"
 BUSY_STEP = 0.0005
-BUSY_STEPS = 10_000
+BUSY_LIMIT = 5.0
+"""For how many seconds a statement waits for a lock."""
 CHECKPOINT_PAGES = 2_000
 STATEMENTS = 500
 """Prepared statements kept by each connection: room for all that rota has, of which a scheduler needs more than 100."""
@@ -312,7 +313,7 @@ def connect(path: Path) -> apsw.Connection:
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     if connection.readonly("main"):
         raise DatabaseReadOnly(f"the database {path} cannot be written", hint=_OWNER_HINT)
-    connection.set_busy_handler(_wait_a_little)
+    connection.set_busy_handler(LockWait())
     _require(connection, path, "journal_mode", "wal")
     full, value = (1, "NORMAL") if faults.planted("synchronous_normal") else (2, "FULL")
     _require(connection, path, "synchronous", full, value=value)
@@ -327,10 +328,23 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
-def _wait_a_little(attempts: int) -> bool:
-    """Retry every half millisecond for five seconds: SQLite's own back-off starves a second process."""
-    time.sleep(BUSY_STEP)
-    return attempts < BUSY_STEPS
+class LockWait:
+    """Retries every half millisecond for five seconds: SQLite's own back-off starves a second process."""
+
+    def __init__(
+        self, *, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._until = 0.0
+
+    def __call__(self, attempts: int) -> bool:
+        """Wait a little; False: the limit is over. A sleep takes up to twice its time, so the clock counts."""
+        now = self._monotonic()
+        if attempts == 0:
+            self._until = now + BUSY_LIMIT
+        self._sleep(BUSY_STEP)
+        return now < self._until
 
 
 def _require(connection: apsw.Connection, path: Path, name: str, expected: Any, *, value: str = "") -> None:
