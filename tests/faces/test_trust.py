@@ -10,6 +10,9 @@ import pytest
 from click.testing import Result
 
 from rota.declare.registry import default
+from rota.model.making import Maker
+from rota.operations.project import locate
+from rota.operations.tools import project_declares
 from tests.faces.conftest import Project
 from tests.waiting import LONGEST_WAIT
 
@@ -257,3 +260,14 @@ jobs:
 def test_agents_do_not_trust(cloned: Cloned) -> None:
     assert cloned.rota("trust", ROTA_RUN_ID="0190b3a2-0000-7000-8000-000000000000").exit_code == 6
     assert not (cloned.home / ".local").exists()
+
+
+def test_a_tool_that_makes_a_job_in_a_state_that_came_with_the_folder_imports_nothing(cloned: Cloned) -> None:
+    declare = project_declares(locate(str(cloned.folder), {}, cloned.folder), {"HOME": str(cloned.home)})
+    assert declare("more", {"run": "sweep"}, Maker()).work.function == "sweep"
+    assert not cloned.ran
+
+
+def test_a_service_is_told_that_its_folder_is_trusted(cloned: Cloned) -> None:
+    printed = cloned.rota("service", "install", "--print").stdout
+    assert f"ROTA_TRUST={cloned.folder}" in printed or f"<string>{cloned.folder}</string>" in printed

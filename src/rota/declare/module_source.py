@@ -27,9 +27,9 @@ INERT = frozenset(
 )
 """Decorators of the standard library that register nothing."""
 MOST_MODULES = 200
-"""So many modules are read at most."""
+"""Upper bound on the number of modules read."""
 LARGEST = 1_000_000
-"""The source of a larger module is not read: it may define anything."""
+"""Bytes of source. A larger module is not read and may define anything."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Which projects may run their own code when a command only looks at them: those that a person trusted once.
+"""Trust in a project's folder: only a trusted project may run its own code when a command only reads it.
 
 The record is in the user's own state folder, never in a project: a file for each, named by a digest of path and owner.
 """
@@ -39,10 +39,10 @@ def set_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True)
 def require_trust(
     folder: Path, environ: Mapping[str, str], *, now: datetime, ask: Callable[[Sequence[str]], bool]
 ) -> None:
-    """Return where the code of a project may run since a person acts on it; else raise FolderUntrusted.
+    """Require trust before a command acts on a project; raise FolderUntrusted where `ask` returns False.
 
-    `ask` gets the Python modules that the files name. A project that names none is trusted without a question:
-    who applies or serves it lets its commands run.
+    `ask` gets the Python modules that the files name. A project without modules becomes trusted without a question:
+    applying or serving it already lets its commands run.
     """
     if is_trusted(folder, environ):
         return
@@ -50,7 +50,7 @@ def require_trust(
     if modules and not ask(modules):
         raise FolderUntrusted(str(folder), modules)
     if modules or right:
-        with contextlib.suppress(OSError):  # the next time asks again
+        with contextlib.suppress(OSError):  # without a record the next command asks again
             set_trust(folder, environ)
 
 

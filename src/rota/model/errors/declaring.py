@@ -45,7 +45,7 @@ class JobProblems(FileProblems):
 
 
 class FolderUntrusted(RotaError):
-    """A command would run code of a project that nobody trusted yet."""
+    """A command would run code of a project that the user has not trusted."""
 
     code = "folder_untrusted"
 
