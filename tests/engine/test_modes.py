@@ -5,17 +5,23 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rota.model.spec import ByMode, FirstRun, Jitter, Mode, QuietHours, Schedule
+from rota.model.records import Outcome
+from rota.model.spec import ByMode, FirstRun, Jitter, JobSpec, Kind, Member, Mode, QuietHours, Retry, Schedule, Work
+from rota.model.states import Reason, Status
 from rota.operations.cadence import touch
 from rota.operations.pausing import Chosen, pause, resume
 from rota.operations.stopping import cancel_run
+from rota.store import cadence
 from rota.testing import Scene, Script
-from tests.engine.conftest import NOON, command, every
+from tests.engine.agent_jobs import agent
+from tests.engine.conftest import ALLOW, NOON, command, cron, every, function
+from tests.engine.real_work import play
 
 pytestmark = pytest.mark.anyio
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 BY_MODE = ByMode(15 * SECOND, MINUTE, 5 * MINUTE)
 SLEEPS = ByMode(15 * SECOND, MINUTE, None)
 
@@ -98,6 +104,83 @@ async def test_scheduled_fires_are_no_activity_and_commands_are(scene: Scene) ->
     cancel_run(scene.store, handle, now=scene.clock.now())
     await scene.settle()
     assert scene.job("look").mode is Mode.ACTIVE
+
+
+def works(scene: Scene, *names: str, takes: timedelta = 2 * HOUR) -> None:
+    """Let agents work for a while."""
+    for name in names:
+        scene.processes.scripts[name] = Script(takes, Outcome(Status.COMPLETED, provider="anthropic"))
+
+
+async def test_the_end_of_an_agents_run_is_activity(scene: Scene) -> None:
+    """R-18: whoever gave it its task comes back for the result."""
+    works(scene, "review")
+    scene.declare(command("look", schedule=adaptive()), replace(agent("review"), schedule=cron("30 12 * * *")))
+    await scene.advance("2h")
+    assert scene.job("look").mode is Mode.DORMANT
+    await scene.advance("31m")
+    assert scene.told("review") == [("COMPLETED", None)]
+    assert scene.job("look").mode is Mode.ACTIVE
+    last = scene.store.read(cadence.last_activity)
+    assert (last.what, last.at) == ("review:1 ended", NOON + 150 * MINUTE)
+
+
+async def test_the_end_of_a_commands_run_is_no_activity(scene: Scene) -> None:
+    """R-18."""
+    scene.declare(command("look", schedule=adaptive()), command("tick", schedule=cron("30 12 * * *")))
+    await scene.advance("31m")
+    assert scene.told("tick") == [("COMPLETED", None)]
+    assert scene.job("look").mode is Mode.DORMANT
+
+
+async def test_an_agent_that_goes_by_the_mode_does_not_keep_itself_active(scene: Scene) -> None:
+    """R-18: not by its runs, not by their retries."""
+    refused = Outcome(Status.FAILED, Reason.AGENT_ERROR, error="no", provider="anthropic")
+    scene.processes.scripts["fix"] = Script(MINUTE, refused)
+    retry = Retry(max_attempts=2, backoff=MINUTE)
+    scene.declare(replace(agent("fix"), schedule=adaptive(), retry=retry))
+    await scene.advance("30m")
+    assert len(scene.told("fix")) > 4
+    assert scene.store.read(cadence.last_activity) is None
+
+
+async def test_a_person_who_starts_an_agent_that_goes_by_the_mode_makes_it_active_at_its_end(scene: Scene) -> None:
+    """R-18."""
+    works(scene, "fix")
+    scene.declare(replace(agent("fix"), schedule=adaptive(ByMode(HOUR, HOUR, None))))
+    scene.trigger("fix")
+    await scene.advance("121m")
+    assert scene.store.read(cadence.last_activity).what == "fix:1 ended"
+
+
+async def test_what_functions_of_a_job_that_goes_by_the_mode_start_does_not_keep_it_active(scene: Scene) -> None:
+    """R-18: by `ctx.sdk`, also through another function; what a job with a plain schedule starts is activity."""
+    works(scene, "review", takes=timedelta())
+    scene.table.functions = {
+        "watch": lambda ctx: ctx.sdk.trigger("between") and None,
+        "plain": lambda ctx: ctx.sdk.trigger("between") and None,
+        "between": lambda ctx: ctx.sdk.trigger("review") and None,
+    }
+    watch = function("watch", schedule=adaptive(ByMode(HOUR, HOUR, None)))
+    scene.declare(agent("review"), function("between", overlap=ALLOW), watch)
+    touch(scene.store, now=NOON - MINUTE)
+    await play(scene)
+    assert scene.told("review") == [("COMPLETED", None)]
+    assert scene.store.read(cadence.last_activity).what == "touch"
+    scene.declare(function("plain", schedule=every("1h")))
+    scene.clock.advance("1m")
+    await play(scene)
+    assert scene.store.read(cadence.last_activity).what == "review:2 ended"
+
+
+async def test_the_members_of_a_group_that_goes_by_the_mode_do_not_keep_it_active(scene: Scene) -> None:
+    """R-15, R-18."""
+    works(scene, "review", takes=MINUTE)
+    group = Work(Kind.GROUP, members=(Member("review"),))
+    scene.declare(agent("review"), JobSpec("nightly", group, schedule=adaptive(ByMode(HOUR, HOUR, HOUR))))
+    await scene.advance("3h")
+    assert scene.told("nightly")[-1] == ("COMPLETED", None)
+    assert scene.store.read(cadence.last_activity) is None
 
 
 async def test_quiet_hours_make_a_job_dormant_and_let_it_go_when_they_end(scene: Scene) -> None:

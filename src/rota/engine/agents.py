@@ -212,7 +212,7 @@ def _read_agent(folder: Path, ended: Outcome) -> Outcome:
         return ended
     kind = adapter(told["adapter"], told["options"])
     if kind.read is None:
-        return ended
+        return replace(ended, provider=told.get("provider"))
     step = read_told(folder)
     result = kind.read(_process(folder, ended, step), task_of(told))
     outcome = agent_outcome(ended, result, resumed=session_of(told), resumes=told.get("resumes", False))

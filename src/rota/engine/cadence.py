@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+from rota.model.records import Run
 from rota.model.spec import JobSpec, Mode, QuietPolicy
+from rota.model.states import Trigger
 from rota.rules.mode import mode_at, next_change
 from rota.rules.quiet import quiet_until
-from rota.store import cadence, jobs, polls
+from rota.store import cadence, groups, jobs, polls, runs
 from rota.store.driver import Database
 
 T = TypeVar("T")
+
+DEPTH = 20
+"""How many runs back the start of an agent's run is followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,41 @@ def touching(operation: Callable[[Database], T], *, what: str, now: datetime) ->
         return result
 
     return touched
+
+
+def note_agents(db: Database, run_ids: Sequence[str], *, now: datetime) -> None:
+    """Count the ends of these runs of agents as activity, unless a job that goes by the mode started them (R-18).
+
+    Otherwise such a job would keep itself active.
+    """
+    for run_id in run_ids:
+        run = runs.run_by_id(db, run_id)
+        if run is None or run.started_at is None or run.finished_at is None or _begun_by_mode(db, run):
+            continue
+        last = cadence.last_activity(db)
+        if last is None or last.at < run.finished_at or last.at > now:
+            cadence.touch(db, what=f"{run.handle} ended", now=run.finished_at)
+
+
+def _begun_by_mode(db: Database, run: Run | None) -> bool:
+    """Tell whether a run goes back to the schedule of a job with intervals by mode: by retries, groups, other runs."""
+    for _ in range(DEPTH):
+        first = None if run is None else runs.run_by_id(db, run.chain_id or run.id)
+        if first is None:
+            return False
+        if first.trigger is Trigger.SCHEDULE:
+            return jobs.version_spec(db, first.job_id, first.version).schedule.by_mode is not None
+        run = _starter(db, first)
+    return True
+
+
+def _starter(db: Database, run: Run) -> Run | None:
+    """Return the run that started another one: that of its group, or one whose work did; None for none."""
+    if run.group_id is not None:
+        group = groups.group_by_id(db, run.group_id)
+        return runs.run_by_id(db, group.run_id) if group is not None and group.run_id is not None else None
+    handle = run.decisions.get("by", {}).get("run")
+    return None if handle is None else runs.run_by_handle(db, handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,11 @@ def notifies(claimed: Claimed) -> bool:
     return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
 
 
+def is_activity(claimed: Claimed) -> bool:
+    """Tell whether the end of a run may count as activity."""
+    return claimed.spec.work.agent is not None
+
+
 def moves_fires(claimed: Claimed) -> bool:
     """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
     alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL

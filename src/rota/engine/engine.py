@@ -14,7 +14,7 @@ from rota.engine.callers import Callers
 from rota.engine.claim import Claimed, Holder
 from rota.engine.claiming import Claimer
 from rota.engine.deliveries import Deliveries
-from rota.engine.ends import moves_fires, notifies, one_of_each_kind
+from rota.engine.ends import is_activity, moves_fires, notifies, one_of_each_kind
 from rota.engine.execute import Carried, Executor, handle_of
 from rota.engine.fire import Fired
 from rota.engine.firing import Firer
@@ -408,6 +408,8 @@ class Engine:
             self.direct_loop.wake()  # nobody need watch its caller any more
         if claimed is None or notifies(claimed):
             self.deliveries.loop.wake()
+        if claimed is None or is_activity(claimed):
+            self.cadence_loop.wake()
 
     def _tell_finished(self, run_id: str) -> None:
         """Tell who looks on. One who can read nothing just then misses it; those that ended with it must not."""

@@ -229,7 +229,7 @@ class InProcessFunctions:
             state=run.state,
             poll_data=claimed.poll_data,
             scheduler_state=self._scheduler_state,
-            sdk=self._sdk,
+            sdk=None if self._sdk is None else self._sdk.inside(run.handle, job=claimed.spec.name),
             count=partial(self._count, claimed, token) if claimed.spec.budgets and self._charge else None,
             asynchronous=is_async(function),
         )

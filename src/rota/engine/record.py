@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rota import faults
 from rota.engine import budget, group, holds, notices, poll, shared_state, work
+from rota.engine.cadence import note_agents
 from rota.engine.pools import settle_pools
 from rota.engine.retry import retry
 from rota.model.clock import to_ms
@@ -70,6 +71,7 @@ def record(
             jobs.save_job_state(db, run.job_id, run.outcome.state)
         keep_session(db, run.id, run.outcome, job_id=run.job_id, now=now)
     shared_state.save(db, (run.outcome.scheduler_state for run in ended))
+    note_agents(db, [run.id for run in ended if run.outcome.provider is not None], now=now)
     return {run.id: run.outcome for run in ended}
 
 

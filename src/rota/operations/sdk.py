@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.engine.wake import wake
 from rota.model.clock import Clock
+from rota.model.making import Maker
 from rota.operations.runs import find_run, history
 from rota.operations.starting import start
 from rota.operations.summary import summarise, summary_json
@@ -20,14 +21,19 @@ RUNS = 50
 class Sdk:
     """A small client of the scheduler that a function runs in. Safe from any thread; each call is one transaction."""
 
-    def __init__(self, store: Store, state: Path, clock: Clock) -> None:
+    def __init__(self, store: Store, state: Path, clock: Clock, *, maker: Maker | None = None) -> None:
         self._store = store
         self._state = state
         self._clock = clock
+        self._maker = maker
+
+    def inside(self, run: str, *, job: str) -> "Sdk":
+        """Return the client of a function's run: the runs that it starts name it."""
+        return Sdk(self._store, self._state, self._clock, maker=Maker(f"run:{job}", run=run))
 
     def trigger(self, job: str, params: Mapping[str, Any] | None = None, *, force: bool = False) -> dict[str, Any]:
         """Start a job: a new run in the queue, which is returned; it does not count as activity (R-18, R-29)."""
-        born = start(self._store, job, params=params, force=force, now=self._clock.now())
+        born = start(self._store, job, params=params, force=force, by=self._maker, now=self._clock.now())
         wake(self._state)
         return self.run(born.id)
 

@@ -27,10 +27,16 @@ _OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
 
 
 def start(
-    store: Store, name: str, *, now: datetime, params: Mapping[str, Any] | None = None, force: bool = False
+    store: Store,
+    name: str,
+    *,
+    now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+    by: Maker | None = None,
 ) -> Born:
     """Start a job for a program that a schedule may have started itself: as `trigger`, but no activity (R-18)."""
-    return store.write(partial(_trigger, name=name, params=params, force=force, now=now))
+    return store.write(partial(_trigger, name=name, params=params, force=force, by=by, now=now))
 
 
 def trigger(

@@ -135,6 +135,13 @@ def run_by_number(db: Database, job_id: str, number: int) -> Run | None:
     return run_of(found[0]) if found else None
 
 
+def run_by_handle(db: Database, handle: str) -> Run | None:
+    """Return the run that is written `backup:112`, None for none; its job is not locked."""
+    name, _, number = handle.rpartition(":")
+    row = db.row("run_by_handle", name=name, number=int(number)) if number.isdecimal() else None
+    return None if row is None else run_by_id(db, row[0])
+
+
 def ask_candidates(db: Database, *, free: int, lane_id: int = NO_POOLS) -> None:
     """Ask `candidates` ahead."""
     db.ahead("run_candidates", lane_id=lane_id, free=free)

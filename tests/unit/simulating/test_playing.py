@@ -1,5 +1,6 @@
 """The play: fires, skips, failures, pools, collisions, budgets and polls, counted."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from playground import BEGIN, DAY, HOUR, MINUTE, SECOND, Play, cron, job, of
 from rota.model.budget import Account, Exceeded, Per, Unit
 from rota.model.errors import UnknownJob
 from rota.model.spec import (
+    AgentWork,
     ByMode,
     Draw,
     Gates,
@@ -124,6 +126,21 @@ def test_modes_decide_how_often_an_adaptive_job_fires():
     found = of(Play([job("a", schedule)], person=Forced(phases, BEGIN), durations={"a": timedelta()}).report(), "a")
     assert found.hours[:5] == (60, 6, 6, 1, 0)  # what has come at three belongs to the mode that it was planned in
     assert [one.mode for one in found.modes] == [Mode.ACTIVE, Mode.IDLE, Mode.DORMANT]
+
+
+def test_the_end_of_an_agents_run_makes_a_job_active_unless_a_job_by_mode_began_it():
+    """R-18."""
+    schedule = Schedule(by_mode=ByMode(MINUTE, 10 * MINUTE, 6 * HOUR))
+    work = Work(Kind.AGENT, agent=AgentWork("claude", "claude", "anthropic", "x"))
+    review = replace(job("review", cron("0 9 * * *")), work=work)
+    own = replace(job("own", Schedule(by_mode=ByMode(HOUR, HOUR, HOUR))), work=work)
+    play = Play([job("a", schedule), review, own], durations={"a": timedelta(), "review": 30 * MINUTE})
+    assert [(one.mode, one.at - BEGIN) for one in of(play.report(), "a").modes] == [
+        (Mode.DORMANT, timedelta()),
+        (Mode.ACTIVE, 9 * HOUR + 30 * MINUTE),
+        (Mode.IDLE, 9 * HOUR + 40 * MINUTE),
+        (Mode.DORMANT, 10 * HOUR + 30 * MINUTE),
+    ]
 
 
 def test_somebody_at_work_keeps_a_job_active_and_leaves_it_to_sleep():

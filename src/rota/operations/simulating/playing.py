@@ -12,7 +12,7 @@ from rota.model.spec import Mode
 from rota.model.states import Reason, Status
 from rota.operations.simulating.firing import fire
 from rota.operations.simulating.gating import pass_gates
-from rota.operations.simulating.people import Person
+from rota.operations.simulating.people import Forced, Person
 from rota.operations.simulating.played import COMPLETED, RUNNING, End, PlayedJob, PlayedRun
 from rota.operations.simulating.recording import finish, let_go
 from rota.operations.simulating.stage import Due, Skipped, Stage, Subject
@@ -53,6 +53,8 @@ class Player:
             self._claim()
         if stage.ends and stage.ends[0][0] <= now:
             finish(stage, [_ending(run) for run in stage.due_ends()])
+            if self._adaptive and stage.agent_ended_at == now:
+                self._replan()
             self._claim()
         if stage.fires and stage.fires[0][0] <= now:
             for played in stage.due_fires():
@@ -111,7 +113,7 @@ class Player:
     def _replan(self) -> None:
         """Give every job with intervals by mode the cursor of the mode that holds now (R-18)."""
         stage, now = self._stage, self._stage.now
-        activity = self._person.activity(now)
+        activity = self._activity(now)
         changes = [self._person.acts_at(now)]
         for played in self._adaptive:
             quiet = dormant_hours(played.job.spec)
@@ -122,6 +124,13 @@ class Player:
                 stage.observer.moded(played)
             changes.append(next_change(now, activity=activity, quiet=quiet))
         stage.mode_at = min((at for at in changes if at is not None and at > now), default=None)
+
+    def _activity(self, now: datetime) -> datetime | None:
+        """Return when the last activity was, of the person or by the end of an agent's run."""
+        found, ended = self._person.activity(now), self._stage.agent_ended_at
+        if ended is None or isinstance(self._person, Forced):
+            return found
+        return ended if found is None else max(found, ended)
 
     def _replan_one(self, played: PlayedJob, mode: Mode) -> None:
         """Re-plan one job. What has come is fired first: it belongs to the mode that it was planned in."""

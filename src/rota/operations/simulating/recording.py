@@ -31,8 +31,18 @@ def _end(stage: Stage, end: End) -> bool:
         stage.accounts.settle(run.id)
     run.status, run.reason, run.waiting_for, run.finished_at = end.status, end.reason, None, stage.now
     played.unfinished.remove(run)
+    if played.job.spec.work.agent is not None and run.started_at is not None and not _begun_by_mode(run):
+        stage.agent_ended_at = stage.now
     stage.observer.ended(run)
     return True
+
+
+def _begun_by_mode(run: PlayedRun) -> bool:
+    """Tell whether a run goes back to the schedule of a job with intervals by mode, by retries and groups."""
+    first = run.first
+    while first.place and first.group is not None and first.group.run is not None:
+        first = first.group.run.first
+    return first.trigger is Trigger.SCHEDULE and first.played.job.spec.schedule.by_mode is not None
 
 
 def _follow_up(stage: Stage, ended: Sequence[PlayedRun]) -> list[End]:

@@ -81,6 +81,8 @@ class Stage:
     jobs: dict[str, PlayedJob] = field(default_factory=dict)
     named: dict[str, PlayedJob] = field(default_factory=dict)
     mode_at: datetime | None = None
+    agent_ended_at: datetime | None = None
+    """When the last run of an agent ended that counts as activity (R-18)."""
     fires: list[tuple[datetime, int, int, PlayedJob]] = field(default_factory=list)
     ends: list[tuple[datetime, int, PlayedRun]] = field(default_factory=list)
     others: list[tuple[datetime, Due, int, Subject]] = field(default_factory=list)
