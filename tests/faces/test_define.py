@@ -71,6 +71,7 @@ def test_check_reads_each_job_in_plain_english_with_its_next_fire(project: Proje
         "nightly",
         "at 02:30 every day (Europe/Madrid)",
         "next Mon 16 Nov 02:30, in 13 h 30 min",
+        "timeout 10 min, 3 attempts",
     ]
     assert "next now" in told[2]
     assert told[-1].startswith("note: triage: starts as soon as it is new and applied")
@@ -231,3 +232,49 @@ def test_a_file_that_loses_all_its_jobs_is_not_applied_by_mistake(project: Proje
     assert project.json("show", "triage")["state"] == "idle"
     project.ok("apply", "--allow-empty")
     assert "no jobs" in project.ok("list")
+
+
+LIMITS = """agents: {reviewer: {adapter: claude, max_usd: 2}}
+jobs:
+  plain: {command: [echo, hi]}
+  bound: {command: [echo, hi], timeout: never, retry: false}
+  asked: {agent: reviewer, prompt: Review the day.}
+  turned: {agent: reviewer, prompt: Review the day., max_turns: 25, timeout: 2h, retry: {max_attempts: 2}}
+groups: {both: {members: [plain, bound]}}
+"""
+
+
+def test_check_and_show_tell_the_limits_that_hold_whether_or_not_they_are_written(project: Project) -> None:
+    project.applied(LIMITS)
+    told = {line.split()[0]: line for line in project.ok("check").splitlines()[1:]}
+    assert told["plain"].endswith("  timeout 10 min, 3 attempts")
+    assert told["bound"].endswith("  no timeout, 1 attempt")
+    assert told["asked"].endswith("  timeout 10 min, 1 attempt, 10 turns, $2.00")
+    assert told["turned"].endswith("  timeout 2 h, 2 attempts, 25 turns, $2.00")
+    assert "attempt" not in told["both"]
+    limits = ("timeout_seconds", "max_attempts", "max_turns", "max_usd")
+    found = {job["name"]: [job[key] for key in limits] for job in project.json("check")["jobs"]}
+    assert found["asked"] == [600, 1, 10, 2.0]
+    assert found["bound"] == [None, 1, None, None]
+    shown = project.ok("show", "asked")
+    assert "limits       10 turns, $2.00" in shown
+    assert "timeout      10 min" in shown
+    assert "retry        3 attempts" in project.ok("show", "plain")
+
+
+@pytest.mark.parametrize(
+    ("keys", "lost"),
+    [
+        ("command: [ehco, hi]", True),
+        ("command: [echo, hi]", False),
+        ('command: ["{{ params.a }}"], params: {a: ehco}', False),
+        ("command: [echo, hi], env: {PATH: /nowhere}", True),
+        ('command: [ehco, hi], env: {PATH: "/opt/{{ job }}"}', False),
+        ("command: [ehco, hi], env_file: .env", False),
+        ('shell: "ehco hi"', False),
+    ],
+)
+def test_check_notes_a_program_that_is_not_on_the_path_of_its_runs(project: Project, keys: str, lost: bool) -> None:
+    project.write(f"jobs:\n  a: {{{keys}}}\n")
+    said = "its runs fail as long as no folder of PATH has a program e"
+    assert (said in project.rota("check", environ={"PATH": os.environ["PATH"]}).stdout) is lost

@@ -31,6 +31,7 @@ def command(invocation: Invocation) -> None:
 
 
 def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
+    from rota.operations.spec_words import limit_words
     from rota.rules.instants import explain_schedule
 
     click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
@@ -41,9 +42,11 @@ def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
     names = max((len(spec.name) for spec in jobs), default=0)
     schedules = {spec.name: explain_schedule(spec.schedule) for spec in jobs}
     width = max((len(text) for text in schedules.values()), default=0)
+    coming = {spec.name: coming_words(spec, now) for spec in jobs}
+    latest = max((len(text) for text in coming.values()), default=0)
     for spec in jobs:
-        line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {coming_words(spec, now)}"
-        click.echo(line.rstrip())
+        line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {coming[spec.name]:{latest}}"
+        click.echo(f"{line}  {limit_words(spec)}".rstrip())
     for note in declared.notes:
         click.echo(f"note: {note}")
 
@@ -105,9 +108,20 @@ def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:
                 "schedule": explain_schedule(spec.schedule),
                 "timezone": spec.schedule.timezone,
                 "next_at": iso_or_none(first_fire(spec, now)),
+                **_limits(spec),
             }
             for spec in declared.jobs
         ],
         "included": [{"file": str(one.path), "project": one.name or None} for one in declared.included],
         "notes": list(declared.notes),
+    }
+
+
+def _limits(spec: "JobSpec") -> dict[str, Any]:
+    agent, timeout = spec.work.agent, spec.work.timeout
+    return {
+        "timeout_seconds": timeout.total_seconds() if timeout is not None else None,
+        "max_attempts": spec.retry.max_attempts,
+        "max_turns": agent.max_turns if agent is not None else None,
+        "max_usd": agent.max_usd if agent is not None else None,
     }

@@ -1,8 +1,9 @@
 """What is worth telling about a valid file: readings of cron that surprise, instants far away or gone, lost places."""
 
 import os
+import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,9 +22,12 @@ FAR = timedelta(days=366)
 NO_JOBS = "the file declares no jobs; write them below `jobs:`, or add one with `rota add`"
 
 
-def notes_on(jobs: Sequence[JobSpec], *, now: datetime | None = None) -> tuple[str, ...]:
-    """Return the notes on `jobs`; those that depend on the time only when `now` is given."""
-    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec))]
+def notes_on(
+    jobs: Sequence[JobSpec], *, now: datetime | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return the notes on `jobs`; those that depend on the time or on PATH only when `now` and `environ` are given."""
+    path = None if environ is None else environ.get("PATH")
+    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec, path))]
     if now is not None:
         notes += [note for spec in jobs if (note := _on_time(spec, now) or _on_lulls(spec, now))]
     return (*notes, *_on_first_runs(jobs, now))
@@ -67,7 +71,7 @@ def _on_variables(spec: JobSpec) -> list[str]:
     ]
 
 
-def _on_places(spec: JobSpec) -> Iterator[str]:
+def _on_places(spec: JobSpec, path: str | None) -> Iterator[str]:
     """Yield the folders and files of a job that its runs would not find now."""
     cwd, agent = spec.work.cwd, spec.work.agent
     if cwd and not has_placeholders(cwd):
@@ -75,7 +79,7 @@ def _on_places(spec: JobSpec) -> Iterator[str]:
             yield f"{spec.name}: its runs fail as long as the folder {cwd} {wrong}; make it, or correct `cwd`"
         elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
             yield f"{spec.name}: {cwd} is in no git repository, which `workspace: worktree` needs; `git init` makes one"
-        elif wrong := _wrong_program(spec, cwd):
+        elif wrong := _wrong_program(spec, cwd, path):
             yield f"{spec.name}: its runs fail as long as {wrong}"
     file = agent.prompt_file if agent is not None else ""
     if file and not has_placeholders(file):
@@ -112,15 +116,27 @@ def _wrong_folder(folder: str) -> str:
     return "" if os.access(folder, os.X_OK) else "cannot be entered"
 
 
-def _wrong_program(spec: JobSpec, cwd: str) -> str:
-    """Return what is wrong with a program that has a path of its own; the PATH of runs is the scheduler's."""
+def _wrong_program(spec: JobSpec, cwd: str, path: str | None) -> str:
+    """Return what is wrong with the program of a command; `path` is the PATH that runs inherit, None: not known."""
     program = next(iter(spec.work.command), "")
-    if "/" not in program or has_placeholders(program):
+    if not program or has_placeholders(program):
         return ""
-    path = os.path.join(cwd, program.removeprefix("./"))
-    if not os.path.isfile(path):
-        return f"there is no program {path}; write it, or correct `command`"
-    return "" if os.access(path, os.X_OK) else f"{path} is not executable; `chmod +x {path}`, or name its interpreter"
+    if "/" not in program:
+        searched = _own_path(spec, path)
+        lost = searched is not None and shutil.which(program, path=searched) is None
+        return f"no folder of PATH has a program {program}; correct `command`, or set PATH in `env`" if lost else ""
+    file = os.path.join(cwd, program.removeprefix("./"))
+    if not os.path.isfile(file):
+        return f"there is no program {file}; write it, or correct `command`"
+    return "" if os.access(file, os.X_OK) else f"{file} is not executable; `chmod +x {file}`, or name its interpreter"
+
+
+def _own_path(spec: JobSpec, path: str | None) -> str | None:
+    """Return the PATH of a job's runs: its own, else what they inherit; None where it is not known before they run."""
+    own = next((variable for variable in spec.work.env if variable.name == "PATH"), None)
+    if own is not None:
+        return None if own.value is None or has_placeholders(own.value) else own.value
+    return None if spec.work.env_file is not None else path
 
 
 def _in_repository(folder: str) -> bool:

@@ -94,7 +94,13 @@ def read_project(
     return Declared(
         settings=_with_agents(with_shared(main.settings, whole.shared), whole.jobs),
         jobs=whole.jobs,
-        notes=(*none, *files, *whole.notes, *notes_on(whole.jobs, now=now), *counting_notes(whole.jobs)),
+        notes=(
+            *none,
+            *files,
+            *whole.notes,
+            *notes_on(whole.jobs, now=now, environ=environment),
+            *counting_notes(whole.jobs),
+        ),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
         text_digest=main.document.digest,
         included=whole.included,

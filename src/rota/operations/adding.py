@@ -50,7 +50,7 @@ def add_job(
     if not dry_run:
         replace_file(file, insertion.content, before=before)
     spec = _named(declared, place, name)
-    return Added(spec, file, insertion, declared, notes_on([spec], now=now))
+    return Added(spec, file, insertion, declared, notes_on([spec], now=now, environ=environ))
 
 
 def _named(declared: Declared, place: Place, name: str) -> JobSpec:

@@ -139,7 +139,7 @@ def _configuration(place: Place, environ: Mapping[str, str], *, clock: Clock) ->
     except RotaError as error:
         return None, [Finding("file", Level.PROBLEM, error.message, error.hint)]
     declared = loaded.declared
-    notes = [Finding("file", Level.NOTE, note) for note in notes_on(declared.jobs, now=clock.now())]
+    notes = [Finding("file", Level.NOTE, note) for note in notes_on(declared.jobs, now=clock.now(), environ=environ)]
     if loaded.trust_note:
         notes.append(Finding("file", Level.NOTE, loaded.trust_note, "rota trust"))
     return loaded, [Finding("file", Level.OK, f"rota.yaml is right, jobs: {len(declared.jobs)}"), *notes]

@@ -135,7 +135,7 @@ def check_draft(shop: Workshop, draft: Draft, *, now: datetime, replacing: Job |
         fires=tuple(next_fires(when.schedule, now, FIRES, name=when.name)) if when else (),
         zone=when.schedule.timezone if when else zone,
         text="\n".join(["jobs:", *write_job(draft.name.strip() or UNNAMED, keys)]) + "\n",
-        notes=notes_on([spec], now=now) if spec else (),
+        notes=notes_on([spec], now=now, environ=shop.environ) if spec else (),
         changes=differences(replacing.spec, spec) if replacing and spec else (),
     )
 

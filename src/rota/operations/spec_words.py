@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rota.model.durations import say_duration, write_duration
 from rota.model.records import cut
 from rota.model.spec import AgentWork, JobSpec, Kind
-from rota.operations.words import plain
+from rota.operations.words import counted, plain
 from rota.rules.brief_words import say_brief
 from rota.rules.budget_words import say_spend
 from rota.rules.pool_words import say_draws
@@ -52,7 +52,23 @@ def _work_pairs(spec: JobSpec) -> Pairs:
     if spec.work.kind is not Kind.GROUP:
         yield "folder", plain(spec.work.cwd)
     if spec.work.agent is not None:
+        if limits := _agent_limits(spec.work.agent):
+            yield "limits", ", ".join(limits)
         yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
+
+
+def limit_words(spec: JobSpec) -> str:
+    """Return what bounds each run of a job, written in the file or not; empty for a group, whose members are bound."""
+    if spec.work.kind is Kind.GROUP:
+        return ""
+    timeout = f"timeout {say_duration(spec.work.timeout)}" if spec.work.timeout else "no timeout"
+    agent = _agent_limits(spec.work.agent) if spec.work.agent is not None else []
+    return ", ".join([timeout, counted(spec.retry.max_attempts, "attempt"), *agent])
+
+
+def _agent_limits(work: AgentWork) -> list[str]:
+    turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
+    return turns + ([] if work.max_usd is None else [f"${work.max_usd:.2f}"])
 
 
 def work_words(spec: JobSpec) -> str:
