@@ -134,6 +134,7 @@ def test_who_is_wrong_too_often_is_not_listened_to_for_a_minute(api: Api) -> Non
     assert told == [401] * 10 + [429] * 2
     assert 1 <= int(api.bare.get("/api/v1/jobs", headers=wrong).headers["retry-after"]) <= 60
     assert api.call("GET", "/api/v1/jobs").status_code == 200
+    assert api.bare.get("/api/v1/jobs").status_code == 401  # without a token nothing is guessed
     api.project.clock.advance(timedelta(seconds=61))
     assert api.bare.get("/api/v1/jobs", headers=wrong).status_code == 401
 

@@ -137,6 +137,9 @@ def test_the_output_of_a_run_is_text_in_whole_or_in_part(ten: Api) -> None:
     assert (part.status_code, part.text, part.headers["content-range"]) == (206, "line", "bytes 5-8/15")
     assert ten.call("GET", "/api/v1/runs/hello:1/output", Range="bytes=-5").text == "line\n"
     assert ten.call("GET", "/api/v1/runs/hello:1/output?follow=true").text == "line\n" * 3
+    assert ten.call("GET", "/api/v1/runs/hello:1/output?follow=true&tail=1").text == "line\n"
+    whole = ten.call("GET", "/api/v1/runs/hello:1/output?tail=2", Range="bytes=5-8")
+    assert (whole.status_code, whole.text) == (200, "line\n" * 2)
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ def test_a_group_that_runs_or_completed_is_not_repeated(nightly: Project) -> Non
     for _ in range(4):
         nightly.carry_out([DONE])
     result = nightly.rota("groups", "retry", "nightly:1")
+    assert result.exit_code == 6
     assert "nightly:1 is COMPLETED: none of its members failed" in result.stderr
 
 

@@ -37,6 +37,7 @@ EXIT_CODES: dict[type[RotaError], int] = {
     model.AddressUnknown: NO_SCHEDULER,
     model.SourceError: NO_SCHEDULER,
     model.GroupIsFinal: REFUSED,
+    model.GroupCompleted: REFUSED,
     model.GroupUnfinished: REFUSED,
     model.RunIsFinal: REFUSED,
     model.RunUnfinished: REFUSED,

@@ -72,9 +72,22 @@ def described(app: FastAPI) -> dict[str, Any]:
         parts.setdefault("schemas", {}).update({**place.pop("$defs", {}), "Problem": place})
         parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
+        _take_null_from_params(document)
         document["paths"].get("/healthz", {}).get("get", {})["security"] = []
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _take_null_from_params(document: dict[str, Any]) -> None:
+    """Describe params as they can be written: one that may be left out still cannot be null."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for param in operation.get("parameters", ()):
+                schema = param["schema"]
+                values = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+                if len(values) == 1:
+                    del schema["anyOf"]
+                    schema |= values[0]
 
 
 async def _told(request: Request, error: Exception) -> Response:
@@ -112,10 +125,14 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return the methods that some route knows at this path."""
-    found: set[str] = set()
-    for route in request.app.routes:
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
-            found |= set(getattr(route, "methods", None) or ())
-    return sorted(found)
+    """Return the methods of the resource at this path: of `/runs/cancel`, not those of `/runs/{run}` as well."""
+    fitting = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    nearest = min((route.path.count("{") for route in fitting), default=0)
+    return sorted(
+        {
+            method
+            for route in fitting
+            if route.path.count("{") == nearest
+            for method in getattr(route, "methods", None) or ()
+        }
+    )

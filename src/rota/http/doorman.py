@@ -92,13 +92,13 @@ class Doorman:
         at = self.clock.monotonic()
         caller = self._known(asked)
         if caller is None:
+            if "authorization" not in asked.headers and not self._cookie(asked):
+                raise NoToken  # no guess, so it is not counted
             wait = self._failures.wait(asked.client, at)
             if wait:
                 raise TooManyFailures(wait)
-            if "authorization" in asked.headers or self._cookie(asked):
-                self._failures.note(asked.client, at)
-                raise NoToken("the token is not one of this project")
-            raise NoToken
+            self._failures.note(asked.client, at)
+            raise NoToken("the token is not one of this project")
         if caller.browser and asked.method not in SAFE and "origin" not in asked.headers:
             raise OriginRefused("a browser's session changes nothing without an Origin")
         return caller

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rota.http.bodies import read_body, read_form, read_json, replayed
 from rota.http.doorman import SAFE, Asked, Doorman
 from rota.http.problems import Unexpected
-from rota.http.refusals import BodyTooLarge, HttpRefusal, LengthAmbiguous, MediaRefused, NotFound
+from rota.http.refusals import BodyTooLarge, HttpRefusal, JsonInvalid, LengthAmbiguous, MediaRefused, NotFound
 from rota.log import log
 from rota.model.errors import RotaError
 
@@ -109,7 +109,7 @@ class Guard:
         if body and asked.method not in SAFE:
             form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
             _check_media(asked, form=form)
-            scope["state"] |= read_form(body) if form else {"body": read_json(body)}
+            scope["state"] |= read_form(body) if form else {"body": _not_null(read_json(body))}
         scope["state"]["body_bytes"] = body
         return replayed(body, receive) if _has_body(asked) else receive
 
@@ -120,6 +120,13 @@ class Guard:
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
         response = await self._error_response(error, scope, base=self._base_path)
         await response(scope, receive, answer.send)
+
+
+def _not_null(value: Any) -> Any:
+    """Return a value that is not null: a client that means no body sends none."""
+    if value is None:
+        raise JsonInvalid("it is null; send an object, or no body where it may be left out")
+    return value
 
 
 class _Answer:

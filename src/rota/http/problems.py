@@ -49,6 +49,7 @@ STATUSES: dict[type[RotaError], int] = {
     model.AddressRefused: 422,
     model.AddressUnknown: 503,
     model.GroupIsFinal: 409,
+    model.GroupCompleted: 409,
     model.GroupUnfinished: 409,
     model.RunIsFinal: 409,
     model.RunUnfinished: 409,

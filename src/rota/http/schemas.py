@@ -61,6 +61,13 @@ class Run(Shape):
     session_id: str | None
 
 
+class DryStart(Shape):
+    """The run that a start would make; nothing was changed."""
+
+    dry_run: Literal[True]
+    run: str
+
+
 class WholeRun(Run):
     """A run with everything that is stored about it, as `rota show RUN --json`."""
 

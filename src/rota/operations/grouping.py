@@ -12,6 +12,7 @@ from rota.engine.cadence import touching
 from rota.engine.enqueue import active_for, cancel_group, enqueue
 from rota.engine.record import finish_all
 from rota.model.errors import (
+    GroupCompleted,
     GroupIsFinal,
     GroupUnfinished,
     InvalidValue,
@@ -117,10 +118,7 @@ def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated
         raise GroupUnfinished(group.handle)
     founding = engine.repeat(db, group, run=None)
     if not founding.members:
-        raise InvalidValue(
-            f"{group.handle} is {group.status}: none of its members failed",
-            hint=f"start it again as a whole with `rota run {group.name}`",
-        )
+        raise GroupCompleted(group.handle, group.status, group.name)
     if group.run_id is None:
         return Repeated(group, None, _found(db, founding, now=now))
     return _retry_run(db, group, group.run_id, force=force, now=now)

@@ -174,9 +174,9 @@ def teller_of(spec: JobSpec | None) -> Teller | None:
 class GrowingBytes:
     """Reads a run's output as it grows, as bytes; what was left out is marked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, offset: int = 0) -> None:
         self._folder = folder
-        self._offset = 0
+        self._offset = offset
 
     def more(self) -> bytes:
         """Return what came since the last call, some of it at a time."""
@@ -185,6 +185,7 @@ class GrowingBytes:
         return (gap_mark(piece.skipped) if piece.skipped and piece.data else b"") + piece.data
 
 
-def follow_bytes(state: Path, run_id: str) -> GrowingBytes:
-    """Return a reader of a run's growing output as bytes."""
-    return GrowingBytes(folder_of(state, run_id))
+def follow_bytes(state: Path, run_id: str, *, lines: int | None = None) -> GrowingBytes:
+    """Return a reader of a run's growing output as bytes: all of it, or from its last lines on."""
+    folder = folder_of(state, run_id)
+    return GrowingBytes(folder, offset=0 if lines is None else tail_start(folder, lines))

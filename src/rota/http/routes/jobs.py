@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
-from rota.http.routes.names import FilterWord, JobName
+from rota.http.routes.names import NEW_JOB, FilterWord, JobName, NewJobName, StatusWord
 from rota.http.routes.times import coming, instant
 from rota.http.routing import Routes, answer, page
 from rota.model.clock import iso
@@ -35,6 +35,17 @@ routes = Routes("jobs")
 JobBody = Annotated[
     dict[str, Any], Body(description="The keys of a job in rota.yaml.", examples=[{"command": ["echo", "hello"]}])
 ]
+NamedJobBody = Annotated[
+    dict[str, Any],
+    Body(
+        description="The keys of a job in rota.yaml, and its name.",
+        examples=[{"name": "hello", "command": ["echo", "hello"]}],
+        json_schema_extra={"required": ["name"], "properties": {"name": {"type": "string", "pattern": NEW_JOB}}},
+    ),
+]
+TRIED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A dry run: the job would be started.", "model": schemas.DryStart}
+}
 Dry = Annotated[bool, Query(description="Tell what would happen; change nothing.")]
 
 
@@ -52,7 +63,7 @@ def get_jobs(
 
 
 @routes.on("POST", "/jobs", scope=Scope.ADMIN, answer=schemas.MadeJob, status=201)
-def create_job(desk: DeskOf, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
+def create_job(desk: DeskOf, body: NamedJobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Make a job: the keys of rota.yaml, and its `name`."""
     keys = dict(body)
     name = keys.pop("name", None)
@@ -75,7 +86,7 @@ def get_job(desk: DeskOf, job: JobName) -> Response:
     answer=schemas.MadeJob,
     also={201: {"description": "Made.", "model": schemas.MadeJob}},
 )
-def put_job(desk: DeskOf, job: JobName, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
+def put_job(desk: DeskOf, job: NewJobName, body: JobBody, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Make a job, or replace the one of this name that was made through the API."""
     view, new = api_jobs.put(desk.store, _read(desk, job, body), now=desk.now, dry_run=dry_run)
     return _made(desk, view, new=new, dry_run=dry_run)
@@ -88,34 +99,32 @@ def delete_job(desk: DeskOf, job: JobName, dry_run: Dry = False) -> Response:  #
 
 
 @routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=schemas.WholeJob)
-def enable_job(desk: DeskOf, job: JobName, wish: wishes.DryRun | None = None) -> Response:
+def enable_job(desk: DeskOf, job: JobName, wish: wishes.OptionalDryRun) -> Response:
     """Let a job fire and be started that was made through the API."""
     return _enable(desk, job, wish, enabled=True)
 
 
 @routes.on("POST", "/jobs/{job}/disable", scope=Scope.ADMIN, answer=schemas.WholeJob)
-def disable_job(desk: DeskOf, job: JobName, wish: wishes.DryRun | None = None) -> Response:
+def disable_job(desk: DeskOf, job: JobName, wish: wishes.OptionalDryRun) -> Response:
     """Let a job neither fire nor be started that was made through the API."""
     return _enable(desk, job, wish, enabled=False)
 
 
 @routes.on("POST", "/jobs/{job}/pause", scope=Scope.RUN, answer=schemas.Told)
-def pause_job(desk: DeskOf, job: JobName, wish: wishes.PauseWish | None = None) -> Response:
+def pause_job(desk: DeskOf, job: JobName, wish: wishes.OptionalPauseWish) -> Response:
     """Hold a job back: it does not fire until it is resumed, or until a time."""
-    return answer(hold_back(desk, Chosen(names=(job,)), wish or wishes.PauseWish()))
+    return answer(hold_back(desk, Chosen(names=(job,)), wish))
 
 
 @routes.on("POST", "/jobs/{job}/resume", scope=Scope.RUN, answer=schemas.Told)
-def resume_job(desk: DeskOf, job: JobName, wish: wishes.ResumeWish | None = None) -> Response:
+def resume_job(desk: DeskOf, job: JobName, wish: wishes.OptionalResumeWish) -> Response:
     """Let a paused job go."""
-    wish = wish or wishes.ResumeWish()
     return answer(let_go(desk, Chosen(names=(job,)), catch_up=wish.catch_up == "once", dry_run=wish.dry_run))
 
 
-@routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202)
-def trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = None) -> Response:
+@routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202, also=TRIED)
+def trigger_job(desk: DeskOf, job: JobName, wish: wishes.OptionalTriggerWish) -> Response:
     """Start a job now: the answer is its run in the queue."""
-    wish = wish or wishes.TriggerWish()
     if wish.dry_run:
         desk.store.read(partial(refuse_start, by=desk.maker, force=wish.force, now=desk.now))
         born = enqueue_many(desk.store, job, [wish.params], now=desk.now, force=wish.force, dry_run=True)[0]
@@ -130,7 +139,7 @@ def trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = No
 def get_job_runs(
     desk: DeskOf,
     job: JobName,
-    status: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    status: Annotated[list[StatusWord] | None, Query(max_length=20)] = None,
     cursor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
@@ -214,8 +223,8 @@ def _read(desk: Desk, name: str, body: dict[str, Any]) -> Any:
     return api_jobs.read_job(name, body, folder=context.folder, state=context.state, environ=context.environ)
 
 
-def _enable(desk: Desk, job: str, wish: wishes.DryRun | None, *, enabled: bool) -> Response:
-    dry_run = wish is not None and wish.dry_run
+def _enable(desk: Desk, job: str, wish: wishes.DryRun, *, enabled: bool) -> Response:
+    dry_run = wish.dry_run
     view = api_jobs.enable(desk.store, job, enabled=enabled, now=desk.now, dry_run=dry_run)
     return _changed(desk, view, dry_run=dry_run)
 

@@ -32,8 +32,16 @@ def legacy_get_job(desk: DeskOf, job: JobName) -> Response:
     return _instead(jobs.get_job(desk, job), desk, f"/jobs/{job.replace('/', '~')}")
 
 
-@routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202, deprecated=True)
-def legacy_trigger_job(desk: DeskOf, job: JobName, wish: wishes.TriggerWish | None = None) -> Response:
+@routes.on(
+    "POST",
+    "/jobs/{job}/trigger",
+    scope=Scope.AGENT,
+    answer=schemas.Run,
+    status=202,
+    also=jobs.TRIED,
+    deprecated=True,
+)
+def legacy_trigger_job(desk: DeskOf, job: JobName, wish: wishes.OptionalTriggerWish) -> Response:
     """Start a job; use /api/v1/jobs/{job}/trigger."""
     return _instead(jobs.trigger_job(desk, job, wish), desk, f"/jobs/{job.replace('/', '~')}/trigger")
 
@@ -45,19 +53,19 @@ def legacy_get_job_runs(desk: DeskOf, job: JobName) -> Response:
 
 
 @routes.on("POST", "/jobs/{job}/pause", scope=Scope.RUN, answer=schemas.Told, deprecated=True)
-def legacy_pause_job(desk: DeskOf, job: JobName, wish: wishes.PauseWish | None = None) -> Response:
+def legacy_pause_job(desk: DeskOf, job: JobName, wish: wishes.OptionalPauseWish) -> Response:
     """Hold a job back; use /api/v1/jobs/{job}/pause."""
     return _instead(jobs.pause_job(desk, job, wish), desk, f"/jobs/{job.replace('/', '~')}/pause")
 
 
 @routes.on("POST", "/jobs/{job}/resume", scope=Scope.RUN, answer=schemas.Told, deprecated=True)
-def legacy_resume_job(desk: DeskOf, job: JobName, wish: wishes.ResumeWish | None = None) -> Response:
+def legacy_resume_job(desk: DeskOf, job: JobName, wish: wishes.OptionalResumeWish) -> Response:
     """Let a job go; use /api/v1/jobs/{job}/resume."""
     return _instead(jobs.resume_job(desk, job, wish), desk, f"/jobs/{job.replace('/', '~')}/resume")
 
 
 @routes.on("POST", "/api/job-runs/{run}/retry", scope=Scope.RUN, answer=schemas.RetriedRun, status=202, deprecated=True)
-def legacy_retry_run(desk: DeskOf, run: RunName, wish: wishes.RetryWish | None = None) -> Response:
+def legacy_retry_run(desk: DeskOf, run: RunName, wish: wishes.OptionalRetryWish) -> Response:
     """Run a finished run again (002 DEC-007); use /api/v1/runs/{run}/retry."""
-    response = runs.retry(desk, run, wish or wishes.RetryWish())
+    response = runs.retry(desk, run, wish)
     return _instead(response, desk, f"/runs/{run.replace('/', '~')}/retry")

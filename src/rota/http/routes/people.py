@@ -60,9 +60,9 @@ def get_targets(desk: DeskOf) -> Response:
 
 
 @routes.on("POST", "/notify/{target}/enable", scope=Scope.RUN, answer=schemas.Told)
-def enable_notify(desk: DeskOf, target: TargetName, wish: wishes.DryRun | None = None) -> Response:
+def enable_notify(desk: DeskOf, target: TargetName, wish: wishes.OptionalDryRun) -> Response:
     """Send to a target again that was switched off by a 410, or is left alone since it kept failing."""
-    dry_run = wish is not None and wish.dry_run
+    dry_run = wish.dry_run
     changed = enable_target(desk.store, target, dry_run=dry_run)
     if changed and not dry_run:
         desk.wake()

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from rota.http import schemas, wishes
 from rota.http.context import DeskOf
 from rota.http.routes.names import GroupName, Word
-from rota.http.routes.times import instant
+from rota.http.routes.times import PastTime, instant
 from rota.http.routing import Routes, answer, page
 from rota.model.spec import GroupMode, Member, OnFailure
 from rota.operations import grouping, groups
@@ -61,9 +61,9 @@ def get_group(desk: DeskOf, group: GroupName) -> Response:
 
 
 @routes.on("POST", "/groups/{group}/cancel", scope=Scope.RUN, answer=schemas.Group)
-def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.DryRun | None = None) -> Response:
+def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.OptionalDryRun) -> Response:
     """Cancel a group: queued members at once, running ones by stopping them."""
-    dry_run = wish is not None and wish.dry_run
+    dry_run = wish.dry_run
     view = grouping.cancel(desk.store, group, now=desk.now, dry_run=dry_run)
     if not dry_run:
         desk.wake()
@@ -72,9 +72,8 @@ def cancel_group(desk: DeskOf, group: GroupName, wish: wishes.DryRun | None = No
 
 
 @routes.on("POST", "/groups/{group}/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
-def retry_group(desk: DeskOf, group: GroupName, wish: wishes.GroupRetryWish | None = None) -> Response:
+def retry_group(desk: DeskOf, group: GroupName, wish: wishes.OptionalGroupRetryWish) -> Response:
     """Make a new group of what failed."""
-    wish = wish or wishes.GroupRetryWish()
     made = grouping.retry(desk.store, group, now=desk.now, force=wish.force, dry_run=wish.dry_run)
     if not wish.dry_run:
         desk.wake()
@@ -99,7 +98,7 @@ def get_budget(desk: DeskOf, account: Word) -> Response:
 def get_usage(
     desk: DeskOf,
     by: Annotated[By, Query()] = By.JOB,
-    since: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    since: PastTime | None = None,
     job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
 ) -> Response:
     """Tell what runs used: time, tokens, requests and money."""

@@ -14,8 +14,8 @@ from rota.engine.move import Where
 from rota.http import schemas, wishes
 from rota.http.context import Desk, DeskOf
 from rota.http.refusals import HttpRefusal
-from rota.http.routes.names import FilterWord, RunName
-from rota.http.routes.times import instant
+from rota.http.routes.names import FilterWord, ReasonWord, RunName, StatusWord, TriggerWord
+from rota.http.routes.times import PastTime, instant
 from rota.http.routing import Routes, answer, page
 from rota.model.errors import InvalidValue
 from rota.model.states import WaitingFor
@@ -54,20 +54,18 @@ class RangeRefused(HttpRefusal):
 def get_runs(
     desk: DeskOf,
     job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
-    status: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
-    reason: Annotated[list[FilterWord] | None, Query(max_length=50)] = None,
+    status: Annotated[list[StatusWord] | None, Query(max_length=20)] = None,
+    reason: Annotated[list[ReasonWord] | None, Query(max_length=50)] = None,
     label: Annotated[list[FilterWord] | None, Query(max_length=100)] = None,
-    trigger: Annotated[list[FilterWord] | None, Query(max_length=20)] = None,
+    trigger: Annotated[list[TriggerWord] | None, Query(max_length=20)] = None,
     agent: Annotated[
         str | None, Query(min_length=1, max_length=100, description="Of jobs that ask this agent now.")
     ] = None,
     text: Annotated[
         str | None, Query(min_length=1, max_length=200, description="In the summary or the error, whatever its case.")
     ] = None,
-    since: Annotated[
-        str | None, Query(min_length=1, max_length=64, description="ISO 8601, or back from now: 2h, 30d.")
-    ] = None,
-    until: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    since: PastTime | None = None,
+    until: PastTime | None = None,
     cursor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
@@ -120,9 +118,9 @@ def edit_queued_run(desk: DeskOf, run: RunName, wish: wishes.EditWish) -> Respon
 
 
 @routes.on("POST", "/runs/{run}/cancel", scope=Scope.RUN, answer=schemas.CancelledRun)
-def cancel_one_run(desk: DeskOf, run: RunName, wish: wishes.DryRun | None = None) -> Response:
+def cancel_one_run(desk: DeskOf, run: RunName, wish: wishes.OptionalDryRun) -> Response:
     """Cancel a run: a queued one at once, a running one by stopping it."""
-    dry_run = wish is not None and wish.dry_run
+    dry_run = wish.dry_run
     done = cancel_run(desk.store, run, now=desk.now, dry_run=dry_run)
     if not dry_run:
         desk.wake()
@@ -132,9 +130,9 @@ def cancel_one_run(desk: DeskOf, run: RunName, wish: wishes.DryRun | None = None
 
 
 @routes.on("POST", "/runs/{run}/retry", scope=Scope.RUN, answer=schemas.RetriedRun, status=202)
-def retry_one_run(desk: DeskOf, run: RunName, wish: wishes.RetryWish | None = None) -> Response:
+def retry_one_run(desk: DeskOf, run: RunName, wish: wishes.OptionalRetryWish) -> Response:
     """Run a finished run again, as a new run that points at it."""
-    return retry(desk, run, wish or wishes.RetryWish())
+    return retry(desk, run, wish)
 
 
 def retry(desk: Desk, run: str, wish: wishes.RetryWish) -> Response:
@@ -183,19 +181,19 @@ def explain_run(desk: DeskOf, run: RunName) -> Response:
 async def get_run_output(
     desk: DeskOf,
     run: RunName,
-    tail: Annotated[int | None, Query(ge=1, le=LINES, description="Only the last lines.")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=LINES, description="Only from the last lines on.")] = None,
     follow: Annotated[bool, Query(description="Go on until the run has ended.")] = False,  # noqa: FBT002
-    range: Annotated[str | None, Header(max_length=64, description="bytes=FIRST-LAST")] = None,  # noqa: A002
+    range: Annotated[str | None, Header(max_length=64, include_in_schema=False)] = None,  # noqa: A002
 ) -> Response:
-    """Return what a run wrote, as text: all that is kept, its last lines, a range of bytes, or as it grows."""
-    given = [name for name, value in (("tail", tail), ("follow", follow), ("Range", range)) if value]
-    if len(given) > 1:
-        raise InvalidValue(f"{' and '.join(given)} do not go together", hint="use one of them")
+    """Return what a run wrote, as text: all that is kept, its last lines, a range of bytes, or as it grows.
+
+    `Range: bytes=FIRST-LAST` is answered with 206; beside `tail` or `follow` it has no effect.
+    """
     view = await run_sync(show_run, desk.store, run)
     await run_sync(fetch_output, desk.store, desk.state, view)
     headers = {"Content-Disposition": f'attachment; filename="{view.run.id}.txt"', "Accept-Ranges": "bytes"}
     if follow:
-        return StreamingResponse(_grown(desk, view.run.id), 200, headers, TEXT)
+        return StreamingResponse(_grown(desk, view.run.id, lines=tail), 200, headers, TEXT)
     if why := await run_sync(partial(why_no_output, desk.state, view, now=desk.now)):
         headers["X-Rota-Note"] = why.encode("ascii", "replace").decode()
     if tail is not None:
@@ -212,9 +210,9 @@ async def get_run_output(
     return StreamingResponse(content.read(0, content.size - 1), 200, headers, TEXT)
 
 
-async def _grown(desk: Desk, run_id: str) -> AsyncIterator[bytes]:
+async def _grown(desk: Desk, run_id: str, *, lines: int | None) -> AsyncIterator[bytes]:
     """Yield the output of a run as it grows, until the run has ended and all of it was told."""
-    reader, pause = follow_bytes(desk.state, run_id), LOOK_AGAIN
+    reader, pause = follow_bytes(desk.state, run_id, lines=lines), LOOK_AGAIN
     while True:
         view = await run_sync(show_run, desk.store, run_id)
         ended = view.run.status.final  # before the last look at the file

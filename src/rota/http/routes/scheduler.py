@@ -12,7 +12,7 @@ from rota.http import schemas, wishes
 from rota.http.context import DeskOf
 from rota.http.routes.jobs import hold_back, let_go
 from rota.http.routes.names import Word
-from rota.http.routes.times import instant
+from rota.http.routes.times import PastTime, instant
 from rota.http.routing import Routes, answer, page
 from rota.operations.access import Scope
 from rota.operations.draining import drain_worker
@@ -57,9 +57,8 @@ def poll_scheduler(
 
 
 @routes.on("POST", "/scheduler/stop", scope=Scope.ADMIN, answer=schemas.Told, status=202)
-def stop_scheduler(desk: DeskOf, wish: wishes.StopWish | None = None) -> Response:
+def stop_scheduler(desk: DeskOf, wish: wishes.OptionalStopWish) -> Response:
     """Hold everything back, so that nothing fires or starts; or end the process, and this API with it."""
-    wish = wish or wishes.StopWish()
     if wish.mode == "hold":
         pause = wishes.PauseWish(reason=wish.reason or HOLD)
         return answer({"mode": "hold", **hold_back(desk, Chosen(everything=True), pause)}, status=202)
@@ -70,9 +69,9 @@ def stop_scheduler(desk: DeskOf, wish: wishes.StopWish | None = None) -> Respons
 
 
 @routes.on("POST", "/scheduler/start", scope=Scope.ADMIN, answer=schemas.Told)
-def start_scheduler(desk: DeskOf, wish: wishes.StartWish | None = None) -> Response:
+def start_scheduler(desk: DeskOf, wish: wishes.OptionalStartWish) -> Response:
     """Let everything go that was held back by a stop or a pause of everything."""
-    catch_up = wish is not None and wish.catch_up == "once"
+    catch_up = wish.catch_up == "once"
     return answer(let_go(desk, Chosen(everything=True), catch_up=catch_up, dry_run=False))
 
 
@@ -108,9 +107,8 @@ def forget_lost_worker(desk: DeskOf, worker: Word) -> Response:
 
 
 @routes.on("PUT", "/workers/{worker}", scope=Scope.RUN, answer=schemas.Worker)
-def register_worker(desk: DeskOf, worker: Word, wish: wishes.WorkerWish | None = None) -> Response:
+def register_worker(desk: DeskOf, worker: Word, wish: wishes.OptionalWorkerWish) -> Response:
     """Register a scheduler elsewhere, or note that it is still there (document 001)."""
-    wish = wish or wishes.WorkerWish()
     made = register(desk.context.store, worker, lost_after=timedelta(seconds=wish.lost_after_seconds), now=desk.now)
     return answer(remote_json(made, now=desk.now))
 
@@ -126,7 +124,7 @@ def forget_worker(desk: DeskOf, worker: Word) -> Response:
 def get_audit(
     desk: DeskOf,
     actor: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
-    since: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    since: PastTime | None = None,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="`next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:

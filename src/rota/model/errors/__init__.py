@@ -41,6 +41,7 @@ from rota.model.errors.reaching import (
 from rota.model.errors.root import Problem, RotaError
 from rota.model.errors.running import (
     AgingOrders,
+    GroupCompleted,
     GroupIsFinal,
     GroupUnfinished,
     IllegalTransition,
@@ -136,6 +137,7 @@ __all__ = [
     "FileProblems",
     "FolderUntrusted",
     "FunctionMissing",
+    "GroupCompleted",
     "GroupIsFinal",
     "GroupUnfinished",
     "IllegalTransition",

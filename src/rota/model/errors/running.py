@@ -165,6 +165,18 @@ class GroupIsFinal(RotaError):
         )
 
 
+class GroupCompleted(RotaError):
+    """A group of which no member failed has nothing to repeat."""
+
+    code = "group_completed"
+
+    def __init__(self, handle: str, status: str, name: str) -> None:
+        super().__init__(
+            f"{handle} is {status}: none of its members failed",
+            hint=f"start it again as a whole with `rota run {name}`",
+        )
+
+
 class GroupUnfinished(RotaError):
     """A group can be repeated only when all of its members are final (INV-006)."""
 
