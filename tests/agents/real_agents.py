@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,9 +57,10 @@ EACH = pytest.mark.parametrize("agent", REAL)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with serving() as stub:
-        yield make_place(tmp_path, stub)
+def place() -> Iterator[Place]:
+    """A place on a disk: the sandbox of Codex has a /dev/shm of its own."""
+    with serving() as stub, tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield make_place(Path(folder), stub)
 
 
 def ask(agent: str, place: Place, order: dict[str, Any], **task: Any) -> AgentResult:
@@ -91,6 +94,125 @@ def test_a_tool_that_the_access_does_not_allow_does_nothing_and_shows(agent: str
     result = ask(agent, place, {"tool": real.tool, "input": real.given}, access=real.access)
     assert (result.problem, result.denied_tools) == (None, (real.denied,))
     assert sorted(os.listdir(place.project)) == ["notes.txt"]
+
+
+TRICKS = (
+    "git -c alias.z='!touch {outside}' z",
+    "git grep --no-index --open-files-in-pager='touch {outside};' notes",
+    "git clone --config core.sshCommand='touch {outside};' ssh://127.0.0.1/x y",
+)
+
+
+@EACH
+@pytest.mark.parametrize("trick", TRICKS, ids=["alias", "pager", "ssh"])
+def test_access_to_write_starts_no_program_outside_by_way_of_git(agent: str, trick: str, place: Place) -> None:
+    """Options of git start any program; in the sandbox of Codex they reach nothing outside."""
+    real, outside = REAL[agent], Path(f"/usr/{os.getpid()}.outside")
+    key = "cmd" if agent == "codex" else "command"
+    order = {"tool": real.tool, "input": {**real.given, key: trick.format(outside=outside)}}
+    try:
+        ask(agent, place, order, access=Access.WRITE)
+        assert not outside.exists()
+    finally:
+        outside.unlink(missing_ok=True)
+
+
+def reading(agent: str, path: object) -> dict[str, Any]:
+    """Return an order to read a file."""
+    tools = {"claude": ("Read", "file_path"), "gemini": ("read_file", "file_path"), "opencode": ("read", "filePath")}
+    name, key = tools.get(agent, (REAL[agent].tool, "cmd"))
+    return {"tool": name, "input": {key: f"cat {path}" if agent == "codex" else str(path)}}
+
+
+def writing(agent: str, path: object) -> dict[str, Any]:
+    """Return an order to write a file."""
+    tools = {"claude": ("Write", "file_path"), "gemini": ("write_file", "file_path"), "opencode": ("write", "filePath")}
+    name, key = tools.get(agent, (REAL[agent].tool, "cmd"))
+    if agent == "codex":
+        return {"tool": name, "input": {key: f"echo new > {path}"}}
+    return {"tool": name, "input": {key: str(path), "content": "new"}}
+
+
+def own_files(place: Place) -> dict[str, Any]:
+    """Make what is rota's own in a project; return the part of a task that protects it."""
+    subprocess.run(["git", "init", "-q"], cwd=place.project, check=True)
+    for name in ("rota.yaml", "parts/one.yaml", ".rota/token", ".rota/runs/1/out"):
+        path = place.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"the text of {path.name}\n")
+    (place.project / ".rota" / ".gitignore").write_text("*\n")  # as rota itself writes it
+    protected = [str(place.project / name) for name in ("rota.yaml", "parts/one.yaml", ".git")]
+    return {"protected": tuple(protected), "state": str(place.project / ".rota")}
+
+
+SPELLINGS = ("{project}/{name}", "{name}", "./{name}", "../project/{name}")
+
+
+@EACH
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=["whole", "relative", "dot", "parent"])
+def test_the_state_folder_cannot_be_read(agent: str, spelling: str, place: Place) -> None:
+    path = spelling.format(project=place.project, name=".rota/token")
+    access = Access.READ if spelling == SPELLINGS[0] else Access.WRITE
+    ask(agent, place, reading(agent, path), access=access, **own_files(place))
+    assert len(place.stub.asked) > 1
+    assert "the text of token" not in json.dumps(place.stub.asked[-1].body)
+
+
+@pytest.mark.parametrize("agent", [name for name in REAL if name != "opencode"])
+def test_a_search_does_not_find_what_is_in_the_state_folder(agent: str, place: Place) -> None:
+    """OpenCode searches with a ripgrep that it downloads."""
+    (place.project / "notes.txt").write_text("the text of notes\n")
+    orders = {
+        "claude": {"tool": "Grep", "input": {"pattern": "the text", "output_mode": "content"}},
+        "codex": {"tool": "exec_command", "input": {"cmd": "grep -r 'the text' ."}},
+        "gemini": {"tool": "grep_search", "input": {"pattern": "the text"}},
+    }
+    ask(agent, place, orders[agent], **own_files(place))
+    said = json.dumps(place.stub.asked[-1].body)
+    assert "the text of notes" in said
+    assert "the text of token" not in said
+
+
+@EACH
+def test_the_rest_of_the_project_can_be_read(agent: str, place: Place) -> None:
+    own = own_files(place)
+    for name in ("rota.yaml", "notes.txt"):
+        ask(agent, place, reading(agent, place.project / name), **own)
+        assert (place.project / name).read_text().split("\n")[0] in json.dumps(place.stub.asked[-1].body)
+
+
+@EACH
+def test_access_to_write_changes_nothing_that_runs_outside_of_it(agent: str, place: Place) -> None:
+    own = own_files(place)
+    names = ("rota.yaml", "parts/one.yaml", ".git/hooks/new", ".git/config", ".rota/token", "rota.yaml")
+    for name, spelling in zip(names, (*SPELLINGS, SPELLINGS[0], SPELLINGS[3]), strict=True):
+        path = place.project / name
+        before = path.read_text() if path.exists() else None
+        order = writing(agent, spelling.format(project=place.project, name=name))
+        ask(agent, place, order, access=Access.WRITE, **own)
+        assert (path.read_text() if path.exists() else None) == before, (name, spelling)
+
+
+@EACH
+def test_access_to_write_writes_everything_else(agent: str, place: Place) -> None:
+    order = writing(agent, place.project / "made.txt")
+    ask(agent, place, order, access=Access.WRITE, **own_files(place))
+    assert (place.project / "made.txt").read_text().strip() == "new"
+
+
+@EACH
+def test_a_run_works_in_its_worktree_inside_the_state_folder(agent: str, place: Place) -> None:
+    own = own_files(place)
+    tree, other = (place.project / ".rota" / "worktrees" / name for name in ("fix-1", "fix-2"))
+    for folder in (tree, other):
+        folder.mkdir(parents=True)
+        (folder / "code.txt").write_text("the text of code\n")
+    ask(agent, place, writing(agent, tree / "made.txt"), access=Access.WRITE, **{**own, "cwd": str(tree)})
+    assert (tree / "made.txt").read_text().strip() == "new"
+    ask(agent, place, reading(agent, tree / "code.txt"), **{**own, "cwd": str(tree)})
+    assert "the text of code" in json.dumps(place.stub.asked[-1].body)
+    ask(agent, place, reading(agent, place.project / ".rota" / "token"), **{**own, "cwd": str(tree)})
+    assert "the text of token" not in json.dumps(place.stub.asked[-1].body)
 
 
 @EACH

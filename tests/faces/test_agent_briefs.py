@@ -109,6 +109,19 @@ def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -
     assert "--resume=s-7" in line(told, "command")
 
 
+def test_an_agent_is_denied_the_files_of_rota_the_state_and_git(agents: Project) -> None:
+    part = agents.folder / "more.yaml"
+    part.write_text("jobs: {other: {command: ls}}\n")
+    file = agents.folder / "rota.yaml"
+    file.write_text(f"include: [more.yaml]\n{file.read_text()}")
+    agents.ok("apply")
+    told = line(agents.ok("run", "talk", "--dry-run"), "command")
+    for path in (file, part, agents.folder / ".git", Path(agents.state) / "token"):
+        assert f"Edit(/{path})" in told
+    assert f"Read(/{agents.state}/token)" in told
+    assert f"Read(/{part})" not in told
+
+
 def test_a_stored_session_that_the_program_would_take_for_an_option_starts_nothing(agents: Project) -> None:
     write(agents, lambda db: keep_talking(db, Session("--yolo", adapter="claude")))
     assert "session: '--yolo' begins with `-`" in agents.ok("run", "talk", "--dry-run")

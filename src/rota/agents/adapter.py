@@ -1,5 +1,6 @@
 """What every adapter is: a record of what it can keep, and the functions that start it and read it."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,19 @@ def _no_tools(_access: Access, _tools: Sequence[str]) -> tuple[str, ...]:
 
 def _no_options(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}: unknown option" for name in options)
+
+
+STATE_FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "secrets", "secrets.env", "token", "token.new")
+"""What is hidden in the state folder also before it exists."""
+
+
+def hidden_from(task: AgentTask) -> list[str]:
+    """Return the paths in the state folder that an agent must not see: all but those that lead to its own folders."""
+    if not task.state:
+        return []
+    names = {*STATE_FILES, *(os.listdir(task.state) if os.path.isdir(task.state) else ())}
+    paths = [os.path.join(task.state, name) for name in sorted(names)]
+    return [path for path in paths if not any(f"{own}/".startswith(f"{path}/") for own in (task.folder, task.cwd))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Claude Code: `claude -p`, prompt on standard input, events as JSON lines."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rota.agents.adapter import Adapter
+from rota.agents.adapter import Adapter, hidden_from
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import (
     Event,
@@ -27,7 +28,8 @@ from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capa
 
 READING = ("Read", "Grep", "Glob")
 EDITING = ("Edit", "Write", "NotebookEdit")
-WRITING = (*READING, *EDITING, "Bash(git *)")
+WRITING = (*READING, *EDITING)
+"""No command, not even git: its options, aliases, filters and hooks start any other program."""
 # As root Claude Code refuses to skip permissions, so full access names every tool instead; that works for everybody.
 EVERYTHING = (
     *(*READING, *EDITING, "Bash", "Task", "Skill"),
@@ -52,7 +54,7 @@ def invoke(task: AgentTask) -> Invocation:
     argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
     argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
-    argv += _permissions(task) + _servers(task)
+    argv += _permissions(task) + _denials(task) + _servers(task)
     env = ENV | ({"MCP_TIMEOUT": str(PATIENCE * 1000)} if task.tools_server else {})
     return Invocation(tuple(argv), env=env, stdin=task.prompt)
 
@@ -82,6 +84,20 @@ def _permissions(task: AgentTask) -> list[str]:
         # Without this, commands that only look would run although Bash is not among the tools.
         argv += ["--tools", ",".join(distinct(_plain(tool) for tool in tools if not tool.startswith("mcp__")))]
     return [*argv, "--disallowedTools", ",".join(OWN_TIMETABLE)]
+
+
+def _denials(task: AgentTask) -> list[str]:
+    """Deny what is rota's own by rules of a settings text: they win over every rule that allows."""
+    # No rule allows again what another one denies, so the folders of the run stay out of them.
+    hidden = hidden_from(task)
+    rules = [f"Edit({_pattern(path)}{below})" for path in (*task.protected, *hidden) for below in ("", "/**")]
+    rules += [f"Read({_pattern(path)}{below})" for path in hidden for below in ("", "/**")]
+    return ["--settings", json.dumps({"permissions": {"deny": rules}})] if rules else []
+
+
+def _pattern(path: str) -> str:
+    """Return a path of the whole file system as a rule names it, each character as it is."""
+    return "/" + re.sub(r"([\\*?\[\]!#])", r"\\\1", path)
 
 
 def _plain(tool: str) -> str:

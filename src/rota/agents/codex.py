@@ -1,12 +1,13 @@
 """Codex: `codex exec --json`, prompt on standard input, events as JSON lines."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.agents.adapter import Adapter
+from rota.agents.adapter import Adapter, hidden_from
 from rota.agents.endings import did_nothing, end_of, failed
 from rota.agents.events import Event, count_at, distinct, last_of, look_up, parse, part, read_events, text_at
 from rota.agents.servers import FORWARDED, PATIENCE, SERVER
@@ -14,6 +15,13 @@ from rota.agents.telling import say_failure, say_tool
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
+PROFILE = "rota-run"
+"""The permissions of a run: they stand for a sandbox, and count more than one of the user's file."""
+PLACES = {
+    Access.READ: {":root": "read"},
+    Access.WRITE: {":root": "read", ":tmpdir": "write", ":slash_tmp": "write"},
+}
+"""What the sandboxes of these names allow; an extended `:workspace` would leave empty folders in the project."""
 TALK = ("agent_message", "reasoning", "error", "todo_list")
 """Items that are no work: words, and warnings, which come as errors."""
 SANDBOXED = ("Read-only file system", "Operation not permitted")
@@ -25,11 +33,33 @@ LONGEST_SESSION = 16_000_000
 
 def invoke(task: AgentTask) -> Invocation:
     """Return the process of a task; outside a git repository Codex must be told that this is meant."""
-    argv = ["codex", "exec", "--json", "--skip-git-repo-check", "-s", SANDBOXES[task.access]]
+    argv = ["codex", "exec", "--json", "--skip-git-repo-check", *_permissions(task)]
     argv += ["-c", 'approval_policy="never"', *_server(task)]
     argv += [f"--model={task.model}"] if task.model else []
     argv += ["resume", task.session_id] if task.session_id else []
     return Invocation((*argv, "-"), stdin=task.prompt)
+
+
+def _permissions(task: AgentTask) -> Iterator[str]:
+    """Name the sandbox; what is rota's own is read-only in it, and its state is not there.
+
+    Only paths that exist: for any other one the sandbox would leave an empty file or folder behind.
+    """
+    if task.access is Access.FULL or not task.state:
+        yield from ("-s", SANDBOXES[task.access])
+        return
+    access = {task.cwd: "write" if task.access is Access.WRITE else "read"}
+    # What is below a denied folder cannot be read again, so a run that works in there has the rest denied.
+    hidden = hidden_from(task) if f"{task.cwd}/".startswith(f"{task.state}/") else [task.state]
+    rules = (("read", task.protected), ("deny", hidden))
+    access |= {path: level for level, paths in rules for path in paths if os.path.lexists(path)}
+    yield from ("-c", f"default_permissions={json.dumps(PROFILE)}")
+    yield from ("-c", f"permissions.{PROFILE}.filesystem={_table(PLACES[task.access] | access)}")
+
+
+def _table(values: Mapping[str, str]) -> str:
+    """Return an inline table of TOML, whose texts are written as those of JSON are."""
+    return "{" + ",".join(f"{json.dumps(key)}={json.dumps(value)}" for key, value in values.items()) + "}"
 
 
 def _server(task: AgentTask) -> Iterator[str]:

@@ -1,6 +1,9 @@
 """Gemini: `gemini -o stream-json`, prompt on standard input, events as JSON lines."""
 
-from collections.abc import Iterator
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rota.agents.adapter import Adapter
@@ -10,6 +13,11 @@ from rota.agents.telling import Piece, say_failure, say_tool
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
 
 APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
+POLICY = "policy.toml"
+NAMED = r'"[a-z_]*(?:path|dir|include|pattern)[a-z_]*":\[?"'
+"""How an argument that names a file begins."""
+CHANGES = ("write_file", "replace")
+LOOKS = ("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content")
 NO_LOGIN = 41
 """The exit code for a missing login. Others above 128 are HTTP statuses cut to a byte (401 is 145), no signals."""
 REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
@@ -21,7 +29,40 @@ def invoke(task: AgentTask) -> Invocation:
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--resume={task.session_id}"] if task.session_id else []
-    return Invocation(tuple(argv), stdin=task.prompt)
+    policy = _policy(task)
+    argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
+    return Invocation(tuple(argv), stdin=task.prompt, files={POLICY: policy} if policy else {})
+
+
+def _policy(task: AgentTask) -> str:
+    """Return the rules that deny what is rota's own; they look at the arguments of a tool as JSON."""
+    rules: list[tuple[Sequence[str], str]]
+    rules = [(CHANGES, f"{NAMED}{name}") for path in task.protected for name in _spellings(path, task.cwd)]
+    if task.state:
+        own = "".join(f'(?!{re.escape(path)}[/"])' for path in (task.folder, task.cwd) if _below(path, task.state))
+        rules += [((*CHANGES, *LOOKS), f"{NAMED}{own}{name}") for name in _spellings(task.state, task.cwd)]
+    return "\n".join(_rule(tools, f'{pattern}[/"]') for tools, pattern in rules)
+
+
+def _spellings(path: str, cwd: str) -> Iterator[str]:
+    """Yield patterns for a path: whole, from the run's folder, and by way of `.`, `..` or `//`.
+
+    They are rules of their own: a pattern with groups that repeat is ignored as unsafe.
+    """
+    yield re.escape(path)
+    relative = re.escape(os.path.relpath(path, cwd) if cwd and _below(path, cwd) else os.path.basename(path))
+    if cwd and _below(path, cwd):
+        yield relative
+    yield from (rf'[^"]*[./]/{relative}', rf'[^"]*[./]/[^"]*/{relative}')
+
+
+def _below(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/")
+
+
+def _rule(tools: Sequence[str], pattern: str) -> str:
+    told = {"toolName": list(tools), "argsPattern": pattern, "decision": "deny", "priority": 999}
+    return "\n".join(["[[rule]]", *(f"{key} = {json.dumps(value)}" for key, value in told.items()), ""])
 
 
 def read(ended: Ended, task: AgentTask) -> AgentResult:
@@ -101,7 +142,7 @@ ADAPTER = Adapter(
         version=("gemini", "--version"),
         login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         headless=("gemini", "--help"),
-        options=("--output-format", "--approval-mode", "--skip-trust"),
+        options=("--output-format", "--approval-mode", "--skip-trust", "--policy"),
     ),
     invoke=invoke,
     read=read,

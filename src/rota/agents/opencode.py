@@ -1,7 +1,9 @@
 """OpenCode: `opencode run --format json`, prompt on standard input, events as JSON lines."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from rota.agents.adapter import Adapter
@@ -16,7 +18,7 @@ LOOKING = ("read", "grep", "glob", "list", "skill", "task", "todowrite", "todore
 READING = {"*": "deny", **dict.fromkeys(LOOKING, "allow")}
 PERMISSIONS = {
     Access.READ: READING,
-    Access.WRITE: {**READING, "edit": "allow", "bash": {"*": "deny", "git *": "allow"}},
+    Access.WRITE: {**READING, "edit": "allow"},
     Access.FULL: {"*": "allow"},
 }
 RULED_OUT = ("which prevents you from using", "rejected permission", "unavailable tool")
@@ -27,13 +29,42 @@ def invoke(task: AgentTask) -> Invocation:
     argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--session={task.session_id}"] if task.session_id else []
-    rules = {"permission": PERMISSIONS[task.access]}
+    rules = {"permission": {**PERMISSIONS[task.access], **_denials(task)}}
     config: dict[str, Any] = {**rules, "agent": {AGENT: rules}}
     if task.tools_server:
         server = {"type": "local", "command": list(task.tools_server), "enabled": True, "timeout": PATIENCE * 1000}
         config["mcp"] = {SERVER: server}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     return Invocation(tuple(argv), env=env, stdin=task.prompt)
+
+
+def _denials(task: AgentTask) -> dict[str, dict[str, str]]:
+    """Return the rules for what is rota's own; of those that match a path the last one counts."""
+    state = [task.state] if task.state else []
+    own = [path for path in (task.folder, task.cwd) if state and f"{path}/".startswith(f"{task.state}/")]
+    editing = "deny" if task.access is Access.READ else "allow"
+    rules: dict[str, list[tuple[Sequence[str], str]]] = {
+        "edit": [(["*"], editing), (state, "deny"), (own, editing), (task.protected, "deny")],
+        "read": [(["*"], "allow"), (state, "deny"), (own, "allow")],
+    }
+    kinds = {"edit": bool(state or task.protected), "read": bool(state)}
+    return {tool: _by_spelling(each, task.cwd) for tool, each in rules.items() if kinds[tool]}
+
+
+def _by_spelling(rules: Sequence[tuple[Sequence[str], str]], cwd: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for paths, decision in rules:
+        for name in (name for path in paths for name in _spellings(path, cwd)):
+            found.pop(name, None)  # the order of a map is that of its first entries
+            found[name] = decision
+    return found
+
+
+def _spellings(path: str, cwd: str) -> Iterator[str]:
+    """Yield how a path and what is below it may be named: whole, and from the run's folder or one above it."""
+    bases = (cwd, *map(str, PurePath(cwd).parents)) if os.path.isabs(cwd) and os.path.isabs(path) else ()
+    for name in dict.fromkeys((path, *(os.path.relpath(path, base) for base in bases))):
+        yield from (name,) if name == "*" else (name, f"{name}/*")
 
 
 def read(ended: Ended, task: AgentTask) -> AgentResult:

@@ -122,6 +122,13 @@ def find_included(patterns: Sequence[str], file: Path, *, home: str, base: Path 
     return Found(tuple(search.files), tuple(search.wrong), tuple(search.empty))
 
 
+def files_of(file: Path, *, home: str) -> list[Path]:
+    """Return a project's file, those that it includes, and their parts."""
+    found = find_included(written_patterns(file), file, home=home)
+    inner = (find_included(written_patterns(one.path), one.path, home=home, base=file.parent) for one in found.projects)
+    return [file, *(one.path for one in found.files), *(part.path for one in inner for part in one.parts)]
+
+
 @dataclass(slots=True)
 class _Search:
     """One walk over the patterns of a file."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.agents.registry import adapter
+from rota.declare.files import home_of
+from rota.declare.including import files_of
 from rota.engine.claim import Claimed
 from rota.engine.tools_server import tools_server
 from rota.model.agents import AgentResult, AgentTask, Brief, Ended
@@ -27,6 +29,7 @@ from rota.runners.launch import check_on_path, folder_of, prepare_program
 from rota.runners.output import forget_output, last_line, read_all
 from rota.runners.secrets import redactor
 from rota.runners.spawning import Launch
+from rota.settings import FILE_NAME
 from rota.sources.items import write_item
 
 STDIN = "stdin"
@@ -87,6 +90,7 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> A
     """Return the task of an agent's run: its whole prompt, its limits, the session that it goes on with."""
     work, brief = claimed.spec.work.agent, claimed.brief
     assert work is not None, "only agents come here"
+    cwd = brief.workspace or folder_of(claimed.spec.work, run, surroundings)
     return AgentTask(
         prompt=with_envelope(_envelope(claimed), task_text(work, run, brief=brief, project=surroundings.project)),
         model=work.model,
@@ -96,14 +100,30 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> A
         allowed_tools=work.allowed_tools,
         session_id=brief.session.id if brief.session else None,
         folder=str(surroundings.folder),
-        cwd=brief.workspace or folder_of(claimed.spec.work, run, surroundings),
+        cwd=cwd,
         run_id=run.run_id,
         job=run.job,
         params=run.params,
         item=brief.item,
         options=work.options,
         tools_server=tools_server(run, surroundings) if work.rota_tools else (),
+        protected=_protected(surroundings, cwd),
+        state=str(surroundings.state),
     )
+
+
+def _protected(surroundings: Surroundings, cwd: str) -> tuple[str, ...]:
+    """Return what an agent must not change, because others run it: rota's files, the modules they import, and `.git`.
+
+    A hook or a filter in `.git` starts with the next git command of anybody.
+    """
+    project, root = surroundings.project, surroundings.root or surroundings.project
+    files = files_of(root / FILE_NAME, home=home_of(surroundings.environ))
+    modules = (project / name.replace(".", "/") for name in surroundings.imports)
+    sources = [source for module in modules for source in (module.with_suffix(".py"), module) if source.exists()]
+    git = next((folder / ".git" for folder in (Path(cwd), *Path(cwd).parents) if (folder / ".git").exists()), None)
+    paths = [project / FILE_NAME, *files, *sources, git or Path(cwd) / ".git"]
+    return tuple(dict.fromkeys(str(path) for path in paths))
 
 
 def _further(claimed: Claimed) -> dict[str, str]:

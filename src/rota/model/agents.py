@@ -71,6 +71,10 @@ class AgentTask:
     """The folder in which the program keeps its sessions, where its adapter reads them; empty: none."""
     tools_server: tuple[str, ...] = ()
     """The command that serves rota's tools over MCP; empty: none."""
+    protected: tuple[str, ...] = ()
+    """Files and folders that it must not change: what they say is run outside its access."""
+    state: str = ""
+    """The state folder, which it must neither read nor change but for its own `folder` and `cwd`; empty: none."""
     cancelled: Callable[[], bool] = lambda: False
 
 

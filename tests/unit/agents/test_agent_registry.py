@@ -1,6 +1,9 @@
 """The adapters by name, and the promises that all of them make."""
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from tests.agents.fake_agent import RECORDED
 from tests.agents.replaying import read, recording
 
 from rota.agents.registry import adapter, complaints, names
-from rota.model.agents import Access, AgentTask, Ended
+from rota.model.agents import Access, AgentTask, Ended, Invocation
 from rota.model.errors import UnknownAdapter
 
 PROCESSES = ("claude", "codex", "gemini", "opencode")
@@ -57,6 +60,29 @@ def test_every_access_has_a_command_line_of_its_own(name: str) -> None:
     assert invokes is not None
     made = [invokes(AgentTask("look", access=access)) for access in Access]
     assert len({(each.argv, tuple(sorted(each.env.items()))) for each in made}) == len(Access)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_the_state_folder_and_protected_files_are_in_the_rules_of_each_program(name: str, tmp_path: Path) -> None:
+    state, file = tmp_path / "project" / ".rota", tmp_path / "project" / "rota.yaml"
+    (state / "runs" / "1").mkdir(parents=True)
+    for path in (file, state / "token"):
+        path.write_text("x")
+    invokes = adapter(name).invoke
+    assert invokes is not None
+    task = AgentTask("look", access=Access.WRITE, cwd=str(file.parent), folder=str(state / "runs" / "1"))
+    bare, ruled = invokes(task), invokes(replace(task, state=str(state), protected=(str(file),)))
+    for path in (state, file):
+        named = str(path) if name != "gemini" else re.escape(str(path)).replace("\\", "\\\\")
+        assert named not in said_by(bare)
+        assert named in said_by(ruled)
+
+
+def said_by(made: Invocation) -> str:
+    """Return all that a program is told but its own folder."""
+    return " ".join(
+        [*(word for word in made.argv if "--policy=" not in word), *made.env.values(), *made.files.values()]
+    )
 
 
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)

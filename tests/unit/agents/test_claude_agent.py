@@ -54,12 +54,12 @@ def test_access_to_read_offers_reading_tools_alone_and_asks_nobody() -> None:
     assert value_of(words, "--permission-mode") == "dontAsk"
 
 
-def test_access_to_write_edits_in_the_workspace_and_uses_git() -> None:
+def test_access_to_write_edits_in_the_workspace_and_runs_no_command() -> None:
     """R-30. A tool that is named may edit everywhere, so editing tools are offered and not named."""
     words = argv("claude", access=Access.WRITE)
     assert value_of(words, "--permission-mode") == "acceptEdits"
-    assert value_of(words, "--tools") == "Read,Grep,Glob,Edit,Write,NotebookEdit,Bash"
-    assert value_of(words, "--allowedTools") == "Read,Grep,Glob,Bash(git *)"
+    assert value_of(words, "--tools") == "Read,Grep,Glob,Edit,Write,NotebookEdit"
+    assert value_of(words, "--allowedTools") == "Read,Grep,Glob"
 
 
 def test_full_access_names_every_tool_because_root_may_not_skip_permissions() -> None:
