@@ -55,7 +55,31 @@ def test_the_report_tells_what_keeps_the_meaning_and_what_changed(project: Proje
 
 def test_a_file_is_named_in_the_report(project: Project) -> None:
     (project.folder / "tab").write_text(CRONTAB)
-    assert "before its lines in tab" in imported(project, "crontab", "tab").stderr
+    assert "or in tab where cron reads that file" in imported(project, "crontab", "tab").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["-"], "put a `#` before its lines in the file that they are from, such as /etc/crontab"),
+        (["tab"], "put a `#` before its lines in tab"),
+    ],
+)
+def test_a_system_crontab_is_never_taken_out_with_a_user_s_own(
+    project: Project, arguments: list[str], advice: str
+) -> None:
+    text = "17 * * * * root run-parts /etc/cron.hourly\n"
+    (project.folder / "tab").write_text(text)
+    report = imported(project, "crontab", "--system", *arguments, stdin=text).stderr
+    assert report.splitlines()[-1] == f"double runs: the crontab is still active; once rota serves, {advice}"
+    assert "crontab -r" not in report
+
+
+def test_lines_that_stay_with_cron_are_not_deleted(project: Project) -> None:
+    report = imported(project, "crontab", "-", stdin=f"{CRONTAB}CRON_TZ=Mars/Base\n@daily x\n").stderr
+    assert report.startswith("3 lines read, 2 jobs written, 1 left out\n")
+    assert "crontab -r" not in report
+    assert "before the lines that were written with `crontab -e`" in report
 
 
 def test_bad_lines_are_told_with_their_places_and_nothing_is_written(project: Project) -> None:

@@ -40,7 +40,9 @@ def command(invocation: Invocation, *, kind: str, file: str | None, system: bool
         print_json(_as_json(found))
         return
     click.echo(found.translation.text, nl=False)
-    _report(found, kind=kind, name=name)
+    _report(found, kind=kind)
+    if kind == "crontab":
+        _warn_of_doubles(found, file=None if name == kind else name, system=system)
 
 
 def _read(invocation: Invocation, file: str | None, *, kind: str) -> tuple[bytes, str]:
@@ -62,7 +64,7 @@ def _read(invocation: Invocation, file: str | None, *, kind: str) -> tuple[bytes
         raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", file)]) from None
 
 
-def _report(found: "Imported", *, kind: str, name: str) -> None:
+def _report(found: "Imported", *, kind: str) -> None:
     from rota.cli.words import counted, plain
 
     translation = found.translation
@@ -76,9 +78,22 @@ def _report(found: "Imported", *, kind: str, name: str) -> None:
         _tell_compared(found)
     _say_remarks("cannot be mapped:", translation.left_out)
     _say_remarks("changed, or needed by hand:", translation.by_hand)
-    if kind == "crontab":
-        remove = "`crontab -r`" if name == "crontab" else f"a `#` before its lines in {plain(name)}"
-        _say(f"double runs: the crontab is still active; take it out with {remove} once rota serves")
+
+
+def _warn_of_doubles(found: "Imported", *, file: str | None, system: bool) -> None:
+    """Say how the crontab is taken out: by its own means, and without what stays with cron."""
+    from rota.cli.words import plain
+
+    if system:
+        place = plain(file) if file else "the file that they are from, such as /etc/crontab"
+        remove = f"put a `#` before its lines in {place}"
+    elif file:
+        remove = f"put a `#` before its lines with `crontab -e`, or in {plain(file)} where cron reads that file"
+    elif found.translation.left_out:
+        remove = "put a `#` before the lines that were written with `crontab -e`"
+    else:
+        remove = "take it out with `crontab -r`"
+    _say(f"double runs: the crontab is still active; once rota serves, {remove}")
 
 
 def _tell_compared(found: "Imported") -> None:
