@@ -31,6 +31,10 @@ _GIVEN = ("access", "session", "workspace", "rota_tools", *KEPT)
 """What a job gets from its agent when it says nothing else."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
+OF_ITS_AGENT = ("agent", "provider")
+"""What the agent says for its schedules."""
+OTHER_WORK = ("command", "shell", "run")
+USUAL_SCHEDULES = {"cron": "0 0 * * *", "interval": "1h"}
 """Keys that an agent without a process, or without a folder, has no use for."""
 RESERVED = {"webhook": "webhooks", "chat": "chats"}
 
@@ -306,22 +310,36 @@ def draws_of(work: AgentWork, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
 
 
 def read_schedule(value: Any) -> dict[str, Any]:
-    """Return one of an agent's `schedules` as the keys of a job, without document 003's `type`."""
+    """Return one of an agent's `schedules` as the keys of a job, without document 003's `type`.
+
+    Where it is refused, the other keys are the refusal's `rest`.
+    """
     if not isinstance(value, dict):
         raise wrong_type(value, "a map of keys", hint="write `schedules: {hourly: {interval: 1h, prompt: …}}`")
     keys = dict(value)
     kind = keys.pop("type", None)
     with Parts() as parts:
+        parts.rest = _job_keys({**_usual_schedule(kind, keys), **keys})
         with parts.below("type"):
             _refuse_type(kind, keys)
-        for key in (key for key in ("agent", "provider") if key in keys):
+        for key in (key for key in OF_ITS_AGENT if key in keys):
             message = "is said by the agent that it stands in"
             parts.refuse(Refused(message, code="conflict", hint="remove this line", at=(key,)))
-        for key in (key for key in ("command", "shell", "run") if key in keys):
+        for key in (key for key in OTHER_WORK if key in keys):
             parts.refuse(Refused("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
-    if not set(WORKS) & set(keys):
-        keys["prompt"] = DEFAULT_PROMPT
-    return keys
+    return _job_keys(keys)
+
+
+def _job_keys(keys: Keys) -> dict[str, Any]:
+    """Return the keys of a schedule that a job of its agent has; without work it is the usual task."""
+    found = {key: value for key, value in keys.items() if key not in (*OF_ITS_AGENT, *OTHER_WORK)}
+    return found if set(WORKS) & set(found) else {**found, "prompt": DEFAULT_PROMPT}
+
+
+def _usual_schedule(kind: Any, keys: Keys) -> dict[str, Any]:
+    """Return a schedule in the place of one that `type` names and that is missing, so that other keys have one."""
+    timed = isinstance(kind, str) and kind in USUAL_SCHEDULES and not {"cron", "interval", "at"} & set(keys)
+    return {kind: USUAL_SCHEDULES[kind]} if timed else {}
 
 
 def _refuse_type(kind: Any, keys: Keys) -> None:

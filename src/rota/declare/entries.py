@@ -102,6 +102,8 @@ def _scheduled(agent: str, schedule: str, body: Any, *, around: Surroundings, fi
         keys = read_schedule(body)
     except Refused as error:
         findings.tell(at, troubles_of(error))
+        if error.rest is not None:  # its other keys may be wrong, too
+            _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, around, findings=findings, at=at)
         return None
     return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, around, findings=findings, at=at)
 

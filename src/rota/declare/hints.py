@@ -8,6 +8,7 @@ GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {
 
 JOB_WORDS = {
     "every": "intervals are written `interval: 30m`",
+    "expression": 'write `cron: "30 2 * * *"`',
     "schedule": 'times are written `cron: "30 2 * * *"`, `interval: 30m` or `at: "2026-11-15 08:30"`',
     "when": "gates are written `conditions: [network_up]`",
     "if": "gates are written `conditions: [network_up]`",

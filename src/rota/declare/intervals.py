@@ -52,6 +52,10 @@ def one_interval(keys: dict[str, Any]) -> None:
     if not found:
         return
     plain = keys.get("interval")
+    if len(found) == len(MODES) and plain is not None and not isinstance(plain, ByMode):
+        used = ", ".join(f"`{spelling}`" for spelling in SPELLINGS)
+        hint = "remove `interval`, or the intervals of the modes that it shall hold for"
+        raise Refused(f"has no effect beside {used}", code="no_effect", hint=hint, at=("interval",))
     if isinstance(plain, ByMode):
         raise Refused(
             "`interval` has its own `active`, `idle` and `dormant`", code="conflict", hint=f"keep one: {_MAP}"

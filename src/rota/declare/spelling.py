@@ -30,5 +30,5 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
     try:
         one_interval(found)
     except Refused as error:
-        troubles.append(Trouble((spelt,), error.message, error.code, error.hint, ("interval",)))
+        troubles.append(Trouble(error.at or (spelt,), error.message, error.code, error.hint, ("interval",)))
     return found, troubles

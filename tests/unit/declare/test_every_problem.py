@@ -48,6 +48,11 @@ def places(folder: Path, text: str) -> list[str]:
         ("agents: {a: {adapter: {run: 3, capabilities: [x, y]}}}", ["run", "capabilities[0]", "capabilities[1]"]),
         ("agents: {a: {adapter: ollama, max_turns: 4, max_usd: 1}}", ["a.max_turns", "a.max_usd"]),
         ("agents: {a: {schedules: {h: {type: [x], agent: b, run: c}}}}", ["h.type", "h.agent", "h.run"]),
+        (
+            "agents: {a: {schedules: {h: {type: cron, expression: x, promt: y, misfire: skip, timeout: z}}}}",
+            ["h.type", "h.expression", "h.promt", "h.timeout"],
+        ),
+        ("agents: {a: {schedules: {h: {type: chat, agent: b, colour: c}}}}", ["h.type", "h.agent", "h.colour"]),
         ("defaults: {except: [2026-02-30, gone.ics]}", ["except[0]", "except[1]"]),
         ("defaults: {pools: [none, {db: 0}]}", ["pools[0]", "pools[1].db"]),
         (f"{JOB}retry: {{max_attempts: 0, backof: 1s}}", ["max_attempts", "backof"]),

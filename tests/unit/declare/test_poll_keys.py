@@ -248,6 +248,13 @@ class TestIntervalsByMode:
         said = job_refused(tmp_path, "interval: {active: 15s}\n    interval_idle: 1m")
         assert said.startswith("rota.yaml:5:5: jobs.x.interval_idle: `interval` has its own `active`, `idle` and")
 
+    def test_an_interval_that_no_mode_has_is_refused(self, tmp_path):
+        modes = "interval_active: 15s\n    interval_idle: 30s\n    interval_dormant: never"
+        said = job_refused(tmp_path, f"{modes}\n    interval: 1m")
+        assert said.startswith(
+            "rota.yaml:7:5: jobs.x.interval: has no effect beside `interval_active`, `interval_idle`"
+        )
+
     def test_a_fixed_grid_has_one_interval(self, tmp_path):
         said = job_refused(tmp_path, "interval: {active: 15s}\n    anchor: fixed")
         assert said.startswith("rota.yaml:5:5: jobs.x.anchor: a fixed grid has one interval")
