@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rota.operations.embedding import SchedulerStatus as SchedulerStatus
     from rota.operations.embedding import ScheduleStatus as ScheduleStatus
     from rota.operations.embedding import TriggerResult as TriggerResult
-    from rota.operations.tools import Tool as Tool
+    from rota.operations.tools.catalog import Tool as Tool
     from rota.rules.coming import next_fires as next_fires
     from rota.rules.prompts import build_prompt as build_prompt
     from rota.rules.triggers import parse_interval as parse_interval
@@ -92,7 +92,7 @@ _PLACES = {
     "SchedulerShutdownError": "rota.model.errors",
     "SchedulerStatus": "rota.operations.embedding",
     "SourceError": "rota.model.errors",
-    "Tool": "rota.operations.tools",
+    "Tool": "rota.operations.tools.catalog",
     "TriggerResult": "rota.operations.embedding",
     "UnknownJob": "rota.model.errors",
     "WorkAhead": "rota.model.work",

@@ -429,7 +429,10 @@ def planned(agent: str, place: Place) -> Iterator[Planned]:
         project.end()
 
 
-@EACH
+TOOLED = pytest.mark.parametrize("agent", [name for name in REAL if adapter(name).capabilities.tools_server])
+
+
+@TOOLED
 def test_a_scheduled_run_makes_a_job_that_fires_runs_and_is_reported(agent: str, planned: Planned) -> None:
     """Issue 6: the agent calls rota's MCP server within policy, the job that it makes works, and nothing is amiss."""
     follow_up = {"name": "follow-up", "interval_seconds": 2, "task": prompt(say="followed up"), "labels": ["later"]}
@@ -446,7 +449,14 @@ def test_a_scheduled_run_makes_a_job_that_fires_runs_and_is_reported(agent: str,
     assert planned.json("verify")["clean"]
 
 
-@EACH
+@pytest.mark.parametrize("agent", ["gemini"])
+def test_a_server_that_was_added_by_hand_serves_no_run_without_rota_tools(agent: str, planned: Planned) -> None:
+    planned.plan("schedule_job", {"name": "follow-up", "interval_seconds": 2, "task": "Look again."}, min_interval="1s")
+    planned.until_told("plan", [("COMPLETED", None)])
+    assert [job["name"] for job in planned.json("list")] == ["plan"]
+
+
+@TOOLED
 def test_a_wish_beyond_the_policy_is_refused_in_words_that_the_agent_reads(agent: str, planned: Planned) -> None:
     planned.plan("schedule_job", {"name": "follow-up", "interval_seconds": 2, "task": "Look again."})
     planned.until_told("plan", [("COMPLETED", None)])

@@ -15,7 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from rota.engine.clock import SystemClock
 from rota.model.making import Maker
 from rota.operations.project import locate, open_state
-from rota.operations.tools import Toolbox, project_declares
+from rota.operations.tools.makers import project_declares
+from rota.operations.tools.toolbox import Toolbox
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.service.serving import Project
 from tests.waiting import LONGEST_WAIT, until

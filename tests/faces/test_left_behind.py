@@ -9,7 +9,8 @@ import pytest
 from rota.engine.lock import take_process_lock
 from rota.model.errors import DatabaseNewer
 from rota.operations.project import locate, open_state
-from rota.operations.tools import Toolbox, named_maker, project_declares
+from rota.operations.tools.makers import named_maker, project_declares
+from rota.operations.tools.toolbox import Toolbox
 from rota.runners.processes import identity
 from rota.store import processes, workers
 from rota.store.driver import Database

@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from anyio import to_thread
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from rota.mcp import ARGUMENTS_LIMIT, server_of
-from rota.operations.tools.toolbox import TOOLS
+from rota.cli.mcp import ProjectTools
+from rota.mcp import ARGUMENTS_LIMIT, responder, server_of
+from rota.operations.tools.catalog import TOOLS
 from tests import forking
 from tests.faces.conftest import Project
 
@@ -36,8 +36,8 @@ def parameters(project: Project, **environ: str) -> StdioServerParameters:
 
 
 @asynccontextmanager
-async def client(project: Project, **environ: str) -> AsyncIterator[Client]:
-    """Connect to a `rota mcp` that is forked, since to import the SDK takes longer than all that is asked."""
+async def client(project: Project, *, mode: str = "auto", **environ: str) -> AsyncIterator[Client]:
+    """Connect to a `rota mcp` that is forked; `legacy` begins with a handshake, `auto` without one."""
     into, out = project.folder / "mcp.in", project.folder / "mcp.out"
     for pipe in (into, out):
         os.mkfifo(pipe)
@@ -47,7 +47,7 @@ async def client(project: Project, **environ: str) -> AsyncIterator[Client]:
     )
     relay = StdioServerParameters(command="/bin/sh", args=["-c", 'cat "$1" & exec cat > "$0"', str(into), str(out)])
     try:
-        async with Client(relay, read_timeout_seconds=LONGEST) as found:
+        async with Client(relay, mode=mode, read_timeout_seconds=LONGEST) as found:
             yield found
         assert await to_thread.run_sync(process.wait, LONGEST) == 0
     finally:
@@ -65,13 +65,19 @@ def served(project: Project) -> Project:
     return project.applied(FILE)
 
 
-async def test_it_offers_every_tool_with_its_text_and_schema(served: Project) -> None:
-    async with client(served) as here:
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_it_offers_every_tool_with_its_text_and_schema(served: Project, mode: str) -> None:
+    async with client(served, mode=mode) as here:
         offered = {tool.name: tool for tool in (await here.list_tools()).tools}
+        assert (await here.call_tool("list_jobs", {})).structured_content is not None
     assert set(offered) == set(TOOLS)
     assert offered["schedule_job"].description == TOOLS["schedule_job"].text
     assert offered["schedule_job"].input_schema["additionalProperties"] is False
     assert offered["schedule_job"].input_schema["type"] == "object"
+    assert all(tool.output_schema == TOOLS[name].gives for name, tool in offered.items())
+    hints = offered["unschedule_job"].annotations
+    assert hints is not None
+    assert (hints.read_only_hint, hints.destructive_hint) == (False, True)
 
 
 async def test_a_job_is_made_listed_and_removed_by_a_person_outside_of_a_run(served: Project) -> None:
@@ -226,9 +232,133 @@ def test_the_tools_are_listed_for_people_and_for_programs_before_anything_is_app
     assert all(tool["input_schema"]["type"] == "object" for tool in told)
 
 
-def test_nothing_applied_is_told_on_standard_error(project: Project, tmp_path: Path) -> None:
-    project.write(FILE)
+# before there is anything
+
+
+def exchange(process: subprocess.Popen[bytes], number: int, method: str, **params: Any) -> Any:
+    say(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    return hear(process)["result"]
+
+
+def test_it_starts_in_any_folder_and_finds_the_project_as_soon_as_there_is_one(project: Project) -> None:
     process = started(project)
-    out, errors = process.communicate(b"", timeout=LONGEST)
-    assert (process.returncode, out) == (66, b"")
-    assert b"rota apply" in errors
+    say(process, HELLO)
+    assert hear(process)["id"] == 1
+    assert len(exchange(process, 2, "tools/list")["tools"]) == len(TOOLS)
+    lacking = exchange(process, 3, "tools/call", name="list_jobs", arguments={})
+    assert lacking["isError"]
+    assert "no_project: there is no rota.yaml" in lacking["content"][0]["text"]
+    project.write(FILE)
+    unapplied = exchange(process, 4, "tools/call", name="list_jobs", arguments={})
+    assert "rota apply" in unapplied["content"][0]["text"]
+    project.ok("apply")
+    found = exchange(process, 5, "tools/call", name="list_jobs", arguments={})["structuredContent"]
+    assert sorted(job["name"] for job in found["jobs"]) == ["backup", "review"]
+    _, errors = process.communicate(timeout=LONGEST)
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_a_start_imports_neither_the_sdk_nor_what_only_calls_need() -> None:
+    heavy = (
+        "mcp.server",
+        "mcp_types",
+        "apsw",
+        "rota.declare",
+        "rota.engine",
+        "rota.operations.tools.toolbox",
+        "asyncio",
+    )
+    script = (
+        "import sys, rota.cli.root, rota.cli.mcp, rota.mcp; from rota.operations.tools.catalog import tools_of;"
+        f"tools_of(lambda *_: {{}}); print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# the protocol
+
+
+class Empty:
+    """A box with no tools."""
+
+    tools = ()
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"called": name, **arguments}
+
+
+ENVELOPE = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+
+
+def asked(**message: Any) -> Any:
+    return responder(Empty())(json.dumps({"jsonrpc": "2.0", "id": 7, **message}).encode())
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b"no json", -32700),
+        (b'{"a": ' + b"[" * 100_000, -32700),
+        (b"7", -32600),
+        (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 3}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": [1]}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}', -32601),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}', -32601),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 3}}', -32602),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "arguments": "b"}}', -32602),
+    ],
+)
+def test_a_message_that_makes_no_sense_gets_an_error_of_the_protocol(message: bytes, code: int) -> None:
+    found = responder(Empty())(message)
+    assert isinstance(found, dict)
+    assert found["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"method": "notifications/initialized"},
+        {"method": "notifications/cancelled", "params": {"requestId": 1}},
+        {"id": 3, "result": {}},
+    ],
+)
+def test_what_asks_nothing_is_not_answered(message: dict[str, Any]) -> None:
+    assert responder(Empty())(json.dumps({"jsonrpc": "2.0", **message}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "agreed"),
+    [("2024-11-05", "2024-11-05"), ("2025-11-25", "2025-11-25"), ("1999-01-01", "2025-11-25"), (7, "2025-11-25")],
+)
+def test_a_handshake_agrees_on_a_version_that_both_know(wanted: Any, agreed: str) -> None:
+    assert asked(method="initialize", params={"protocolVersion": wanted})["result"]["protocolVersion"] == agreed
+
+
+def test_a_request_with_a_version_of_its_own_is_answered_in_that_version() -> None:
+    told = asked(method="server/discover", params=ENVELOPE)["result"]
+    assert (told["supportedVersions"], told["resultType"]) == (["2026-07-28"], "complete")
+    assert told["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "rota"
+    called = asked(method="tools/call", params={**ENVELOPE, "name": "x", "arguments": {"a": 1}})["result"]
+    assert (called["structuredContent"], called["resultType"]) == ({"called": "x", "a": 1}, "complete")
+
+
+def test_a_version_that_is_not_served_is_refused_with_those_that_are() -> None:
+    params = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}}
+    error = asked(method="tools/list", params=params)["error"]
+    assert (error["code"], error["data"]["supported"]) == (-32022, ["2026-07-28"])
+
+
+def test_a_batch_is_answered_as_one() -> None:
+    batch = [{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    assert responder(Empty())(json.dumps(batch).encode()) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+
+
+async def test_the_pipe_offers_what_the_sdk_offers(project: Project) -> None:
+    box = ProjectTools(None, ExitStack())  # type: ignore[arg-type]
+    async with Client(server_of(box)) as here:
+        offered = (await here.list_tools()).tools
+    found = responder(box)(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')
+    assert isinstance(found, dict)
+    assert found["result"]["tools"] == [tool.model_dump(by_alias=True, exclude_none=True) for tool in offered]

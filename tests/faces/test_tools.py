@@ -8,15 +8,16 @@ from typing import Any
 import jsonschema
 import pytest
 
+from rota.mcp import say_error
 from rota.model.errors import JobProblems, RotaError
 from rota.model.making import Maker
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.project import locate, open_state
-from rota.operations.tools import Toolbox, maker_of, named_maker, project_declares, say_error
 from rota.operations.tools.answers import LONG, NOTICE
-from rota.operations.tools.makers import RUN_ID
-from rota.operations.tools.toolbox import TOOLS
+from rota.operations.tools.catalog import TOOLS, Tool, tools_of
+from rota.operations.tools.makers import RUN_ID, maker_of, named_maker, project_declares
+from rota.operations.tools.toolbox import Toolbox
 from rota.store.audit import entries
 from tests.faces.conftest import Project
 
@@ -60,7 +61,7 @@ class Tools:
             declare = project_declares(place, environ)
             box = Toolbox(store, place.state, self.project.clock, maker=maker, declare=declare)
             answer = box.call(tool, arguments)
-            json.dumps(answer)
+            jsonschema.validate(json.loads(json.dumps(answer)), TOOLS[tool].gives)
             return answer
         finally:
             store.close()
@@ -106,6 +107,23 @@ def test_every_tool_has_a_text_and_a_schema_that_knows_its_keys(tools: Tools, na
     assert tool.input_schema["additionalProperties"] is False
     assert all(one["description"] for one in tool.input_schema["properties"].values())
     assert "there is no argument 'nonsense'" in tools.refusal(name, nonsense=1)
+
+
+@pytest.mark.parametrize("tool", tools_of(lambda _name, _arguments: {}), ids=lambda tool: tool.name)
+def test_every_tool_has_hints_and_a_schema_of_its_answers(tool: Tool) -> None:
+    jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+    assert tool.output_schema["required"]
+    assert set(tool.output_schema["properties"]) - set(tool.output_schema["required"]) >= {"warning"}
+    changes = {"schedule_job", "unschedule_job", "trigger_job"}
+    assert tool.annotations["readOnlyHint"] is (tool.name not in changes)
+    assert tool.annotations["destructiveHint"] is (tool.name in changes - {"trigger_job"})
+    assert tool.annotations["idempotentHint"] is (tool.name != "trigger_job")
+
+
+def test_an_answer_with_another_form_is_noticed(tools: Tools) -> None:
+    answer = tools.call("list_jobs")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**answer, "jobs": [{**answer["jobs"][0], "labels": "ci"}]}, TOOLS["list_jobs"].gives)
 
 
 def test_the_tools_are_those_of_the_document() -> None:

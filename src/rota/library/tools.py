@@ -12,14 +12,14 @@ from rota.library.scheduler import Scheduler
 from rota.model.errors import NotApplied, UnknownRun
 from rota.model.making import USER, Maker
 from rota.operations.project import is_applied, locate, open_place
-from rota.operations.tools import Tool, Toolbox, maker_of, named_maker, project_declares
-from rota.operations.tools.makers import RUN_ID, tools_maker
-from rota.operations.tools.toolbox import tools_of
+from rota.operations.tools.catalog import Tool, tools_of
+from rota.operations.tools.makers import RUN_ID, maker_of, named_maker, project_declares, tools_maker
+from rota.operations.tools.toolbox import Toolbox
 from rota.store.driver import Store
 
 
 def tools(project: Scheduler | str | os.PathLike[str], *, made_by: str = USER, run: str | None = None) -> list[Tool]:
-    """Return the tools for agents: each has a name, a description, an `input_schema`, `call` and `call_async`.
+    """Return the tools for agents: each has a name, a description, JSON Schemas, hints, `call` and `call_async`.
 
     `project` is a scheduler of this process, or the folder of a rota.yaml. What is made with them belongs to `made_by`,
     within `agent_policy`; where a `run` hands them out (`task.run_id`), also within the limits of that run. A call that

@@ -14,8 +14,8 @@ from rota.http.context import Desk, DeskOf
 from rota.http.routing import Routes
 from rota.operations.access import Scope as TokenScope
 from rota.operations.project import Place
-from rota.operations.tools import Toolbox
 from rota.operations.tools.makers import project_declares
+from rota.operations.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

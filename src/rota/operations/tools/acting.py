@@ -16,8 +16,9 @@ from rota.operations.jobs import find_job, job_view
 from rota.operations.making import put_made, refuse_others, remove, switch_off
 from rota.operations.runs import show_run
 from rota.operations.starting import trigger
-from rota.operations.tools.answers import FIRES, LONG, NOTICE, Answer, fires_answer, job_answer, run_answer
+from rota.operations.tools.answers import FIRES, LONG, NOTICE, fires_answer, job_answer, run_answer
 from rota.operations.tools.arguments import NamedJob, ScheduleJob, TriggerJob, UnscheduleJob, refuse_hiding
+from rota.operations.tools.catalog import Answer
 from rota.operations.tools.desk import Desk
 from rota.operations.tools.times import keys_of
 from rota.operations.tools.words import WAITS, declare

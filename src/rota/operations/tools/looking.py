@@ -13,7 +13,6 @@ from rota.operations.runs import show_run
 from rota.operations.tools.answers import (
     LONG,
     NOTICE,
-    Answer,
     job_answer,
     last_ended,
     next_start,
@@ -23,6 +22,7 @@ from rota.operations.tools.answers import (
     when_answer,
 )
 from rota.operations.tools.arguments import ExplainJob, GetRun, ListJobs, PreviewSchedule, SearchJobs
+from rota.operations.tools.catalog import Answer
 from rota.operations.tools.desk import Desk
 from rota.operations.tools.times import schedule_of
 from rota.rules.agent_policy import LOOKED_AT, shortest_gap

@@ -5,14 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.validate import read_further
 from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
 from rota.model.ids import is_id
 from rota.model.making import MAKER_LIMIT, Limits, Maker
 from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.model.states import Status, Trigger
-from rota.operations.loading import interpreter_finder
 from rota.operations.project import Place
 from rota.operations.tools.desk import Declare
 from rota.operations.trust import is_trusted
@@ -122,6 +120,9 @@ def project_declares(place: Place, environ: Mapping[str, str]) -> Declare:
     """Return how jobs that are made in a project are declared: by its file's agents, defaults and zone."""
 
     def declare(name: str, keys: Mapping[str, Any], maker: Maker) -> JobSpec:
+        from rota.declare.validate import read_further
+        from rota.operations.loading import interpreter_finder
+
         inner = Path(maker.limits.project) if maker.limits and maker.limits.project else place.inner
         trusted = is_trusted(place.folder, environ)
         return read_further(

@@ -31,7 +31,7 @@ WORDS = {
 }
 """What the tools call the keys of a file."""
 WAITS = "it starts nothing until a person approves it with `rota approve`; tell them"
-BRACES = "text in double braces is filled in when the job runs; write it without them"
+BRACES = r"text in double braces is filled in when the job runs; write `\{{` for the braces themselves"
 
 
 def declare(desk: Desk, name: str, *, keys: Mapping[str, Any]) -> JobSpec:
