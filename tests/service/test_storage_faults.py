@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -226,6 +227,67 @@ def test_a_read_only_disk_is_refused_at_the_start_with_path_and_remedy(project: 
         assert str(disk.folder / "state") in refused.stderr
         assert "owner and mode" in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+def unusable(project: Project, *around: str) -> dict[str, int]:
+    """Return how commands end that cannot use the state; each names a path of it and what to do."""
+    codes = {}
+    for command in ALL_KINDS:
+        typed = [*around, sys.executable, "-m", "rota", "--dir", str(project.folder), *command.split()]
+        done = subprocess.run(typed, capture_output=True, text=True, check=False, env=project.environment())
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said, said
+        assert str(project.state) in said, f"{command}: {said}"
+        codes[command] = done.returncode
+    return codes
+
+
+ALL_KINDS = (
+    "status --json",
+    "doctor",
+    "stop",
+    "tick",
+    "tick --dry-run",
+    "open",
+    "apply",
+    "list",
+    "history",
+    "logs short",
+    "explain short",
+    "pause short",
+    "run short",
+    "verify",
+    "workers",
+    "serve",
+)
+
+
+def test_every_command_on_a_read_only_disk_tells_path_and_remedy(project: Project, disk: Disk) -> None:
+    """The locks that a scheduler left there can be looked at, so it is told that none runs."""
+    project.write(WAITING.format(state=disk.folder / "state"))
+    kill(project.serve())
+    subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
+    codes = unusable(project)
+    assert {command: code for command, code in codes.items() if code != 77} == {"doctor": 1, "stop": 69, "open": 69}
+
+
+def test_every_command_of_another_user_tells_path_and_remedy(project: Project) -> None:
+    around = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("being another user needs root and setpriv")
+    project.write(WAITING.format(state=".rota"))
+    kill(project.serve())
+    os.chown(project.state, 65534, 65534)
+    assert {command: code for command, code in unusable(project, *around).items() if code != 77} == {}
+
+
+def test_a_state_folder_that_cannot_be_made_is_refused_with_path_and_remedy(project: Project, disk: Disk) -> None:
+    project.write(WAITING.format(state=disk.folder / "state"))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
+    for command in ("apply", "tick", "serve"):
+        refused = project.rota(command, check=False, apart=True)
+        assert refused.returncode == 77, refused.stderr
+        assert f"cannot make the state folder {disk.folder / 'state'}" in refused.stderr
 
 
 @contextmanager

@@ -186,10 +186,22 @@ def _told(error: Exception, *, as_json: bool) -> int:
     if is_unwritable(error):
         give_up(sys.stdout)
         error = OutputUnwritable(str(error.args[1]))
+    if isinstance(error, OSError):
+        error = _refused(error)
     if not isinstance(error, RotaError):
         raise error
     report(error, as_json=as_json)
     return exit_code(error)
+
+
+def _refused(error: OSError) -> Exception:
+    """Return the system's refusal of a file as an error with path and remedy; any other one is a fault of rota."""
+    from pathlib import Path
+
+    from rota.store.sqlite import FORBIDDEN, NO_SPACE, refusal
+
+    named = isinstance(error.filename, str) and error.errno in FORBIDDEN | NO_SPACE
+    return refusal(Path(error.filename), error) if named else error
 
 
 def _summary(entry: Entry) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rota.model.address import SQLITE, is_postgres, shown, with_secrets
 from rota.model.clock import Clock
-from rota.model.errors import InvalidValue, StateError
+from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError
 from rota.settings import FILE_NAME, STATE_NAME
 
 if TYPE_CHECKING:
@@ -134,8 +134,12 @@ def make_state(state: Path) -> bool:
     except FileExistsError:
         return _keep_private(state)
     except OSError as error:
-        raise StateError(
-            f"cannot make the state folder {state}: {error.strerror}", hint="set `state:` or ROTA_STATE"
+        from rota.store.sqlite import FORBIDDEN
+
+        kind = DatabaseReadOnly if error.errno in FORBIDDEN else StateError
+        hint = "check owner and mode of its folder, or set `state:` or ROTA_STATE"
+        raise kind(
+            f"cannot make the state folder {state}: {(error.strerror or str(error)).lower()}", hint=hint
         ) from None
     from rota.store.sqlite import reachable
 

@@ -13,9 +13,9 @@ def process_lock_held(state: Path, name: str) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether some process holds the lock of this file."""
+    """Tell whether some process holds the lock of this file; a disk that became read-only does not hide it."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -45,6 +45,9 @@ STATEMENTS = 500
 CACHE = -8_000
 """Pages kept by each connection; SQLite takes a negative number as KiB."""
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""By which numbers the system refuses files for want of space, and for owner, mode or a read-only disk."""
 _FULL_HINT = "free some space; rota goes on by itself"
 _OWNER_HINT = "check owner and mode of the file and its folder"
 _PLACE_HINT = "check that the file is there and that you may write it and its folder"
@@ -438,9 +441,9 @@ def reachable(path: Path) -> Iterator[None]:
 
 def refusal(path: Path, error: OSError) -> StateError:
     """Return the system's refusal to use a file of the state folder as an error of ours."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         return StorageFull(f"the disk of {path} is full", hint=_FULL_HINT)
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in FORBIDDEN:
         return DatabaseReadOnly(
             f"{path} cannot be written ({(error.strerror or str(error)).lower()})", hint=_OWNER_HINT
         )
