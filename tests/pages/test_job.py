@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
+from rota.model.clock import iso
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.access import Scope
 from rota.operations.job_pages import JobQuery, page_of_jobs
 from rota.operations.jobs import show_job
 from rota.operations.runs import history
+from rota.rules.coming import coming_fires
 from tests.pages.conftest import Site
 
 GOOD = Outcome(Status.COMPLETED, exit_code=0)
@@ -26,6 +28,19 @@ def test_a_job_shows_its_next_ten_fires_its_definition_and_where_it_comes_from(s
     for words in ("at 03:00 every day (UTC)", "Wed 25 Nov 03:00", "from rota.yaml, version 1", "echo hello"):
         assert words in page.words
     assert len(page.all("li", class_="row between")) == 10
+
+
+def test_an_overdue_fire_is_told_apart_from_the_coming_ones(site: Site) -> None:
+    """Everything is paused, the scheduler is switched off or late: the cursor of the job stays behind."""
+    due = coming_fires(show_job(site.store, "hello").job, n=1)[0].at
+    site.clock.advance(timedelta(days=3))
+    page = site.get("/ui/jobs/hello?fragment=fires,standing")
+    listed = [found["datetime"] for found in page.all("time")]
+    assert "Overdue" in page.words
+    assert iso(due) in listed
+    coming = [at for at in listed if at != iso(due)]
+    assert len({*coming}) == 10
+    assert min(coming) > iso(site.clock.now())
 
 
 def test_an_unknown_job_is_told_with_the_nearest_name(site: Site) -> None:

@@ -47,6 +47,17 @@ def test_without_output_the_page_says_why(site: Site) -> None:
     assert "hello:2 has not started" in site.get("/ui/runs/hello:2").words
 
 
+def test_the_run_of_a_group_says_that_its_members_have_the_output(site: Site) -> None:
+    site.project.ok("trigger", "both")
+    assert "both:1 is a group: its members have the output" in site.get("/ui/runs/both:1").words
+    for _ in range(2):
+        site.project.carry_out([DONE])
+    words = site.get("/ui/runs/both:1").words
+    assert "COMPLETED" in words
+    assert "both:1 is a group: its members have the output" in words
+    assert "never started" not in words
+
+
 def test_a_chain_shows_its_attempts(site: Site) -> None:
     text = (site.project.folder / "rota.yaml").read_text()
     site.project.applied(text.replace("{retry: false}", "{retry: {max_attempts: 2, backoff: 1m}}"))

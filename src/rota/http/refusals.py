@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from rota.model.errors import RotaError
+from rota.operations.access import Scope
 
 
 class HttpRefusal(RotaError):
@@ -32,7 +33,8 @@ class ScopeRefused(HttpRefusal):
     status = 403
 
     def __init__(self, scope: str, wanted: str) -> None:
-        super().__init__(f"a token of the scope {scope} may not do this", hint=f"it needs the scope {wanted}")
+        needed = "run; a token for an agent needs the scope agent" if wanted == Scope.AGENT else wanted
+        super().__init__(f"a token of the scope {scope} may not do this", hint=f"it needs the scope {needed}")
 
 
 class HostRefused(HttpRefusal):

@@ -11,7 +11,8 @@ from rota.agents.telling import Teller
 from rota.engine.lock import read_worker
 from rota.model.durations import say_duration
 from rota.model.records import Run
-from rota.model.spec import JobSpec, OutputPolicy
+from rota.model.spec import JobSpec, Kind, OutputPolicy
+from rota.model.states import Status
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
 from rota.rules.ansi import clean_for_terminal
@@ -70,6 +71,8 @@ def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     elsewhere = view.worker is not None and view.worker.id != read_worker(state)
     if view.execution is not None and view.worker is not None and elsewhere and not view.spec.work.output.shared:
         return _on_another_disk(run, view.worker)
+    if view.spec.work.kind is Kind.GROUP and run.status is not Status.SKIPPED:
+        return f"{run.handle} is a group: its members have the output"
     if view.execution is None:
         reason = f" {run.reason}" if run.reason else ""
         return (

@@ -17,7 +17,7 @@ from rota.operations.pools import PoolView, pool_views
 from rota.operations.system import Heartbeat, NextFire, with_ticks
 from rota.operations.timeline import LANES, Timeline, draw
 from rota.rules.ansi import clean_for_terminal
-from rota.rules.coming import coming_fires
+from rota.rules.coming import fires_to_come
 from rota.store import counters, finding, jobs, order
 from rota.store.driver import Database, Store
 
@@ -111,7 +111,7 @@ def _look_over(
 def _next(db: Database, living: Sequence[Job], *, now: datetime) -> list[NextFire]:
     """Return the next fire of each job, and when runs start whose provider is held."""
     due = sorted((job for job in living if job.next_at is not None), key=lambda job: job.next_at or now)
-    fires = {NextFire(fire.at, job.name) for job in due[: 4 * NEXT_SHOWN] for fire in coming_fires(job, n=1)}
+    fires = {NextFire(fire.at, job.name) for job in due[: 4 * NEXT_SHOWN] for fire in fires_to_come(job, n=1, now=now)}
     queued = order.runs_of(db, order.ready(db, limit=WAITING_LOOKED_AT))
     kept = held_runs(db, queued=queued)
     waiting = {NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept}

@@ -38,8 +38,7 @@ from rota.operations.workers import (
     worker_json,
     worker_states,
 )
-from rota.rules.coming import coming_fires
-from rota.rules.next_words import NOTICED
+from rota.rules.coming import NOTICED, coming_fires
 from rota.rules.ticks import Ticks
 from rota.store import finding, order, processes
 from rota.store.driver import Database, Store

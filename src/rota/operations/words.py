@@ -9,7 +9,7 @@ from rota.model.records import Run, cut
 from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.jobs import JobView
 from rota.rules.ansi import plain as plain
-from rota.rules.coming import coming_fires
+from rota.rules.coming import NOTICED, coming_fires
 from rota.rules.guard import REASON
 from rota.rules.instants import explain_schedule
 from rota.rules.times import briefly, day_time, roughly
@@ -91,7 +91,7 @@ def next_words(view: JobView, zone: str, *, now: datetime) -> str:
     if fire is None:
         return "never, by quiet hours"
     away = fire.at - now
-    when = "now" if away < timedelta(seconds=1) else f"in {roughly(away)}"
+    when = "overdue" if -away > NOTICED else "now" if away < timedelta(seconds=1) else f"in {roughly(away)}"
     seconds = away < timedelta(minutes=2)
     words = f"{day_time(fire.at, zone, now=now, seconds=seconds)}  {when}"
     if fire.deferred:

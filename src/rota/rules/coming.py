@@ -20,6 +20,8 @@ LULLS_TRIED = 1000
 A_YEAR = timedelta(days=366)
 KEPT = 2_000
 """Of how many jobs the coming fires are remembered."""
+NOTICED = timedelta(seconds=1)
+"""How far back an instant is overdue; a scheduler takes a moment to fire."""
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -74,6 +76,19 @@ def coming_fires(job: Job, *, n: int) -> list[Fire]:
     if fires and fires[0].nominal == cursor.next_for and not fires[0].deferred:
         fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it (R-26)
     return fires
+
+
+def overdue_fire(job: Job, *, now: datetime) -> Fire | None:
+    """Return the fire that was due and has not come: everything is paused, or no scheduler fires."""
+    return next((fire for fire in coming_fires(job, n=1) if now - fire.at > NOTICED), None)
+
+
+def fires_to_come(job: Job, *, n: int, now: datetime) -> list[Fire]:
+    """Return the next fires of a stored job that are not overdue."""
+    if overdue_fire(job, now=now) is None:
+        return coming_fires(job, n=n)
+    mode = job.mode or Mode.ACTIVE
+    return next_fires(job.spec.schedule, now, n, created_at=job.created_at, name=job.name, mode=mode)
 
 
 @lru_cache(KEPT)

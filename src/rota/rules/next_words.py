@@ -1,19 +1,17 @@
 """When a job fires next, or why it does not, in words."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rota.model.durations import say_duration
 from rota.model.records import Job, Run
 from rota.model.states import Trigger
 from rota.rules.ansi import plain
-from rota.rules.coming import coming_fires
+from rota.rules.coming import NOTICED, coming_fires
 from rota.rules.lull import has_lulls
 from rota.rules.lull_words import say_deferred
 from rota.rules.making_words import say_provisional
 from rota.rules.times import from_now, full_time
-
-NOTICED = timedelta(seconds=1)
 
 
 def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:

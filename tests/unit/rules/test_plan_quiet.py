@@ -18,7 +18,7 @@ from rota.model.spec import (
     Schedule,
 )
 from rota.model.states import Reason, Status
-from rota.rules.coming import coming_fires, next_fires
+from rota.rules.coming import coming_fires, fires_to_come, next_fires, overdue_fire
 from rota.rules.cursor import first_cursor
 from rota.rules.due import plan_close, plan_fire
 from rota.rules.exclusion import excluded_until, next_excluded
@@ -257,6 +257,19 @@ def test_the_coming_fires_of_a_stored_job_begin_with_what_waits() -> None:
     assert [(fire.nominal, fire.at) for fire in coming_fires(one, n=2)] == [(at(3), at(7)), (at(27), at(31))]
     skipped = stored(skipping(), at(0), fires=at(7))
     assert [fire.at for fire in coming_fires(skipped, n=2)] == [at(7), at(8)]
+
+
+def test_fires_to_come_leave_out_what_is_overdue() -> None:
+    job = stored(HOURLY, at(3))
+    assert overdue_fire(job, now=at(3)) is None
+    assert [fire.at for fire in fires_to_come(job, n=2, now=at(3))] == [at(3), at(4)]
+    overdue = overdue_fire(job, now=at(9.5))
+    assert overdue is not None
+    assert overdue.at == at(3)
+    assert [fire.at for fire in fires_to_come(job, n=2, now=at(9.5))] == [at(10), at(11)]
+    once = stored(Schedule(at=at(3)), at(3))
+    assert fires_to_come(once, n=2, now=at(9.5)) == []
+    assert [fire.at for fire in fires_to_come(stored(CHAIN, at(3)), n=1, now=at(9.5))] == [at(10.5)]
 
 
 def test_the_coming_fires_of_an_anchored_job_jump_over_the_night() -> None:

@@ -27,7 +27,7 @@ from rota.operations.project import Place
 from rota.operations.spec_words import spec_pairs
 from rota.operations.versions import Versions, list_versions
 from rota.operations.words import next_words, pause_words
-from rota.rules.coming import Fire, coming_fires
+from rota.rules.coming import Fire, fires_to_come, overdue_fire
 from rota.rules.instants import explain_schedule
 from rota.rules.making_words import say_made
 from rota.store import finding
@@ -72,8 +72,13 @@ class JobPage:
 
     @cached_property
     def fires(self) -> Sequence[Fire]:
-        """When it fires next."""
-        return coming_fires(self.job, n=FIRES)
+        """When it fires next; what is overdue stands apart."""
+        return fires_to_come(self.job, n=FIRES, now=self._visit.now)
+
+    @cached_property
+    def overdue(self) -> Fire | None:
+        """What was due and has not fired."""
+        return overdue_fire(self.job, now=self._visit.now)
 
     @cached_property
     def pause(self) -> str:

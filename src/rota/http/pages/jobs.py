@@ -18,7 +18,7 @@ from rota.operations.job_pages import STATES, JobLine, JobPage, JobQuery, Sort, 
 from rota.operations.jobs import JobView
 from rota.operations.pauses import pauses
 from rota.operations.words import counted, next_words, schedule_words
-from rota.rules.coming import Fire, coming_fires
+from rota.rules.coming import Fire, fires_to_come
 
 pages = Pages()
 LINES = 25
@@ -100,7 +100,7 @@ def _row(visit: Visit, line: JobLine) -> Row:
         failing=line.failing,
         path=f"{PATH}/{segment(view.job.name)}",
         schedule=schedule_words(view, visit.zone),
-        fire=None if paused else next(iter(coming_fires(view.job, n=1)), None),
+        fire=None if paused else next(iter(fires_to_come(view.job, n=1, now=visit.now)), None),
         next=next_words(view, visit.zone, now=visit.now),
         newest=next(iter((*view.unfinished, *view.last)), None),
         enabling=visit.may_admin and view.state == "disabled" and may_change(view.job),
