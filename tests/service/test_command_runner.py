@@ -6,12 +6,13 @@ import os
 import signal
 import stat
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rota.model.errors import SpawnFailed, StorageFull
 from rota.model.ids import IdSource
+from rota.model.spec import Kind, Work
 from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
 from rota.runners.processes import tagged
@@ -28,16 +29,22 @@ def shell(text, **options):
 
 
 def outcome_of(launch, state, act=None):
+    limits = Work(
+        kind=Kind.COMMAND,
+        timeout=None if launch.timeout is None else timedelta(seconds=launch.timeout),
+        term_grace=timedelta(seconds=launch.term_grace),
+    )
+
     async def whole():
         spawner = Spawner()
-        runner = CommandRunner(spawner, state)
+        runner = CommandRunner(spawner, state, slack=0.5)
         folder = runner.folder(RUN_ID)
         spawned = await runner.launch(launch, folder)
         spawned.gate.open()
         if act is not None:
             await act(runner, spawned)
         try:
-            return await asyncio.wait_for(runner.outcome(folder, spawned.identity), LONGEST_WAIT)
+            return await asyncio.wait_for(runner.outcome(folder, spawned.identity, limits), LONGEST_WAIT)
         finally:
             spawner.stop()
 
@@ -134,6 +141,70 @@ def test_r23_a_killed_keeper_leaves_a_run_that_was_restarted_and_no_process(tmp_
 
     assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.PROCESS_RESTARTED)
     assert tagged(RUN_ID) == []
+    assert not marker.held()
+
+
+STOPS_ITS_KEEPER = "keeper = os.getppid(); os.kill(keeper, signal.SIGSTOP); ready(); rest()"
+KEEPS_STOPPING_IT = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+keeper = os.getppid()
+os.kill(keeper, signal.SIGSTOP)
+ready()
+while True: os.kill(keeper, signal.SIGSTOP)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a process is stopped is read from /proc")
+@pytest.mark.parametrize("script", [STOPS_ITS_KEEPER, KEEPS_STOPPING_IT], ids=["once", "again and again"])
+def test_r28_a_run_that_stops_its_keeper_is_timed_out(script, tmp_path):
+    marker = Marker(tmp_path)
+
+    outcome = outcome_of(marker.script(script, timeout=1.0, term_grace=0.1, env={"ROTA_RUN_ID": RUN_ID}), tmp_path)
+
+    assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.TIMED_OUT)
+    assert outcome.error.startswith("timed out after 1 s")
+    assert not marker.held()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a process is stopped is read from /proc")
+@pytest.mark.parametrize("script", [STOPS_ITS_KEEPER, KEEPS_STOPPING_IT], ids=["once", "again and again"])
+@pytest.mark.parametrize("how", ["stop", "kill_now"])
+def test_r28_a_run_that_stops_its_keeper_is_stopped(how, script, tmp_path):
+    marker = Marker(tmp_path)
+
+    async def stop(runner, spawned):
+        await marker.ready()
+        assert getattr(runner, how)(spawned.identity)
+
+    outcome = outcome_of(marker.script(script, term_grace=0.1, env={"ROTA_RUN_ID": RUN_ID}), tmp_path, stop)
+
+    assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.SHUTDOWN)
+    assert not marker.held()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS has no subreaper")
+def test_r28_a_run_that_kills_its_keeper_and_hides_leaves_no_process(tmp_path):
+    """Its daemon has neither the run's tag nor a parent that belongs to it: the spawner inherits and kills it."""
+    marker = Marker(tmp_path)
+    hides = """
+keeper = os.getppid()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c",
+            f"import os, signal; os.write({mark}, b'r'); os.kill({keeper}, 9); signal.pause()"], {})
+    os._exit(0)
+rest()
+"""
+
+    async def ended(_runner, spawned):
+        await wait_keeper(spawned.identity)
+        while marker.held():
+            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.01)
+
+    outcome = outcome_of(marker.script(hides, env={"ROTA_RUN_ID": RUN_ID}), tmp_path, ended)
+
+    assert (outcome.status, outcome.reason) == (Status.FAILED, Reason.PROCESS_RESTARTED)
     assert not marker.held()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -58,6 +59,14 @@ if os.fork() == 0:
         f"import os, signal; signal.signal(15, signal.SIG_IGN); os.write({mark}, b'r'); signal.pause()"], {})
 rest()
 """,
+    "a few orphans that fork on and on": """
+for _ in range(6):
+    if os.fork() == 0:
+        os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for _ in range(5000):
+            if os.fork(): os._exit(0)
+ready(); rest()
+""",
     "forks when it is told to stop": """
 def more(*_):
     for _ in range(20):
@@ -88,6 +97,26 @@ def timed_out_once_ready(marker, script, **options):
         if marker.was_ready():
             return ended | {"output": b"".join(read_output(folder))}
     raise AssertionError(f"the script was not ready within {timeout} s")
+
+
+def test_r28_what_is_killed_is_reaped_in_the_same_sweep():
+    """Else a tree that forks on and on fills the table of processes with zombies while it is killed."""
+    script = """
+import os, signal
+from rota.runners.keeper import Keeper
+keeper = object.__new__(Keeper)
+keeper.child = -1
+pids = [os.fork() or signal.pause() for _ in range(20)]
+keeper._signal(signal.SIGKILL)
+for pid in pids:
+    try: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError: pass
+keeper._signal(signal.SIGKILL)
+print(open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -25,6 +25,7 @@ from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SecretMissing, SpawnFailed, StateError
 from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Work
 from rota.model.states import Reason, Status, WaitingFor
 from rota.rules.admission import Admission, ConditionResult, Go, Skip, Wait, decide
 from rota.settings import Settings
@@ -63,6 +64,8 @@ class Carried:
     """Whether it has ended, and its outcome is on its way into the storage."""
     shares: bool = False
     """Whether its output goes into the database too."""
+    work: Work | None = None
+    """What it does, where that is known."""
 
     @property
     def over(self) -> bool:
@@ -121,6 +124,7 @@ class Executor:
             direct=claimed.call is not None,
             agent=work.agent is not None,
             shares=work.output.shared,
+            work=work,
         )
         self.carried[run.id] = carried
         if carried.shares:
@@ -139,25 +143,32 @@ class Executor:
         *,
         slot: int,
         process: ProcessIdentity,
-        agent: bool = False,
-        shares: bool = False,
+        work: Work,
     ) -> None:
         """Take on a run whose keeper was started by another process."""
         self.idle = False
+        agent, shares = work.agent is not None, work.output.shared
         carried = Carried(
-            None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process, shares=shares
+            None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process, shares=shares, work=work
         )
         self.carried[owned.id] = carried
         if shares:
             self.outputs.begin(owned.id)
         carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
 
-    def adopt_call(self, found: Direct, *, agent: bool = False) -> None:
+    def adopt_call(self, found: Direct, work: Work | None) -> None:
         """Take on a direct call that another process gave its slot."""
         self.idle = False
-        execution = found.execution
+        execution, agent = found.execution, work is not None and work.agent is not None
         carried = Carried(
-            None, found.id, execution.job_id or "", execution.slot, in_process=False, direct=True, agent=agent
+            None,
+            found.id,
+            execution.job_id or "",
+            execution.slot,
+            in_process=False,
+            direct=True,
+            agent=agent,
+            work=work,
         )
         self.carried[found.id] = carried
         if found.reserves:
@@ -442,7 +453,7 @@ class Executor:
         return await self._store.submit(operation)
 
     async def _follow(self, carried: Carried, process: ProcessIdentity) -> None:
-        outcome = await self._processes.outcome(carried.run_id, process)
+        outcome = await self._processes.outcome(carried.run_id, process, carried.work)
         faults.point("execute.outcome_read")
         if carried.shares:
             await self.outputs.finish(carried.run_id)

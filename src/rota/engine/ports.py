@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from rota.engine.claim import Claimed
 from rota.model.notify import Receipt, Target
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, WorkSource
+from rota.model.spec import Condition, Work, WorkSource
 from rota.model.work import Source
 from rota.rules.admission import ConditionResult
 
@@ -46,8 +46,8 @@ class Processes(Protocol):
         """Start a process that waits at its gate."""
         ...
 
-    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
-        """Wait until the process is gone and return how it ended."""
+    async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:
+        """Wait until the process is gone and return how it ended; one that outlives the limits of `work` is killed."""
         ...
 
     async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:

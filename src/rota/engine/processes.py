@@ -88,11 +88,11 @@ class KeeperProcesses:
             self._secrets[run_id] = tuple(sorted({prepared.env[name] for name in prepared.secret}))
         return launched
 
-    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+    async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:
         """Wait until the process is gone and return how it ended."""
         folder = self._folder(run_id)
         try:
-            ended = await self._runner.outcome(folder, identity)
+            ended = await self._runner.outcome(folder, identity, work)
         finally:
             secrets = self._secrets.pop(run_id, ())
         return await asyncio.to_thread(read_agent, folder, ended, secrets) if is_agent(folder) else ended

@@ -14,6 +14,7 @@ from rota.engine.record import Finished, finish, record
 from rota.engine.recover_calls import recover_calls
 from rota.log import log
 from rota.model.records import Outcome
+from rota.model.spec import Work
 from rota.model.states import Reason, Status
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
 from rota.store import jobs, processes, runs
@@ -28,8 +29,7 @@ class Left:
     handle: str
     slot: int
     facts: LeftBehind
-    agent: bool = False
-    shares: bool = False
+    work: Work
 
 
 async def recover(heir: Heir, dead: Sequence[int]) -> int:
@@ -66,8 +66,7 @@ def _left_behind(db: Database, *, dead: Sequence[int], children: Processes) -> l
             losses=owned.losses,
             on_restart=wanted.on_restart,
         )
-        left = Left(owned, run.handle, run.slot, facts, agent=wanted.agent is not None, shares=wanted.output.shared)
-        found.append(left)
+        found.append(Left(owned, run.handle, run.slot, facts, wanted))
     return found
 
 
@@ -81,7 +80,7 @@ async def _resolve(heir: Heir, left: Left, action: Recovery) -> None:
         await _take_over(heir, left, stop=action is Recovery.STOP)
         return
     outcome = await _outcome_of(heir, left, action)
-    if left.shares:
+    if left.work.output.shared:
         await heir.executor.outputs.finish(owned.id)
     finished = Finished(owned.id, owned.job_id, outcome)
     await store.submit(partial(_record_as_found, finished=finished, epoch=owned.epoch, now=heir.clock.now()))
@@ -95,7 +94,7 @@ async def _take_over(heir: Heir, left: Left, *, stop: bool) -> None:
         return
     faults.point("recover.adopted")
     heir.slots.take(left.slot, owned.id)
-    heir.executor.adopt(owned, slot=left.slot, process=owned.process, agent=left.agent, shares=left.shares)
+    heir.executor.adopt(owned, slot=left.slot, process=owned.process, work=left.work)
     if stop or owned.cancel_reason is not None:
         heir.executor.stop(owned.id)
 

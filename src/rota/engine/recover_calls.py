@@ -9,6 +9,7 @@ from rota.engine.heir import Heir
 from rota.engine.ports import Processes
 from rota.log import log
 from rota.model.records import Outcome
+from rota.model.spec import Work
 from rota.model.states import Reason, Status
 from rota.rules.outcome import settle
 from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
@@ -65,10 +66,10 @@ def _decide(db: Database, *, found: Direct, children: Processes) -> Recovery:
     )
 
 
-def _is_agent(db: Database, *, found: Direct) -> bool:
+def _work_of(db: Database, *, found: Direct) -> Work | None:
     if found.execution.job_id is None or found.execution.version is None:
-        return False
-    return jobs.version_spec(db, found.execution.job_id, found.execution.version).work.agent is not None
+        return None
+    return jobs.version_spec(db, found.execution.job_id, found.execution.version).work
 
 
 def _adopt(db: Database, *, found: Direct, epoch: int) -> bool:
@@ -80,9 +81,9 @@ async def _take_over(heir: Heir, found: Direct, *, stop: bool) -> None:
     if not await heir.store.submit(partial(_adopt, found=found, epoch=heir.holder.epoch)):
         await heir.children.sweep(found.id)  # another machine said meanwhile that we were lost
         return
-    agent = heir.store.read(partial(_is_agent, found=found))
+    work = heir.store.read(partial(_work_of, found=found))
     heir.slots.take(found.execution.slot, found.id)
-    heir.executor.adopt_call(found, agent=agent)
+    heir.executor.adopt_call(found, work)
     if stop:
         heir.executor.stop(found.id)
 

@@ -14,6 +14,7 @@ from rota.model.clock import from_ms
 from rota.model.durations import say_duration
 from rota.model.errors import InvalidValue, SpawnFailed, StorageFull
 from rota.model.records import ERROR_LIMIT, Outcome, ProcessIdentity, cut
+from rota.model.spec import Work
 from rota.model.states import Reason, Status
 from rota.runners.environment import RESULT_NAME, RunFacts, Surroundings
 from rota.runners.keeper import ERRORS, OUTCOME
@@ -22,7 +23,7 @@ from rota.runners.output import folder_of, last_line, make_folder, read_from, wr
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
 from rota.runners.result import Result, read_result, read_usage, storable
-from rota.runners.spawning import Launch, Spawned, Spawner, wait_keeper
+from rota.runners.spawning import Launch, Spawned, Spawner, Watch, wait_keeper
 
 __all__ = [
     "CheckResult",
@@ -36,6 +37,8 @@ __all__ = [
     "prepare_check",
 ]
 
+SLACK = 5.0
+"""How many seconds later than its keeper the scheduler acts itself."""
 Ended = Mapping[str, Any]
 
 
@@ -52,9 +55,13 @@ class CheckResult:
 class CommandRunner:
     """Starts commands and tells how they ended; the run's folder is all it remembers."""
 
-    def __init__(self, spawner: Spawner, state: Path) -> None:
+    def __init__(self, spawner: Spawner, state: Path, *, slack: float = SLACK) -> None:
         self._spawner = spawner
         self._state = state
+        self._slack = slack
+        self._watches: dict[ProcessIdentity, Watch] = {}
+        self._early: dict[ProcessIdentity, bool] = {}
+        """Orders to keepers whose end nobody waits for yet, and whether at once."""
 
     def folder(self, run_id: str) -> Path:
         """Return where the files of a run are."""
@@ -68,21 +75,39 @@ class CommandRunner:
         _write_files(launch, folder)
         return await self._spawner.spawn(launch, folder)
 
-    async def outcome(self, folder: Path, keeper: ProcessIdentity) -> Outcome:
-        """Wait until the keeper is gone and return how its run ended; the folder's name is the run's id."""
-        await wait_keeper(keeper)
+    async def outcome(self, folder: Path, keeper: ProcessIdentity, work: Work | None = None) -> Outcome:
+        """Wait until the keeper is gone and return how its run ended; the folder's name is the run's id.
+
+        Of `work` the timeout and the grace count: a keeper that does not keep to them is killed, with all below it.
+        """
+        timeout = None if work is None or work.timeout is None else work.timeout.total_seconds()
+        grace = 0.0 if work is None else work.term_grace.total_seconds()
+        overdue = await self._until_gone(keeper, within=timeout, term_grace=grace)
         ended = read_ended(folder)
         if ended is None:
             left = await asyncio.to_thread(kill_tagged, folder.name)
-            return _lost(left)
+            return _lost(left, overdue, timeout=timeout)
         return to_outcome(ended, folder)
+
+    async def _until_gone(self, keeper: ProcessIdentity, *, within: float | None, term_grace: float) -> str | None:
+        """Wait until the keeper is gone; return why it had to be killed, if it had to."""
+        watch = Watch(keeper, timeout=within, term_grace=term_grace, slack=self._slack)
+        self._watches[keeper] = watch
+        if keeper in self._early:
+            watch.order(at_once=self._early.pop(keeper))
+        try:
+            await wait_keeper(keeper)
+        finally:
+            watch.close()
+            del self._watches[keeper]
+        return watch.overdue
 
     async def check(self, launch: Launch, folder: Path) -> CheckResult:
         """Run a condition's command at once, in a folder of its own, and return its answer."""
         spawned = await self.launch(launch, folder)
         spawned.gate.open()
         try:
-            await wait_keeper(spawned.identity)
+            await self._until_gone(spawned.identity, within=launch.timeout, term_grace=launch.term_grace)
         except asyncio.CancelledError:
             self.stop(spawned.identity)
             raise
@@ -93,11 +118,22 @@ class CommandRunner:
 
     def stop(self, keeper: ProcessIdentity) -> bool:
         """Ask a run to end: TERM, its grace, then KILL; tell whether the keeper was there."""
-        return send_signal(keeper, signal.SIGTERM)
+        return self._order(keeper, signal.SIGTERM)
 
     def kill_now(self, keeper: ProcessIdentity) -> bool:
         """Kill a run's whole tree without grace; tell whether the keeper was there."""
-        return send_signal(keeper, signal.SIGUSR1)
+        return self._order(keeper, signal.SIGUSR1)
+
+    def _order(self, keeper: ProcessIdentity, order: int) -> bool:
+        """Send an order; CONT lets a keeper that its run has stopped hear it."""
+        heard = send_signal(keeper, order)
+        send_signal(keeper, signal.SIGCONT)
+        at_once = order == signal.SIGUSR1
+        if heard and keeper in self._watches:
+            self._watches[keeper].order(at_once=at_once)
+        elif heard:
+            self._early[keeper] = at_once
+        return heard
 
 
 def _write_files(launch: Launch, folder: Path) -> None:
@@ -130,9 +166,12 @@ def to_outcome(ended: Ended, folder: Path) -> Outcome:
     return replace(outcome, finished_at=from_ms(seen)) if isinstance(seen, int) else outcome
 
 
-def _lost(left: list[int]) -> Outcome:
+def _lost(left: list[int], overdue: str | None, *, timeout: float | None) -> Outcome:
     if left:
         return _failed(Reason.UNKILLABLE, f"the keeper is gone and processes {_pids(left)} cannot be killed")
+    if overdue is not None:
+        ended = _READERS[overdue]({"timeout": timeout}, Path())
+        return replace(ended, error=f"{ended.error}; its keeper was stopped and had to be killed")
     return _failed(Reason.PROCESS_RESTARTED, "the run's keeper ended without an outcome")
 
 

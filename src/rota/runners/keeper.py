@@ -17,12 +17,14 @@ from typing import Any, NoReturn
 
 from rota import faults
 from rota.runners.redacting import FUNCTION, RESULT, Redactor, redact_file
-from rota.runners.tree import LINUX, descendants, send, signal_all
+from rota.runners.tree import LINUX, descendants, groups, send, signal_once
 from rota.runners.writer import TAIL, BoundedWriter
 
 SET_CHILD_SUBREAPER = 36
 READ_SIZE = 1 << 20
 SWEEP_PAUSE = 0.01
+SWEEP_LIMIT = 0.5
+"""For how many seconds a tree that grows is signalled before anything else is looked at."""
 UNKILLABLE_AFTER = 30.0
 RETRY_PAUSE = 1.0
 OUTCOME = "outcome.json"
@@ -57,6 +59,18 @@ def _take_order(number: int, _frame: object) -> None:
 
 def _take_nothing(_number: int, _frame: object) -> None:
     """Let a signal end a wait."""
+
+
+def wake_on_children() -> int:
+    """Return a file that becomes readable with every signal, the end of a child among them."""
+    woken, wake = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    if before >= 0:
+        os.close(before)  # the spawner's, in a keeper
+    signal.signal(signal.SIGCHLD, _take_nothing)
+    return woken
 
 
 def keep(gate: int, spec_file: int, *, spawner: int = 0) -> NoReturn:
@@ -95,13 +109,9 @@ class Keeper:
         self.redactors: dict[int, Redactor] = {}
         self.started_at = time.time()
         self.deadline = self.kill_at = self.give_up_at = float("inf")
-        self._woken, wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(wake, False)
         os.setsid()
         become_subreaper()
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _take_nothing)
+        self._woken = wake_on_children()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERS)
 
     @property
@@ -158,15 +168,19 @@ class Keeper:
 
     def _alive(self) -> bool:
         """Reap what has ended; tell whether anything is left that can be waited for."""
+        return not self.left if self._reap() else bool(self._strays())
+
+    def _reap(self) -> bool:
+        """Reap what has ended; tell whether any child is left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return not self.left
+                    return True
                 if pid == self.child:
                     self._ended(os.waitstatus_to_exitcode(status))
         except ChildProcessError:
-            return bool(self._strays())
+            return False
 
     def _ended(self, status: int) -> None:
         self.status = status
@@ -208,7 +222,24 @@ class Keeper:
         strays = self._strays()
         for pid in strays:
             send(pid, *signals)
-        return signal_all(os.getpid(), *signals) + strays
+        return self._signal_tree(*signals) + strays
+
+    def _signal_tree(self, *signals: int) -> list[int]:
+        """Send `signals` to all below, also to what is born meanwhile, for a moment at most; return what was seen.
+
+        What has ended is reaped on the way: a tree that forks on and on would else fill the table of processes, and
+        each look would take longer than the one before. A process group is signalled whole: no fork gets away.
+        """
+        reached: dict[int, None] = {}
+        until = time.monotonic() + SWEEP_LIMIT
+        while fresh := signal_once(os.getpid(), *signals, leave_out=reached):
+            for group in groups(fresh):
+                send(-group, *signals)
+            reached |= dict.fromkeys(fresh)
+            self._reap()
+            if time.monotonic() >= until:
+                break
+        return list(reached)
 
     def _strays(self) -> list[int]:
         """Return what left the tree but not the command's process group: only where there is no subreaper."""

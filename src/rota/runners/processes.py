@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from rota.model.records import ProcessIdentity
-from rota.runners.tree import LINUX, descendants, send, start_ticks, stat_fields
+from rota.runners.tree import LINUX, descendants, send, signal_all, start_ticks, stat_fields
 
 TAG = "ROTA_RUN_ID"
 RESULT_FILE = "ROTA_RESULT_FILE"
@@ -113,6 +113,28 @@ def _ourselves() -> set[int]:
 def _runs(pid: int) -> bool:
     start = start_time(pid)
     return start is not None and alive(ProcessIdentity(boot_id=boot_id(), pid=pid, start=start))
+
+
+def kill_keeper(keeper: ProcessIdentity) -> None:
+    """Kill a keeper and all below it; first what is below, since nothing tells whose it is once its keeper is gone."""
+    for _ in range(SWEEPS):
+        if not alive(keeper):
+            return
+        signal_all(keeper.pid, signal.SIGKILL)
+        if not keeps(keeper):
+            break
+        threading.Event().wait(SWEEP_PAUSE)
+    send_signal(keeper, signal.SIGKILL)
+
+
+def stuck(keeper: ProcessIdentity) -> bool:
+    """Tell whether a keeper was stopped: it hears nothing but CONT and KILL."""
+    return LINUX and stat_fields(keeper.pid)[:1] in ([b"T"], [b"t"])
+
+
+def keeps(keeper: ProcessIdentity) -> bool:
+    """Tell whether anything still runs below a keeper."""
+    return alive(keeper) and any(_runs(pid) for pid in descendants(keeper.pid))
 
 
 def send_signal(process: ProcessIdentity, number: int) -> bool:

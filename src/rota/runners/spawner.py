@@ -1,6 +1,7 @@
 """The spawner: a single-threaded process of its own that forks one keeper per run (R-28). Standard library only.
 
-Run as `python -I -S spawner.py FD`; it leaves when the other end of the socket is closed, the keepers stay.
+Run as `python -I -S spawner.py FD`; it leaves when the other end of the socket is closed, the keepers stay. What a
+killed keeper leaves behind becomes a child of the spawner, and is killed.
 """
 
 import gc
@@ -22,10 +23,17 @@ def serve(channel: socket.socket) -> NoReturn:
     from rota.runners import keeper, tree
 
     keeper.listen_to_orders()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the keepers
+    keeper.become_subreaper()
+    woken = keeper.wake_on_children()
     gc.disable()  # here and in the keepers: it would touch, and so copy, every page
-    me = os.getpid()
+    me, keepers = os.getpid(), set[int]()
     while True:
+        ready = keeper.readable([channel.fileno(), woken], None)
+        if woken in ready:
+            os.read(woken, 4096)
+            end_orphans(keepers)
+        if channel.fileno() not in ready:
+            continue
         request, files, _, _ = socket.recv_fds(channel, len(REQUEST), 2)
         if not request:
             os._exit(0)
@@ -35,12 +43,28 @@ def serve(channel: socket.socket) -> NoReturn:
             pid = -(error.errno or 1)
         if pid == 0:
             channel.close()
+            os.close(woken)
             keeper.keep(files[0], files[1], spawner=me)
+        keepers.add(pid)  # a pid below zero is an error number, and no child has it
         faults.point("spawner.forked")
         start = tree.start_ticks(pid) if pid > 0 else None
         channel.send(REPLY.pack(pid, start or 0))
         for file in files:
             os.close(file)
+
+
+def end_orphans(keepers: set[int]) -> None:
+    """Reap what has ended, and kill what a keeper that was killed has left: a child that is no keeper has none."""
+    from rota.runners import tree
+
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            keepers.discard(ended)
+    except ChildProcessError:
+        return
+    for orphan in tree.children(os.getpid()) if tree.LINUX else ():
+        if orphan not in keepers:
+            tree.send(orphan, signal.SIGKILL)  # what is below it becomes ours with its death, which wakes us
 
 
 def stand_in_for_the_package() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from rota import faults
 from rota.model.errors import SpawnerLost, SpawnFailed
 from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
-from rota.runners.processes import alive, boot_id, start_time
+from rota.runners.processes import alive, boot_id, keeps, kill_keeper, send_signal, start_time, stuck
 from rota.runners.spawner import REPLY, REQUEST
 from rota.runners.tree import LINUX
 from rota.runners.writer import OUTPUT_LIMIT
@@ -25,6 +26,9 @@ from rota.runners.writer import OUTPUT_LIMIT
 AT_ONCE = 32
 STOP_WAIT = 5.0
 POLL_PAUSE = 0.05
+LOOK_PAUSE = 1.0
+UNKILLABLE_AFTER = 30.0
+"""After how many seconds a keeper gives up what it cannot kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +251,55 @@ def _spec_file(launch: Launch, folder: Path) -> int:
     while view:
         view = view[os.write(file, view) :]
     return file
+
+
+class Watch:
+    """The scheduler's own deadline behind a keeper's: a run that stops its keeper again and again is ended, too.
+
+    From when the keeper should have acted it is woken once a second, since CONT disturbs none that works. One that is
+    stopped all the same when its grace is over is killed with all below it, and so is one under which something runs
+    when it should have given up.
+    """
+
+    def __init__(self, keeper: ProcessIdentity, *, timeout: float | None, term_grace: float, slack: float) -> None:
+        self.overdue: str | None = None
+        """Why the keeper was killed: `timed_out` or `stopped`; None: it was not."""
+        self._keeper = keeper
+        self._term_grace = term_grace
+        self._slack = slack
+        self._why = "timed_out"
+        self._due = float("inf")
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout is not None:
+            self._expect(timeout)
+
+    def order(self, *, at_once: bool) -> None:
+        """Take note that the keeper was told to end its run."""
+        if self._due > self._loop.time():
+            self._why = "stopped"
+        self._term_grace = 0.0 if at_once else self._term_grace
+        self._expect(0.0)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expect(self, seconds: float) -> None:
+        self._due = min(self._due, self._loop.time() + seconds)
+        self.close()
+        self._timer = self._loop.call_at(self._due + LOOK_PAUSE, self._look)
+
+    def _look(self) -> None:
+        late = self._loop.time() - self._due - self._term_grace - self._slack
+        given_up = late > UNKILLABLE_AFTER and keeps(self._keeper)
+        if (late > 0 and stuck(self._keeper)) or given_up:
+            self.overdue = self._why
+            self._loop.run_in_executor(None, kill_keeper, self._keeper)
+        else:
+            send_signal(self._keeper, signal.SIGCONT)
+        self._timer = self._loop.call_later(LOOK_PAUSE, self._look)
 
 
 async def wait_keeper(keeper: ProcessIdentity) -> None:

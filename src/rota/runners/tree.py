@@ -2,24 +2,25 @@
 
 import os
 import sys
+from collections.abc import Callable, Container, Iterable
 
 LINUX = sys.platform == "linux"
 ROUNDS = 100
+MOST = 1 << 16
+"""How many processes one look takes in: a tree may grow while it is looked at."""
 
 
 def descendants(pid: int) -> list[int]:
     """Return the pids below `pid`, parents before their children."""
-    children = _children if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else _table().__getitem__
-    found: list[int] = []
-    open_pids = [pid]
-    while open_pids:
-        below = children(open_pids.pop())
-        found += below
-        open_pids += below
-    return found
+    return signal_once(pid)
 
 
-def _children(pid: int) -> list[int]:
+def _children_of(pid: int) -> Callable[[int], list[int]]:
+    return children if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else _table().__getitem__
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids that a process has started or, as a subreaper, inherited; Linux alone."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -86,14 +87,38 @@ def send(pid: int, *signals: int) -> None:
             return
 
 
+def groups(pids: Iterable[int]) -> set[int]:
+    """Return the process groups of processes below us; none of them has a member that is not."""
+    found = set()
+    for pid in pids:
+        try:
+            found.add(os.getpgid(pid))
+        except OSError:
+            pass  # it is gone
+    return found - {os.getpgrp()}
+
+
 def signal_all(root: int, *signals: int) -> list[int]:
     """Send `signals` to every descendant of `root`, also to those born meanwhile, and return them."""
     reached: dict[int, None] = {}
     for _ in range(ROUNDS):
-        fresh = [pid for pid in descendants(root) if pid not in reached]
+        fresh = signal_once(root, *signals, leave_out=reached)
         if not fresh:
             break
-        for pid in fresh:
-            send(pid, *signals)
-            reached[pid] = None
+        reached |= dict.fromkeys(fresh)
     return list(reached)
+
+
+def signal_once(root: int, *signals: int, leave_out: Container[int] = ()) -> list[int]:
+    """Send `signals` to every descendant of `root` that is seen in one look, each as soon as it is seen."""
+    children_of = _children_of(root)
+    found: dict[int, None] = {}
+    open_pids = [root]
+    while open_pids and len(found) < MOST:
+        for pid in children_of(open_pids.pop()):
+            if pid not in found:  # it may have another parent by now
+                open_pids.append(pid)
+                found[pid] = None
+                if pid not in leave_out:
+                    send(pid, *signals)
+    return [pid for pid in found if pid not in leave_out]

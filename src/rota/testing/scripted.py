@@ -9,7 +9,7 @@ from typing import Any
 from rota.engine.claim import Claimed
 from rota.engine.sources import Classes, ThreadedSources
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, WorkSource
+from rota.model.spec import Condition, Work, WorkSource
 from rota.model.states import Reason, Status
 from rota.model.work import Source
 from rota.rules.admission import ConditionResult
@@ -93,7 +93,7 @@ class ScriptedProcesses:
             process.end()
         return process
 
-    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+    async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:  # noqa: ARG002
         """Wait until the process is gone."""
         process = self.living.get(run_id)
         if process is None or process.identity != identity:
