@@ -108,7 +108,7 @@ def _figures(
         tokens_in=count_at(used, "input_tokens"),
         tokens_cached=count_at(used, "cached_input_tokens"),
         tokens_out=count_at(used, "output_tokens"),
-        model=task.model,
+        model=task.model or turn.model,
         session_id=text_at(last_of(events, "thread.started"), "thread_id") or task.session_id,
         denied_tools=distinct([*denied, *(call.name for call in turn.calls if call.refused)]),
         tokens_are_total=done is not None,
@@ -132,6 +132,7 @@ class Turn:
 
     calls: tuple[Call, ...] = ()
     usage: Event | None = None
+    model: str | None = None
 
 
 def sessions(environ: Mapping[str, str]) -> str:
@@ -153,6 +154,7 @@ def _last_turn(task: AgentTask, session_id: str | None) -> Turn:
     return Turn(
         tuple(Call(_tool(call), _denies(outputs.get(text_at(call, "call_id"), ""), task.access)) for call in calls),
         used[-1] if used else None,
+        next((name for one in reversed(records) if (name := text_at(one, "model"))), None),
     )
 
 

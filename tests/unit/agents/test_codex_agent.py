@@ -148,6 +148,12 @@ def test_a_run_that_was_stopped_tells_what_the_file_of_its_session_counted(tmp_p
     assert not result.tokens_are_total
 
 
+def test_the_model_is_the_one_that_the_file_of_the_session_names_where_the_job_names_none(tmp_path: Path) -> None:
+    sessions = rollout(tmp_path, BEGUN, {"cwd": "/srv", "model": "gpt-5.5"})
+    assert replay("codex-success", sessions=sessions).model == "gpt-5.5"
+    assert replay("codex-success", sessions=sessions, model="gpt-5.5-mini").model == "gpt-5.5-mini"
+
+
 @pytest.mark.parametrize("sessions", ["", "/nowhere"])
 def test_without_the_file_of_the_session_its_stream_counts(sessions: str) -> None:
     assert replay("codex-success", sessions=sessions).problem is None
