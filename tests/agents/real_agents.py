@@ -215,6 +215,49 @@ def test_a_run_works_in_its_worktree_inside_the_state_folder(agent: str, place: 
     assert "the text of token" not in json.dumps(place.stub.asked[-1].body)
 
 
+def arm(agent: str, place: Place) -> Path:
+    """Write settings of the program into the project that run a command; return the file that the command makes."""
+    made, project = place.folder / "made-by-the-project", place.project
+    touch = ["/bin/sh", "-c", f"touch {made}"]
+    server = {"command": touch[0], "args": touch[1:]}
+    hook = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {made}"}]}]}}
+    files = {
+        "claude": {".claude/settings.json": {**hook, "apiKeyHelper": f"touch {made}; echo stub"}},
+        "gemini": {".gemini/settings.json": {"mcpServers": {"x": server}}},
+        "opencode": {"opencode.json": {"mcp": {"x": {"type": "local", "command": touch, "enabled": True}}}},
+    }
+    written = {name: json.dumps(settings) for name, settings in files.get(agent, {}).items()}
+    if agent == "opencode":
+        head = 'import { writeFileSync } from "fs"\n'
+        plugin = head + f'export const X = async () => {{ writeFileSync("{made}", "x"); return {{}} }}\n'
+        written[".opencode/plugin/x.js"] = plugin
+    if agent == "codex":
+        written[".codex/config.toml"] = (
+            f"[mcp_servers.x]\ncommand = {json.dumps(touch[0])}\nargs = {json.dumps(touch[1:])}\n"
+        )
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    for name, text in written.items():
+        (project / name).parent.mkdir(exist_ok=True, parents=True)
+        (project / name).write_text(text)
+    return made
+
+
+@EACH
+@pytest.mark.parametrize("access", [Access.READ, Access.WRITE])
+def test_settings_of_the_project_run_nothing(agent: str, access: Access, place: Place) -> None:
+    made = arm(agent, place)
+    assert ask(agent, place, {"say": "all fine"}, access=access).problem is None
+    assert not made.exists()
+
+
+@EACH
+def test_settings_of_a_trusted_project_count(agent: str, place: Place) -> None:
+    made = arm(agent, place)
+    access = Access.WRITE if agent == "codex" else Access.FULL  # Claude Code starts no servers with less
+    ask(agent, place, {"say": "all fine"}, access=access, trust_project=True)
+    assert made.exists()
+
+
 @EACH
 def test_full_access_runs_a_command(agent: str, place: Place) -> None:
     """R-30; as root too, where Claude Code refuses to skip permissions."""

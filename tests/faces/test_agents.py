@@ -89,7 +89,8 @@ def test_check_of_those_that_work_is_0_and_names_what_they_keep(agents: Project)
     result = typed(agents, "agents", "check", "reviewer")
     assert result.exit_code == 0
     assert (
-        "allowed_tools, max_turns, max_usd, model, session: resume, rota_tools, access read write full" in result.stdout
+        "allowed_tools, max_turns, max_usd, model, session: resume, rota_tools, trust_project, access read write full"
+        in result.stdout
     )
 
 

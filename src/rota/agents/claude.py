@@ -54,6 +54,7 @@ def invoke(task: AgentTask) -> Invocation:
     argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
     argv += _option("--max-budget-usd", task.max_usd) + _option("--resume", task.session_id)
+    argv += [] if task.trust_project else ["--setting-sources=user"]
     argv += _permissions(task) + _denials(task) + _servers(task)
     env = ENV | ({"MCP_TIMEOUT": str(PATIENCE * 1000)} if task.tools_server else {})
     return Invocation(tuple(argv), env=env, stdin=task.prompt)
@@ -212,14 +213,22 @@ ADAPTER = Adapter(
     provider="anthropic",
     executable="claude",
     capabilities=Capabilities(
-        allowed_tools=True, max_turns=True, max_usd=True, resume=True, cost=True, tools_server=True
+        allowed_tools=True, max_turns=True, max_usd=True, resume=True, cost=True, tools_server=True, trust=True
     ),
     probe=Probe(
         version=("claude", "--version"),
         login=("claude", "auth", "status"),
         login_env=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         headless=("claude", "--help"),
-        options=("--print", "--output-format", "--permission-mode", "--allowedTools", "--disallowedTools", "--tools"),
+        options=(
+            "--print",
+            "--output-format",
+            "--permission-mode",
+            "--allowedTools",
+            "--disallowedTools",
+            "--tools",
+            "--setting-sources",
+        ),
     ),
     invoke=invoke,
     read=read,

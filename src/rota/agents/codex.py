@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota.agents.adapter import Adapter, hidden_from
 from rota.agents.endings import did_nothing, end_of, failed
@@ -34,7 +35,7 @@ LONGEST_SESSION = 16_000_000
 def invoke(task: AgentTask) -> Invocation:
     """Return the process of a task; outside a git repository Codex must be told that this is meant."""
     argv = ["codex", "exec", "--json", "--skip-git-repo-check", *_permissions(task)]
-    argv += ["-c", 'approval_policy="never"', *_server(task)]
+    argv += ["-c", 'approval_policy="never"', *_trust(task), *_server(task)]
     argv += [f"--model={task.model}"] if task.model else []
     argv += ["resume", task.session_id] if task.session_id else []
     return Invocation((*argv, "-"), stdin=task.prompt)
@@ -57,9 +58,20 @@ def _permissions(task: AgentTask) -> Iterator[str]:
     yield from ("-c", f"permissions.{PROFILE}.filesystem={_table(PLACES[task.access] | access)}")
 
 
-def _table(values: Mapping[str, str]) -> str:
+def _trust(task: AgentTask) -> Iterator[str]:
+    """Say that the folder is not trusted: else a run that may write makes it so, and its servers are started."""
+    if not task.trust_project and task.cwd:
+        folders = (task.cwd, *map(str, Path(task.cwd).parents))
+        yield from ("-c", f"projects={_table({folder: {'trust_level': 'untrusted'} for folder in folders})}")
+
+
+def _table(values: Mapping[str, Any]) -> str:
     """Return an inline table of TOML, whose texts are written as those of JSON are."""
-    return "{" + ",".join(f"{json.dumps(key)}={json.dumps(value)}" for key, value in values.items()) + "}"
+    pairs = (
+        f"{json.dumps(key)}={_table(value) if isinstance(value, Mapping) else json.dumps(value)}"
+        for key, value in values.items()
+    )
+    return "{" + ",".join(pairs) + "}"
 
 
 def _server(task: AgentTask) -> Iterator[str]:
@@ -240,7 +252,7 @@ ADAPTER = Adapter(
     name="codex",
     provider="openai",
     executable="codex",
-    capabilities=Capabilities(resume=True, tools_server=True),
+    capabilities=Capabilities(resume=True, tools_server=True, trust=True),
     probe=Probe(
         version=("codex", "--version"),
         login=("codex", "login", "status"),

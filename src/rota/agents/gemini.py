@@ -31,7 +31,9 @@ def invoke(task: AgentTask) -> Invocation:
     argv += [f"--resume={task.session_id}"] if task.session_id else []
     policy = _policy(task)
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
-    return Invocation(tuple(argv), stdin=task.prompt, files={POLICY: policy} if policy else {})
+    # `--skip-trust` counts after the settings of the folder were read or, as this variable says, were not.
+    env = {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
+    return Invocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
 
 
 def _policy(task: AgentTask) -> str:
@@ -137,7 +139,7 @@ ADAPTER = Adapter(
     name="gemini",
     provider="google",
     executable="gemini",
-    capabilities=Capabilities(resume=True),
+    capabilities=Capabilities(resume=True, trust=True),
     probe=Probe(
         version=("gemini", "--version"),
         login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),

@@ -35,6 +35,7 @@ def invoke(task: AgentTask) -> Invocation:
         server = {"type": "local", "command": list(task.tools_server), "enabled": True, "timeout": PATIENCE * 1000}
         config["mcp"] = {SERVER: server}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    env |= {} if task.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
     return Invocation(tuple(argv), env=env, stdin=task.prompt)
 
 
@@ -125,7 +126,7 @@ ADAPTER = Adapter(
     name="opencode",
     provider="",
     executable="opencode",
-    capabilities=Capabilities(resume=True, cost=True, tools_server=True),
+    capabilities=Capabilities(resume=True, cost=True, tools_server=True, trust=True),
     probe=Probe(
         version=("opencode", "--version"),
         headless=("opencode", "run", "--help"),

@@ -194,6 +194,7 @@ def _capabilities(view: "AgentView") -> str:
     told = [name for name in named if getattr(can, name)]
     told += ["session: resume"] if can.resume else []
     told += ["rota_tools"] if can.tools_server else []
+    told += ["trust_project"] if can.trust else []
     told.append(f"access {' '.join(level.value for level in Access if level in can.access)}")
     return ", ".join(told)
 

@@ -27,7 +27,7 @@ KEPT = ("model", *LIMITS)
 """What a program may not be able to keep."""
 PROVIDERS = {"anthropic": "claude", "openai": "codex", "google": "gemini"}
 """Who answers for the providers that document 004 names."""
-_GIVEN = ("access", "session", "workspace", "rota_tools", *KEPT)
+_GIVEN = ("access", "session", "workspace", "rota_tools", "trust_project", *KEPT)
 """What a job gets from its agent when it says nothing else."""
 OF_A_PROCESS = ("env", "env_pass", "env_file", "term_grace", "on_restart")
 OF_A_FOLDER = ("cwd", "workspace")
@@ -128,7 +128,7 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot keep it"
                 parts.refuse(Refused(message, code="no_effect", hint=_remedy(kind, limit), at=(limit,)))
-        for refuse in (_refuse_session, _refuse_step, _refuse_tools):
+        for refuse in (_refuse_session, _refuse_step, _refuse_tools, _refuse_trust):
             with parts.below():
                 refuse(kind, keys, options)
         if not any(one.at[0] in ("access", "allowed_tools") for one in parts.refused):
@@ -145,6 +145,12 @@ def _refuse_tools(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("rota_tools") and not adapter(kind, options).capabilities.tools_server:
         hint = "remove this line, or let another agent do it: claude, codex, opencode, or custom with {mcp_config}"
         raise Refused(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
+
+
+def _refuse_trust(kind: str, keys: Keys, options: Keys) -> None:
+    if keys.get("trust_project") and not adapter(kind, options).capabilities.trust:
+        hint = "remove this line: rota passes no such setting to it"
+        raise Refused(f"{_named(kind)} has no trust in folders", code="no_effect", hint=hint, at=("trust_project",))
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
@@ -242,6 +248,7 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         after=keys.get("after"),
         source=keys.get("work_source"),
         rota_tools=keys.get("rota_tools", False),
+        trust_project=keys.get("trust_project", False),
         placeholders=keys.get("placeholders", True),
     )
 

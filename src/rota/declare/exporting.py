@@ -220,7 +220,11 @@ def _agent(agent: AgentWork, top: Top) -> Keys:
     keys |= {"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {}
     if agent.source is not None:
         keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
-    return keys | _differing(agent, _AGENT, ("session", "workspace", "rota_tools", "placeholders")) | _briefed(agent)
+    return (
+        keys
+        | _differing(agent, _AGENT, ("session", "workspace", "rota_tools", "trust_project", "placeholders"))
+        | _briefed(agent)
+    )
 
 
 def _briefed(agent: AgentWork) -> Keys:

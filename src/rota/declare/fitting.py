@@ -124,7 +124,7 @@ _MAKES_UP = Need(
 
 AGENT_KEYS = (
     *("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools"),
-    *("session", "carry", "workspace", "work_source", "after", "rota_tools", "placeholders"),
+    *("session", "carry", "workspace", "work_source", "after", "rota_tools", "trust_project", "placeholders"),
 )
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     **dict.fromkeys(AGENT_KEYS, (_AGENT,)),

@@ -276,6 +276,10 @@ class SharedKeys(PolicyKeys):
     rota_tools: Flag = Field(
         default=False, description="Whether the agent gets rota's own tools, to look at jobs and make its own."
     )
+    trust_project: Flag = Field(
+        default=False,
+        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+    )
     placeholders: Flag = Field(
         default=True,
         description="Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",

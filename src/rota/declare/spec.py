@@ -146,6 +146,10 @@ class AgentEntry(Strict):
     rota_tools: Flag = Field(
         default=False, description="Whether it gets rota's own tools, to look at jobs and make its own."
     )
+    trust_project: Flag = Field(
+        default=False,
+        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+    )
     max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
     instances: InstancesEntry | None = Field(None, description="Accepted spelling of `max_concurrent`.")
     working_directory: Text = Field(".", description="The folder its jobs run in, relative to the project.")

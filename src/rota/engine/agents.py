@@ -109,6 +109,7 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> A
         tools_server=tools_server(run, surroundings) if work.rota_tools else (),
         protected=_protected(surroundings, cwd),
         state=str(surroundings.state),
+        trust_project=work.trust_project,
     )
 
 

@@ -43,6 +43,8 @@ class Capabilities:
     """Whether it can be told which model to use."""
     access: frozenset[Access] = frozenset(Access)
     """Which levels of access it keeps."""
+    trust: bool = False
+    """Whether it can be kept from running code of the folder that it works in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class AgentTask:
     """Files and folders that it must not change: what they say is run outside its access."""
     state: str = ""
     """The state folder, which it must neither read nor change but for its own `folder` and `cwd`; empty: none."""
+    trust_project: bool = False
+    """Whether the program may run code of the folder that it works in: hooks, plugins and servers of its settings."""
     cancelled: Callable[[], bool] = lambda: False
 
 

@@ -48,6 +48,7 @@ class Limits:
     max_usd: float | None = None
     accounts: tuple[str, ...] = ()
     rota_tools: bool = False
+    trust_project: bool = False
     cwd: str = "."
     project: str | None = None
     """The folder of the included project that the run belongs to."""

@@ -341,6 +341,8 @@ class AgentWork:
     source: WorkSource | None = None
     rota_tools: bool = False
     """Whether its runs get rota's own tools over MCP."""
+    trust_project: bool = False
+    """Whether its program may run code of the folder that it works in: hooks, plugins and servers of its settings."""
     placeholders: bool = True
     """Whether placeholders in its prompt are filled; else the prompt is passed as it is written."""
     function: str = ""

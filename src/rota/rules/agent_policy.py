@@ -192,6 +192,8 @@ def held_back(spec: JobSpec, limits: Limits | None, *, ceiling: Access, can: Cap
 def _shared(spec: JobSpec, work: AgentWork, limits: Limits, *, can: Capabilities) -> dict[str, Any]:
     """Return the keys that make tools and money of a job no more than those of the run that makes it."""
     keys: dict[str, Any] = {"rota_tools": work.rota_tools and limits.rota_tools}
+    if can.trust:
+        keys["trust_project"] = work.trust_project and limits.trust_project
     if limits.allowed_tools and can.allowed_tools:
         own = [tool for tool in work.allowed_tools if tool in limits.allowed_tools]
         keys["allowed_tools"] = own if work.allowed_tools else list(limits.allowed_tools)
@@ -217,6 +219,8 @@ def further_tools(work: AgentWork, limits: Limits) -> str:
     """Return what a job may use and the run that makes it may not; empty for nothing."""
     if work.rota_tools and not limits.rota_tools:
         return "rota's own"
+    if work.trust_project and not limits.trust_project:
+        return "those of the project's settings"
     if not limits.allowed_tools:
         return ""
     if not work.allowed_tools:

@@ -23,6 +23,8 @@ def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
         yield "carry", " and ".join(_CARRIED[word] for word in work.carry)
     if work.workspace in _PLACES:
         yield "workspace", f"{work.workspace}: {_PLACES[work.workspace]}"
+    if work.trust_project:
+        yield "trust", "trust_project: its program runs hooks, plugins and servers that the folder's own settings name"
     if work.after is not None:
         yield "after", say_after(work.after)
 

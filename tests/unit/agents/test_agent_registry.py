@@ -78,6 +78,24 @@ def test_the_state_folder_and_protected_files_are_in_the_rules_of_each_program(n
         assert named in said_by(ruled)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("claude", "--setting-sources=user"),
+        ("codex", '"/srv/app"={"trust_level"="untrusted"}'),
+        ("gemini", "GEMINI_CLI_TRUST_WORKSPACE=false"),
+        ("opencode", "OPENCODE_DISABLE_PROJECT_CONFIG=1"),
+    ],
+)
+def test_settings_of_the_folder_count_only_where_the_job_trusts_it(name: str, words: str) -> None:
+    invokes = adapter(name).invoke
+    assert invokes is not None
+    bare, trusting = (invokes(AgentTask("look", cwd="/srv/app", trust_project=trust)) for trust in (False, True))
+    said = [" ".join([*one.argv, *(f"{key}={value}" for key, value in one.env.items())]) for one in (bare, trusting)]
+    assert words in said[0]
+    assert words not in said[1]
+
+
 def said_by(made: Invocation) -> str:
     """Return all that a program is told but its own folder."""
     return " ".join(

@@ -217,6 +217,14 @@ def test_r_30_a_tool_beyond_the_access_is_refused(tool: str) -> None:
     assert asked(text.replace("prompt: x", "prompt: x, access: write")).allowed_tools == ("Read", tool)
 
 
+def test_trust_in_the_project_is_off_unless_the_job_or_its_agent_says_so() -> None:
+    assert asked("jobs: {j: {prompt: x}}\n").trust_project is False
+    assert asked("jobs: {j: {prompt: x, trust_project: true}}\n").trust_project is True
+    assert asked("agents: {claude: {trust_project: true}}\njobs: {j: {prompt: x}}\n").trust_project is True
+    [said] = problems("jobs: {j: {prompt: x, agent: ollama, model: m, trust_project: true}}\n")
+    assert "jobs.j.trust_project: ollama has no trust in folders" in said
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

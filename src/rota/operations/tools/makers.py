@@ -103,6 +103,7 @@ def _limits(spec: JobSpec) -> Limits | None:
         max_usd=work.max_usd,
         accounts=tuple(spend.account for spend in spec.budgets),
         rota_tools=work.rota_tools,
+        trust_project=work.trust_project,
         cwd=spec.work.cwd,
         project=spec.work.project,
     )
