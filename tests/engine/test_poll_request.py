@@ -9,6 +9,7 @@ from rota.declare.polling import POLL
 from rota.model.budget import Account, Exceeded, Per, Unit
 from rota.model.spec import EnvValue, Gates, JobSpec, Kind, Retry, Schedule, Spend, Work
 from rota.model.states import Reason, Status, WaitingFor
+from rota.operations.system import Heartbeat, Liveness, look
 from rota.testing import Scene
 from tests.engine.conftest import command, every
 from tests.engine.real_work import pass_time, play
@@ -81,6 +82,7 @@ async def test_a_poll_without_room_in_its_account_waits_for_the_next_window(scen
     await pass_time(scene, 59 * MINUTE)
     assert scene.history(POLL)[-1].waiting_for is WaitingFor.BUDGET
     assert scene.history("remote")[-1].waiting_for is WaitingFor.POLL
+    assert needing(scene) == [("hourly", "1 run waits for room: 1 of 1 request; the jobs that need the poll wait, too")]
     await pass_time(scene, MINUTE)
     assert scene.told("remote") == [("COMPLETED", None), ("COMPLETED", None)]
     assert len(server.asked) == 2
@@ -96,3 +98,12 @@ async def test_a_poll_that_its_account_skips_lets_nobody_wait(scene: Scene, serv
     assert scene.told("remote") == [("COMPLETED", None), ("SKIPPED", "poll_failed")]
     assert "hourly" in (scene.history("remote")[-1].error or "")
     assert len(server.asked) == 1
+    (item,) = needing(scene)
+    assert item[0] == POLL
+    assert item[1].startswith("SKIPPED budget, and with it the jobs that need the poll")
+
+
+def needing(scene: Scene) -> list[tuple[str, str]]:
+    """Return what `rota status` says needs attention."""
+    view = look(scene.store, Heartbeat(Liveness.RUNNING), now=scene.clock.now())
+    return [(one.name, one.what) for one in view.attention]

@@ -171,3 +171,31 @@ def test_what_nobody_heard_needs_attention_until_it_is_sent_again(told: Project)
     assert (one["name"], one["what"]) == ("ops", "2 notifications failed: 500 no")
     told.ok("deliveries", "retry", "--failed")
     assert told.json("status")["attention"] == []
+
+
+CHATS = """
+notify: {me: {telegram: 123456789}, ops: {webhook: {secret: OPS_URL}}}
+jobs:
+  nightly: {cron: "0 2 * * *", command: [echo, hi], notify: [me, {telegram: 42, token: {secret: OWN_TOKEN}}]}
+"""
+
+
+def test_check_notes_targets_whose_secrets_are_found_nowhere(project: Project) -> None:
+    project.write(CHATS)
+
+    def untold() -> list[str]:
+        notes = project.json("check")["notes"]
+        return [note.partition(":")[0] for note in notes if "no notification is sent" in note]
+
+    assert untold() == ["notify.ops", "nightly", "notify.me"]
+    assert (
+        "notify.me: no notification is sent as long as there is no secret TELEGRAM_BOT_TOKEN; `rota secrets set "
+        "TELEGRAM_BOT_TOKEN` stores it, unless the scheduler's own environment has it"
+    ) in project.json("check")["notes"]
+    assert "TELEGRAM_BOT_TOKEN is missing, and needed by notify.me" in project.rota("doctor").stdout
+    for name in ("OPS_URL", "OWN_TOKEN", "TELEGRAM_BOT_TOKEN"):
+        (project.state / "secrets.env").parent.mkdir(exist_ok=True)
+        with (project.state / "secrets.env").open("a") as file:
+            file.write(f"{name}=x\n")
+    (project.state / "secrets.env").chmod(0o600)
+    assert untold() == []

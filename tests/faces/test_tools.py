@@ -572,7 +572,8 @@ def test_a_job_that_was_made_runs_when_it_is_due(tools: Tools) -> None:
 
 def test_a_chat_that_is_named_is_told_after_each_run(tools: Tools) -> None:
     """Document 004: `notify_telegram_chat_id`; the bot's token is a secret of the project."""
-    tools.call("schedule_job", **DAILY, notify_telegram_chat_id=-100123)
+    told = tools.call("schedule_job", **DAILY, notify_telegram_chat_id=-100123)
+    assert any("there is no secret TELEGRAM_BOT_TOKEN" in note for note in told["notes"])
     written = tools.project.ok("export", "watch")
     assert 'telegram: "-100123"' in written or "telegram: -100123" in written
     assert "[completed, failed, cancelled]" in written

@@ -40,8 +40,7 @@ def command(invocation: Invocation, *, what: tuple[str, ...], everything: bool, 
 
 def _needs(invocation: Invocation, place: "Place", store: "Store") -> "tuple[Need, ...]":
     from rota.operations.jobs import project_timezone
-    from rota.operations.needs import needs_of
-    from rota.operations.system import heartbeat
+    from rota.operations.system import heartbeat, needs_of
 
     beat, zone = heartbeat(place.state), project_timezone(store)
     return needs_of(store, beat=beat, zone=zone, now=invocation.now(), scope=place.scope)

@@ -19,10 +19,13 @@ def command(invocation: Invocation) -> None:
     """Check rota.yaml: every problem with line and column, else each job in plain English with its next fire."""
     from rota.operations.hosting import refuse_served
     from rota.operations.loading import load_project
+    from rota.operations.secrets import notes_on_targets
 
     place, now = invocation.place(), invocation.now()
     loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
-    declared = replace(loaded.declared, notes=(*loaded.declared.notes, *filter(None, [loaded.trust_note])))
+    declared = loaded.declared
+    untold = notes_on_targets(declared.jobs, declared.settings.notify, place.state, invocation.environ)
+    declared = replace(declared, notes=(*declared.notes, *untold, *filter(None, [loaded.trust_note])))
     refuse_served(declared.projects, place.state)
     if invocation.as_json:
         print_json(_as_json(declared, now))

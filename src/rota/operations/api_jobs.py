@@ -20,6 +20,7 @@ from rota.model.spec import JobSpec, Kind
 from rota.operations.declaring import KEPT, put_job, refuse_file, remove_job
 from rota.operations.dry import tried
 from rota.operations.jobs import JobView, find_job, job_view
+from rota.operations.secrets import notes_on_targets
 from rota.settings import FILE_NAME
 from rota.store import jobs
 from rota.store.driver import Database, Store
@@ -117,9 +118,10 @@ def _refuse_case(db: Database, name: str) -> None:
         raise JobProblems([in_case_only(name, other)])
 
 
-def notes_of(view: JobView, *, now: datetime) -> tuple[str, ...]:
+def notes_of(view: JobView, *, state: Path, environ: Mapping[str, str], now: datetime) -> tuple[str, ...]:
     """Return what is worth telling about a job that was made, as a check of the file does."""
-    return notes_on([view.job.spec], now=now)
+    spec = view.job.spec
+    return (*notes_on([spec], now=now, environ=environ), *notes_on_targets([spec], {}, state, environ))
 
 
 def enable(store: Store, name: str, *, enabled: bool, now: datetime, dry_run: bool = False) -> JobView:

@@ -24,6 +24,7 @@ from rota.store import acknowledging, deliveries, jobs
 from rota.store.acknowledging import Acknowledgement
 from rota.store.driver import Database
 from rota.store.making import digest_of
+from rota.store.polls import POLL
 
 STUCK_AFTER = timedelta(minutes=1)
 UNHEARD = timedelta(days=1)
@@ -180,6 +181,9 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
         count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
         what = f"missed {count}, {say_duration(now - newest.created_at)} ago"
         return _about(newest, what, kind="missed")
+    if newest.reason is Reason.BUDGET and name == POLL:
+        why = f": {newest.error}" if newest.error else ""
+        return _about(newest, f"SKIPPED {newest.reason}, and with it the jobs that need the poll{why}", kind="skipped")
     if newest.reason in (Reason.CONDITION_ERROR, Reason.EXPIRED):
         why = f": {newest.error}" if newest.error else ""
         return _about(newest, f"SKIPPED {newest.reason}{why}", kind="skipped")

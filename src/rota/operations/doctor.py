@@ -16,6 +16,7 @@ import psutil
 
 from rota.agents.probing import Found
 from rota.declare.notes import notes_on
+from rota.declare.validate import Declared
 from rota.engine.clock import tzdata_version
 from rota.engine.lock import LOCKS, process_lock_held
 from rota.engine.pauses import everything_paused
@@ -89,7 +90,7 @@ def _project(place: Place, environ: Mapping[str, str], *, clock: Clock) -> Itera
     yield from told
     specs = loaded.declared.jobs if loaded else ()
     yield from _paths(specs, beat, environ)
-    yield from _secrets(specs, place, beat, environ)
+    yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
     yield from _scheduler(place, beat)
     yield from _database(place, beat, clock=clock)
 
@@ -179,10 +180,13 @@ def _found(spec: JobSpec, program: str, path: str) -> bool:
     return shutil.which(where, path=own) is not None
 
 
-def _secrets(specs: Iterable[JobSpec], place: Place, beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _secrets(declared: Declared | None, place: Place, beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Look for each secret where runs get it from: the scheduler's environment, where one runs."""
+    if declared is None:
+        return
     served = _environ_of(beat.pid)
-    missing = missing_secrets([spec for spec in specs if spec.enabled], place.state, served or environ)
+    enabled = [spec for spec in declared.jobs if spec.enabled]
+    missing = missing_secrets(enabled, declared.settings.notify, place.state, served or environ)
     level = Level.PROBLEM if served else Level.WARNING
     elsewhere = "" if served else ", unless the scheduler's own environment has it"
     for name, jobs in missing.items():

@@ -5,42 +5,32 @@ from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rota.model.errors import InvalidValue, NothingNeeds
 from rota.model.records import Job, Run
 from rota.operations.attention import Attention, Need, attention, denied, held, with_seen
-from rota.operations.budgets import AccountView, account_views
+from rota.operations.budgets import AccountView
 from rota.operations.holds import hold_views
 from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
 from rota.operations.left_behind import left_behind
-from rota.operations.project import in_scope
-from rota.operations.system import Heartbeat, with_ticks
 from rota.operations.workers import machines_needing
 from rota.rules.budget_words import say_used
-from rota.store import acknowledging, finding, jobs, timeline
+from rota.store import acknowledging, timeline
 from rota.store.acknowledging import Acknowledgement
 from rota.store.driver import Database, Store
+from rota.store.polls import POLL
+
+if TYPE_CHECKING:
+    from rota.operations.system import Heartbeat
 
 FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck")
 """What comes before everything else that needs somebody."""
 
 
-def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[Need, ...]:
-    """Return what needs somebody, also what somebody has seen."""
-    return store.read(partial(_all_needs, beat=beat, zone=zone, now=now, scope=scope))
-
-
-def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str) -> tuple[Need, ...]:
-    living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
-    running = [run for run in finding.running_runs(db) if in_scope(run.job, scope)]
-    beat = with_ticks(db, beat, now=now)
-    budgets = account_views(db, now=now)
-    return needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
-
-
 def needs_in(
     db: Database,
-    beat: Heartbeat,
+    beat: "Heartbeat",
     *,
     living: Sequence[Job],
     running: Sequence[Run],
@@ -70,13 +60,18 @@ def _urgency(one: Attention) -> int:
 def _striking(db: Database, living: Sequence[Job]) -> list[JobView]:
     """Return the jobs that may need somebody, with their runs: most jobs are fine, and reading their runs costs."""
     striking = timeline.striking_jobs(db, newest=LAST_OUTCOMES)
-    return [job_view(db, job) for job in living if job.id in striking or job.provisional_at or job.spec.work.agent]
+    return [
+        job_view(db, job)
+        for job in living
+        if job.id in striking or job.provisional_at or job.spec.work.agent or job.name == POLL
+    ]
 
 
 def _waiting(view: AccountView) -> Attention:
-    count = len(view.waiting)
-    account = view.account
-    what = f"{count} run{'s' * (count != 1)} wait for room: {say_used(view.used, account.limit, account.unit)}"
+    account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
+    wait = "1 run waits" if len(view.waiting) == 1 else f"{len(view.waiting)} runs wait"
+    held = "; the jobs that need the poll wait, too" if polls else ""
+    what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
     return Attention(
         account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()
     )

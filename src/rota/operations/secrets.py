@@ -10,7 +10,8 @@ from typing import Any
 
 from rota.model.address import secrets_of
 from rota.model.codec import encode
-from rota.model.errors import InvalidValue
+from rota.model.errors import InvalidValue, RotaError
+from rota.model.notify import Target
 from rota.model.spec import JobSpec
 from rota.operations.jobs import list_jobs
 from rota.operations.project import make_state
@@ -66,10 +67,33 @@ def look_at_secrets(
     ]
 
 
-def missing_secrets(specs: Iterable[JobSpec], state: Path, environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the secrets that these jobs name and that are found nowhere, each with those jobs."""
-    stored, named = _stored(state), _named((spec.name, spec) for spec in specs)
-    return {name: jobs for name, jobs in sorted(named.items()) if _source(name, stored, environ) is Source.MISSING}
+def missing_secrets(
+    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the secrets that these jobs and targets name and that are found nowhere, each with who names it."""
+    stored = _stored(state)
+    of_file = [(f"notify.{name}", target) for name, target in targets.items()]
+    named = _named([*((spec.name, spec) for spec in specs), *of_file])
+    return {name: who for name, who in sorted(named.items()) if _source(name, stored, environ) is Source.MISSING}
+
+
+def notes_on_targets(
+    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return who cannot be told, as a secret of the target is found nowhere; such as a chat without a bot's token."""
+    of_file = [(f"notify.{name}", target) for name, target in targets.items()]
+    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.notify_own)])
+    try:
+        stored = _stored(state)
+    except RotaError:
+        return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
+    return tuple(
+        f"{who}: no notification is sent as long as there is no secret {name}; `rota secrets set {name}` stores it, "
+        "unless the scheduler's own environment has it"
+        for name, namers in sorted(named.items())
+        if _source(name, stored, environ) is Source.MISSING
+        for who in dict.fromkeys(namers)
+    )
 
 
 def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:

@@ -19,13 +19,13 @@ from rota.model.records import Run
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.attention import Attention as Attention
-from rota.operations.attention import Need, attention, need_json, with_seen
+from rota.operations.attention import Need, need_json
 from rota.operations.budgets import AccountView, account_json, account_views
 from rota.operations.cadence import CadenceView, cadence_json, look_at_cadence
 from rota.operations.direct_calls import DirectCalls, calls_json, direct_calls
 from rota.operations.holds import HoldView, held_runs, hold_json, hold_views
-from rota.operations.jobs import ENABLED_KEY, list_jobs
-from rota.operations.left_behind import left_behind
+from rota.operations.jobs import ENABLED_KEY, list_jobs, project_timezone
+from rota.operations.needs import needs_in
 from rota.operations.pauses import Pauses, pauses
 from rota.operations.pools import PoolView, pool_json, pool_views
 from rota.operations.project import in_scope
@@ -33,14 +33,13 @@ from rota.operations.views import iso_or_none, pause_json, run_json
 from rota.operations.workers import (
     WorkerState,
     anybody_takes,
-    machines_needing,
     slots_of_all,
     worker_json,
     worker_states,
 )
 from rota.rules.coming import NOTICED, coming_fires
 from rota.rules.ticks import Ticks
-from rota.store import finding, order, processes
+from rota.store import finding, jobs, order, processes
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
@@ -210,11 +209,20 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     running = tuple(run for run in store.read(finding.running_runs) if in_scope(run.job, scope))
     paused = pauses(store)
     held = tuple(store.read(hold_views))
-    needing = partial(attention, answer=beat.answer, views=views, running=running, holds=held, now=now, scope=scope)
+    budgets = tuple(store.read(partial(account_views, now=now)))
     queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
     kept = store.read(partial(held_runs, queued=queued))
     needs = store.read(
-        lambda db: with_seen(db, [*machines_needing(beat.workers), *left_behind(db, beat.state), *needing(db)])
+        partial(
+            needs_in,
+            beat=beat,
+            living=[view.job for view in views],
+            running=running,
+            budgets=budgets,
+            zone=project_timezone(store),
+            now=now,
+            scope=scope,
+        )
     )
     fires = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
     overdue = [fire for fire in fires if now - fire.at > NOTICED]
@@ -232,10 +240,23 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
         direct=store.read(direct_calls),
         pools=tuple(store.read(pool_views)),
         cadence=store.read(partial(look_at_cadence, now=now)),
-        budgets=tuple(store.read(partial(account_views, now=now))),
+        budgets=budgets,
         holds=held,
         held=kept,
     )
+
+
+def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[Need, ...]:
+    """Return what needs somebody, also what somebody has seen."""
+    return store.read(partial(_all_needs, beat=beat, zone=zone, now=now, scope=scope))
+
+
+def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str) -> tuple[Need, ...]:
+    living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
+    running = [run for run in finding.running_runs(db) if in_scope(run.job, scope)]
+    beat = with_ticks(db, beat, now=now)
+    budgets = account_views(db, now=now)
+    return needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
 
 
 def _queued(db: Database) -> tuple[Run, ...]:

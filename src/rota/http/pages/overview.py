@@ -12,8 +12,9 @@ from rota.http.pages.timeline import SPANS, Drawing, drawing_of
 from rota.http.pages.visit import Visit, VisitOf
 from rota.model.errors import InvalidValue
 from rota.operations.budgets import AccountView
-from rota.operations.needs import acknowledge, needs_of, point_out
+from rota.operations.needs import acknowledge, point_out
 from rota.operations.overview import ALL, Overview, look_over
+from rota.operations.system import needs_of
 from rota.operations.timeline import LANES, MOST_LANES
 from rota.rules.budget_words import say_amount, say_this, say_used
 

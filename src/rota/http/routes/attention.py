@@ -9,7 +9,8 @@ from rota.operations.access import Scope
 from rota.operations.attention import Need, need_json
 from rota.operations.health import look_at_health
 from rota.operations.jobs import project_timezone
-from rota.operations.needs import acknowledge, chosen_among, needs_of, point_out
+from rota.operations.needs import acknowledge, chosen_among, point_out
+from rota.operations.system import needs_of
 
 routes = Routes("attention")
 

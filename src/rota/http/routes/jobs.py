@@ -230,7 +230,8 @@ def _enable(desk: Desk, job: str, wish: wishes.DryRun, *, enabled: bool) -> Resp
 
 
 def _made(desk: Desk, view: JobView, *, new: bool, dry_run: bool) -> Response:
-    notes = list(api_jobs.notes_of(view, now=desk.now))
+    context = desk.context
+    notes = list(api_jobs.notes_of(view, state=context.state, environ=context.environ, now=desk.now))
     return answer({**_told(desk, view, dry_run=dry_run), "notes": notes}, status=201 if new else 200)
 
 

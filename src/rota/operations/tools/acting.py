@@ -15,6 +15,7 @@ from rota.model.spec import JobSpec
 from rota.operations.jobs import find_job, job_view
 from rota.operations.making import put_made, refuse_others, remove, switch_off
 from rota.operations.runs import show_run
+from rota.operations.secrets import notes_on_targets
 from rota.operations.starting import trigger
 from rota.operations.tools.answers import FIRES, LONG, NOTICE, fires_answer, job_answer, run_answer
 from rota.operations.tools.arguments import NamedJob, ScheduleJob, TriggerJob, UnscheduleJob, refuse_hiding
@@ -42,7 +43,8 @@ def schedule(desk: Desk, wanted: ScheduleJob) -> Answer:
     operation = partial(put_made, wanted=_declared(desk, wanted), maker=desk.maker, policy=desk.policy, now=desk.now())
     put = desk.store.write(operation)
     wake(desk.state)
-    notes = notes_on([put.job.spec], now=desk.now())
+    spec = put.job.spec
+    notes = (*notes_on([spec], now=desk.now()), *notes_on_targets([spec], {}, desk.state, desk.environ))
     answer = {
         "result": put.done,
         "job": _job(desk, put.job),

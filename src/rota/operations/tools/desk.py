@@ -1,7 +1,8 @@
 """Where a tool works: the store, who asks, and how a wish becomes a definition."""
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class Desk:
     maker: Maker
     declare: Declare
     policy: AgentPolicy | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def now(self) -> datetime:
         """Return the wall time."""
