@@ -31,7 +31,7 @@ from rota.operations.starting import trigger
 from rota.operations.summary import summarise, summary_json
 from rota.store import making
 from rota.testing import Scene
-from tests.engine.conftest import command, cron, every
+from tests.engine.conftest import audit, command, cron, every
 
 MINE = Maker("user-42")
 THEIRS = Maker("agent:reviewer", "id", "nightly:1", limits=Limits("reviewer", Access.READ))
@@ -207,6 +207,23 @@ async def test_a_job_is_paused_and_resumed_while_it_waits_for_approval(scene: Sc
     await scene.advance("10m")
     assert [run.reason or run.status for run in scene.history("watch")] == ["paused", "COMPLETED"]
     assert scene.history("watch")[0].count == 6
+
+
+@pytest.mark.parametrize("schedule", [cron("*/10 * * * *"), every("10m")], ids=["calendar", "interval"])
+async def test_a_job_that_is_proposed_while_everything_is_paused_is_clean_and_begins_when_both_allow_it(
+    scene: Scene, schedule: Schedule
+) -> None:
+    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    put(scene, asking("watch", schedule), policy=WAITS)
+    assert audit(scene).violations == ()
+    await scene.advance("1h")
+    assert audit(scene).violations == ()
+    allow(scene, "watch")
+    await scene.advance("1h")
+    assert scene.history("watch") == []
+    resume(scene.store, Chosen(everything=True), catch_up=False, now=scene.clock.now())
+    await scene.advance("10m")
+    assert [run.reason or run.status for run in scene.history("watch")] == ["paused", "COMPLETED"]
 
 
 async def test_r_29_a_provisional_job_has_no_instants_and_refuses_to_start(scene: Scene) -> None:

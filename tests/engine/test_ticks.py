@@ -339,6 +339,22 @@ async def test_a_run_that_waited_too_long_expires_at_a_tick(scene: Scene, ticks:
     assert scene.told("job") == [("SKIPPED", "expired")]
 
 
+async def test_ticks_that_overlap_are_no_clock_that_was_set_back(scene: Scene, ticks: Make) -> None:
+    """R-26: the earlier one ends long after the later one began; times are checked all the same."""
+    scene.processes.scripts["long"] = LONG
+    scene.declare(command("long", schedule=cron("1 12 * * *")), command("short", schedule=cron("* * * * *")))
+    first = ticks()
+    scene.clock.advance("1m")
+    await first.look()
+    scene.clock.advance("1m")
+    await ticks().tick()
+    scene.clock.advance("9m")
+    await first.carry()
+    await first.leave()
+    report = audit(scene)
+    assert [note for note in report.notes if "set back" in note] == []
+
+
 async def test_a_clock_set_back_between_ticks_stalls_no_interval(scene: Scene, ticks: Make) -> None:
     """R-26: the next tick tells by the offset that the last one stored."""
     scene.declare(command("job", schedule=every("10m")))

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rota
+from rota.engine.lock import take_serve_lock
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import UnknownJob
 from rota.model.ids import new_id
@@ -506,7 +508,7 @@ BROKEN = {
     "an orphan": (
         Check.OWNER,
         "is gone",
-        ["UPDATE process SET lock = 'nobody' WHERE epoch = (SELECT max(epoch) FROM process)"],
+        ["UPDATE process SET lock = 'nobody', ended_at = 0, ending = 'lost' WHERE ended_at IS NULL"],
     ),
     "a missing index": (Check.SCHEMA, "index run_fire is missing", ["DROP INDEX run_fire"]),
     "a changed index": (
@@ -621,11 +623,30 @@ async def test_an_outcome_that_nobody_has_read_is_a_note(unaudited: Scene) -> No
     await unaudited.start()
 
 
-async def test_a_run_of_a_dead_process_is_an_orphan(unaudited: Scene) -> None:
+async def test_a_run_of_a_dead_process_that_the_next_start_recovers_is_a_note(unaudited: Scene) -> None:
+    """R-23."""
     await worked(unaudited)
     await unaudited.crash()
     unaudited.processes.living.clear()
-    (found,) = audit(unaudited).violations
+    report = audit(unaudited)
+    assert report.clean, report.violations
+    assert "slow:1 is RUNNING, and the process that held it is gone: recovered at the next start" in report.notes
+    await unaudited.start()
+    assert [note for note in audit(unaudited).notes if note.startswith("slow:1")] == []
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["beside a scheduler", "of an end that was recorded"])
+async def test_a_run_of_a_dead_process_that_no_start_recovers_is_an_orphan(unaudited: Scene, served: bool) -> None:
+    await worked(unaudited)
+    await unaudited.crash()
+    unaudited.processes.living.clear()
+    with contextlib.ExitStack() as stack:
+        if served:
+            lock = take_serve_lock(unaudited.settings.state)
+            stack.callback(lock.release)
+        else:
+            tamper(unaudited, "UPDATE process SET ended_at = started_at, ending = 'lost' WHERE ended_at IS NULL")
+        (found,) = audit(unaudited).violations
     assert (found.check, found.where) == (Check.OWNER, "slow:1")
     await unaudited.start()
 

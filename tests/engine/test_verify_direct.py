@@ -68,7 +68,7 @@ BROKEN = {
     "a call whose process is gone": (
         Check.OWNER,
         "but the process that held it is gone",
-        "UPDATE process SET lock = 'nobody' WHERE epoch = (SELECT max(epoch) FROM process)",
+        "UPDATE process SET lock = 'nobody', ended_at = 0, ending = 'lost' WHERE ended_at IS NULL",
     ),
     "a call at its gate whose process is gone": (
         Check.OWNER,
@@ -76,7 +76,7 @@ BROKEN = {
         """
         INSERT INTO direct_wait (id, turn, lane_id, boot_id, pid, pid_start, asked_at, worker_id, slot, epoch)
             SELECT '{running}-0', 1, 1, 'boot', 1, 1, 0, worker_id, 9, epoch FROM process ORDER BY epoch DESC LIMIT 1;
-        UPDATE process SET lock = 'nobody' WHERE epoch = (SELECT max(epoch) FROM process)
+        UPDATE process SET lock = 'nobody', ended_at = 0, ending = 'lost' WHERE epoch = (SELECT max(epoch) FROM process)
         """,
     ),
 }

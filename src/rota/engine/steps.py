@@ -107,15 +107,20 @@ class StepWatch:
         now_offset = offset(self._clock)
         back = stepped_back(self._offset, now_offset)
         self._offset = now_offset
-        if back is not None and moves:
-            await self._move(back)
+        if back is not None:
+            await self._move(back, allowed=moves)
         if back is not None or stepped_back(now_offset, self._stored) is not None:
             await self._remember(now_offset)
         return back is not None and moves
 
-    async def _move(self, back: timedelta) -> None:
-        moved = await self._store.submit(partial(_follow, back=back, holder=self._holder, now=self._clock.now()))
-        told = {} if moved else {"hint": "nothing is moved: other machines fire by clocks of their own"}
+    async def _move(self, back: timedelta, *, allowed: bool) -> None:
+        follow = partial(_follow, back=back, holder=self._holder, allowed=allowed, now=self._clock.now())
+        moved = await self._store.submit(follow)
+        told = (
+            {}
+            if moved
+            else {"hint": "nothing is moved: the database server and other machines have clocks of their own"}
+        )
         log.warning("the clock was set back", seconds=back.total_seconds(), **told)
 
     async def _remember(self, clock_offset: timedelta) -> None:
@@ -128,15 +133,24 @@ def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
     db.execute("process_set_offset", epoch=epoch, clock_offset=clock_offset // MILLISECOND)
 
 
-def _follow(db: Database, *, back: timedelta, holder: Holder, now: datetime) -> bool:
-    """Move what waits, unless others fire by clocks that did not move; tell whether."""
-    if holder.leased:
-        found = processes.others_that_fire(db, worker_id=holder.worker_id)
-        others = [Firing(one.epoch, one.identity.boot_id) for one in found]
-        if not keeps_time(Firing(holder.epoch, holder.identity.boot_id), others):
-            return False
-    move_back(db, back=back, now=now)
-    return True
+def _follow(db: Database, *, back: timedelta, holder: Holder, allowed: bool, now: datetime) -> bool:
+    """Move what waits, unless others fire by clocks that did not move; tell whether. The step is noted in any case."""
+    moves = allowed and (not holder.leased or _keeps_time(db, holder))
+    if moves:
+        move_back(db, back=back, now=now)
+    else:
+        _note(db, back, now=now)
+    return moves
+
+
+def _keeps_time(db: Database, holder: Holder) -> bool:
+    found = processes.others_that_fire(db, worker_id=holder.worker_id)
+    others = [Firing(one.epoch, one.identity.boot_id) for one in found]
+    return keeps_time(Firing(holder.epoch, holder.identity.boot_id), others)
+
+
+def _note(db: Database, back: timedelta, *, now: datetime) -> None:
+    events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
 
 
 def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
@@ -150,7 +164,7 @@ def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
     db.execute("jobs_backing_off_shift", back=by)
     holds.shift(db, back)
     deliveries.shift(db, back)
-    events.note(db, "clock_set_back", now=now, seconds=back.total_seconds())
+    _note(db, back, now=now)
 
 
 def _wait_anew(db: Database, job_id: str) -> None:

@@ -17,7 +17,7 @@ from rota.engine.pause import pause_newborn
 from rota.engine.retire import account_for, retire
 from rota.model.errors import EmptyApply
 from rota.model.ids import new_id
-from rota.model.making import MADE
+from rota.model.making import MADE, Made
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status
@@ -156,8 +156,17 @@ def carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: da
     change_to(db, change.job, change.spec, source=source, tzdata=tzdata, now=now)
 
 
-def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: datetime, provisional: bool = False) -> str:
-    """Store a new job and return its identifier; a provisional one has no due instants (R-29)."""
+def create(
+    db: Database,
+    spec: JobSpec,
+    *,
+    source: str,
+    tzdata: str,
+    now: datetime,
+    made: Made | None = None,
+    provisional: bool = False,
+) -> str:
+    """Store a new job and return its identifier; a provisional one has no due instants, paused or not (R-29)."""
     job_id = new_id(now)
     mode = mode_of(db, spec, now=now)
     cursor = NOWHERE if provisional else first_cursor(spec, created_at=now, mode=mode)
@@ -172,6 +181,10 @@ def create(db: Database, spec: JobSpec, *, source: str, tzdata: str, now: dateti
         now=now,
         provisional=provisional,
     )
+    if made is not None:
+        making.set_made(db, job_id, made)
+    if provisional:
+        making.set_provisional(db, job_id, now)
     cadence.set_mode(db, job_id, spec, mode=mode)
     if spec.schedule.reboot:
         jobs.set_booted(db, job_id, machine_boot())

@@ -122,11 +122,7 @@ def _store(db: Database, spec: JobSpec, found: Job | None, *, made: Made, provis
         jobs.give_up_name(db, found)  # deleted, or its time was over: the name goes to a new job
         found = None
     if found is None:
-        job_id = create(db, spec, source=MADE, tzdata=tzdata, now=now, provisional=provisional)
-        making.set_made(db, job_id, made)
-        if provisional:
-            making.set_provisional(db, job_id, now)
-        return job_id
+        return create(db, spec, source=MADE, tzdata=tzdata, now=now, made=made, provisional=provisional)
     making.set_made(db, found.id, made)
     spec = replace(spec, name=found.name)
     change_to(db, found, spec, source=MADE, tzdata=tzdata, now=now, provisional_at=now if provisional else None)

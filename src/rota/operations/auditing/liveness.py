@@ -28,6 +28,9 @@ LOOK_AGAIN = 0.5
 JUST_LAPSED = timedelta(minutes=1)
 """How long after the end of a lease a run may still be with a worker that is lost."""
 
+RECOVERED = (None, "detached")
+"""How processes ended whose runs the next start looks for: not at all, or with runs left to their keepers."""
+
 Alive = Callable[[ProcessIdentity], bool]
 
 
@@ -77,12 +80,15 @@ def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
             continue
         keeper = status == Status.RUNNING and process[0] is not None and alive(ProcessIdentity(*process))
         left = keeper or (status == Status.RUNNING and (folder_of(state, run_id) / OUTCOME).exists())
-        if left and not served:
+        pending = not served and (left or ending in RECOVERED)
+        if left and pending:
             what = "still runs under its keeper" if keeper else "has ended"
             text = f"{what} while no scheduler was there: recovered at the next start"
+        elif pending:
+            text = f"is {status}, and the process that held it is gone: recovered at the next start"
         else:
             text = f"is {status}, but the process that held it is gone"
-        found.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=left and not served))
+        found.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=pending))
     return found
 
 
