@@ -368,7 +368,8 @@ async def test_faces_tell_the_provider_and_the_end(scene: Scene) -> None:
     ]
     view = look(scene.store, beat, now=now)
     assert [note.what for note in view.attention] == [
-        "FAILED quota, provider anthropic held until 15:00: usage limit reached"
+        "FAILED quota, provider anthropic held until 15:00: usage limit reached",
+        "provider anthropic held until 15:00, 1 waiting: usage limit reached",
     ]
     told = system_json(view, now=now)
     assert [one["held"] for one in told["queued"]] == ["provider_hold"]
