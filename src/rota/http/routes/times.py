@@ -17,7 +17,10 @@ ISO: list[JsonValue] = [
     {"type": "string", "format": "date-time", "pattern": YEARS},
     {"type": "string", "format": "date", "pattern": YEARS},
 ]
-PAST: list[JsonValue] = [*ISO, {"type": "string", "pattern": r"^([1-9][0-9]{0,3}[smhd]|now|today|yesterday)$"}]
+PAST: list[JsonValue] = [
+    *ISO,
+    {"type": "string", "pattern": r"^([1-9][0-9]{0,3}[smh]|[1-9][0-9]{0,2}d|now|today|yesterday)$"},
+]
 COMING: list[JsonValue] = [*ISO, {"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"}]
 """How requests write points in time, for OpenAPI."""
 PastTime = Annotated[str, Query(min_length=1, max_length=64, description=WHEN, json_schema_extra={"anyOf": PAST})]
