@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ say(type="system", subtype="init", session_id=session, model="haiku")
 for line in prompt.splitlines():
     if line.startswith("result: "):
         pathlib.Path(os.environ["ROTA_RESULT_FILE"]).write_text(line.removeprefix("result: "))
+for line in prompt.splitlines():
+    if line.startswith("append: "):
+        with open(project / "rota.yaml", "a") as file:
+            file.write(json.loads(line.removeprefix("append: ")))
 usage = {{"input_tokens": 100 * times, "output_tokens": 10 * times}}
 result = {{"type": "result", "subtype": "success", "session_id": session, "num_turns": 1, "usage": usage}}
 say(**result, is_error=False, total_cost_usd=0.01 * times, result="answer " + str(times))
@@ -225,3 +230,72 @@ def test_where_no_output_is_kept_none_of_the_agent_stays(project: Project) -> No
     assert run(project, "fix")["result_summary"] == "answer 1"
     kept = [path.read_bytes() for path in Path(project.state).rglob("*") if path.is_file() and ".db" not in path.name]
     assert not any(b'"subtype": "init"' in content or b"stepped\n" in content for content in kept)
+
+
+# what an agent does to the file
+
+
+def adding(name: str) -> str:
+    """Return the prompt of an agent that adds a job to the file."""
+    return json.dumps("append: " + json.dumps(f"  {name}: {{shell: touch {name}}}\n"))
+
+
+def names(project: Project) -> list[str]:
+    return [job["name"] for job in project.json("list")]
+
+
+def held(project: Project) -> str:
+    """Wait until the scheduler holds the file; return why."""
+    problem: str = until(lambda: project.scheduler()["file_problem"], what="the file to be held")
+    assert problem.startswith("held: ")
+    return problem
+
+
+def file_time(project: Project) -> float:
+    """Return the time of the file system."""
+    probe = project.folder / "probe"
+    probe.write_text("x")
+    return probe.stat().st_ctime
+
+
+@pytest.mark.parametrize("access", ["write", "full"])
+def test_what_an_agent_adds_to_the_file_waits_for_a_person_also_after_a_restart(project: Project, access: str) -> None:
+    serve(project, fix=f"prompt: {adding('evil')}, access: {access}")
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("COMPLETED", None)])
+    assert "rota.yaml changed while the agent's run fix:1 worked there" in held(project)
+    kill(project.servers[0])
+    project.serve()
+    assert "fix:1" in held(project)
+    assert names(project) == ["fix"]
+    needs = project.json("status")["attention"]
+    assert [(need["name"], need["command"]) for need in needs if need["name"] == "rota.yaml"] == [
+        ("rota.yaml", "rota apply --dry-run")
+    ]
+    assert "+ evil" in project.rota("apply", "--dry-run").stdout
+    assert "+ evil" in project.rota("apply").stdout
+    until(lambda: project.scheduler()["file_problem"] is None, what="the scheduler to go on with the file")
+    assert names(project) == ["evil", "fix"]
+
+
+def test_a_change_of_a_person_is_applied_also_where_agents_have_written_before(project: Project) -> None:
+    serve(project, fix="prompt: look, access: write", look="prompt: look")
+    for job in ("fix", "look"):
+        project.rota("trigger", job)
+        project.until_told(job, [("COMPLETED", None)])
+    ended = datetime.fromisoformat(project.history("fix")[0]["finished_at"]).timestamp()
+    until(lambda: file_time(project) > ended + 1.5, what="the run to be over for a while")
+    with (project.folder / "rota.yaml").open("a") as file:
+        file.write("  mine: {command: [echo, hi]}\n")
+    until(lambda: "mine" in names(project), what="the change to be applied")
+
+
+def test_a_change_of_an_agent_that_is_taken_back_is_no_longer_held(project: Project) -> None:
+    serve(project, fix=f"prompt: {adding('evil')}, access: write")
+    before = (project.folder / "rota.yaml").read_text()
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("COMPLETED", None)])
+    held(project)
+    project.write(before)
+    until(lambda: project.scheduler()["file_problem"] is None, what="the hold to end")
+    assert names(project) == ["fix"]

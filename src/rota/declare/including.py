@@ -129,6 +129,14 @@ def files_of(file: Path, *, home: str) -> list[Path]:
     return [file, *(one.path for one in found.files), *(part.path for one in inner for part in one.parts)]
 
 
+def sources_of(folder: Path, imports: Sequence[str]) -> list[Path]:
+    """Return the files of the modules that a project imports from its own folder."""
+    modules = [folder / name.replace(".", "/") for name in imports]
+    files = [module.with_name(f"{module.name}.py") for module in modules]
+    packages = [source for module in modules if module.is_dir() for source in sorted(module.rglob("*.py"))]
+    return [path for path in (*files, *packages) if path.is_file()]
+
+
 @dataclass(slots=True)
 class _Search:
     """One walk over the patterns of a file."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.agents.registry import adapter
 from rota.declare.files import home_of
-from rota.declare.including import files_of
+from rota.declare.including import files_of, sources_of
 from rota.engine.claim import Claimed
 from rota.engine.tools_server import tools_server
 from rota.model.agents import AgentResult, AgentTask, Brief, Ended
@@ -120,8 +120,7 @@ def _protected(surroundings: Surroundings, cwd: str) -> tuple[str, ...]:
     """
     project, root = surroundings.project, surroundings.root or surroundings.project
     files = files_of(root / FILE_NAME, home=home_of(surroundings.environ))
-    modules = (project / name.replace(".", "/") for name in surroundings.imports)
-    sources = [source for module in modules for source in (module.with_suffix(".py"), module) if source.exists()]
+    sources = sources_of(project, surroundings.imports)
     git = next((folder / ".git" for folder in (Path(cwd), *Path(cwd).parents) if (folder / ".git").exists()), None)
     paths = [project / FILE_NAME, *files, *sources, git or Path(cwd) / ".git"]
     return tuple(dict.fromkeys(str(path) for path in paths))

@@ -1,12 +1,20 @@
 """Making the stored jobs equal to what a file or code declares (R-14): create, change, retire them."""
 
-from collections.abc import Collection
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 
 from rota import faults
 from rota.declare.agents import own_pools
+from rota.declare.files import home_of
+from rota.declare.including import files_of, sources_of
 from rota.declare.plan import Change, ChangeKind, Plan, StoredSettings, plan, settings_differences
 from rota.declare.validate import Declared
 from rota.engine import budget
@@ -15,19 +23,30 @@ from rota.engine.clock import tzdata_version
 from rota.engine.enqueue import active_runs, cancel
 from rota.engine.pause import pause_newborn
 from rota.engine.retire import account_for, retire
+from rota.model.agents import Access
 from rota.model.errors import EmptyApply
 from rota.model.ids import new_id
 from rota.model.making import MADE, Made
 from rota.model.records import Job
-from rota.model.spec import JobSpec, Mode
+from rota.model.spec import JobSpec, Mode, Workspace
 from rota.model.states import Reason, Status
-from rota.operations.jobs import ENABLED_KEY, TIMEZONE_KEY
+from rota.operations.jobs import ENABLED_KEY, HELD, TIMEZONE_KEY
 from rota.rules.cursor import NOWHERE, Cursor, cursor_after_edit, first_cursor
 from rota.runners.boot import machine_boot
 from rota.settings import Settings
-from rota.store import budgets, cadence, chains, deliveries, jobs, making, queue
+from rota.store import budgets, cadence, chains, deliveries, finding, jobs, making, queue
 from rota.store.driver import Database, Store
 from rota.store.locking import Turn, hold_turn
+
+FILES_KEY = "applied_files"
+"""The files that were applied last, by path, each with the digest of its content."""
+HELD_KEY = "held_files"
+"""Why a change of them waits for a person; empty: none does."""
+RUNS_LOOKED_AT = 50
+FILES_NAMED = 3
+NO_FILES: Mapping[str, str] = MappingProxyType({})
+SLACK = timedelta(seconds=1)
+"""How far the clock of a file system may be from ours."""
 
 
 def source_of(declared: Declared) -> str:
@@ -74,8 +93,9 @@ def apply_in(
     allow_empty: bool = False,
     cancel_queued: bool = False,
     source: str = "",
+    files: Mapping[str, str] = NO_FILES,
 ) -> Plan:
-    """Apply inside a transaction; `source` in the place of the file's."""
+    """Apply inside a transaction; `source` in the place of the file's, `files` as they were before they were read."""
     hold_turn(db, Turn.DECLARE)
     source = source or source_of(declared)
     found = _planned(db, declared=declared, adopt=adopt, allow_empty=allow_empty, source=source)
@@ -94,9 +114,16 @@ def apply_in(
         if cancel_queued and change.job is not None:
             cancel_waiting(db, change.job.id, now)
     scheduler = "on" if declared.settings.scheduler.enabled else "off"
-    for key, value in ((TIMEZONE_KEY, declared.settings.timezone), (ENABLED_KEY, scheduler)):
-        if db.row("meta_get", key=key) != (value,):
-            db.execute("meta_set", key=key, value=value)
+    values = {TIMEZONE_KEY: declared.settings.timezone, ENABLED_KEY: scheduler}
+    if source == source_of(declared):
+        values |= {
+            FILES_KEY: json.dumps(
+                _digests(_files_of(declared), declared.settings.folder) | dict(files), sort_keys=True
+            ),
+            HELD_KEY: "",
+        }
+    for key, value in values.items():
+        _set_meta(db, key, value)
     if cadence.quiet_hours(db) != declared.settings.quiet:
         cadence.set_quiet_hours(db, declared.settings.quiet)
     faults.point("apply.written")
@@ -140,6 +167,95 @@ def _stored_settings(db: Database) -> StoredSettings:
         agent_policy=making.policy(db),
         notify=deliveries.targets(db),
     )
+
+
+# changes that an agent may have made
+
+
+def read_files(file: Path, *, home: str) -> dict[str, str]:
+    """Return a project's file and those that it includes, each with the digest of its content."""
+    return _digests(files_of(file, home=home), file.parent)
+
+
+def held_change(db: Database, *, file: Path, home: str, now: datetime) -> str | None:
+    """Return why the files of a project are not applied: an agent that may write may have changed them.
+
+    Such a change waits until a person applies it, or until it is taken back; nothing of it is loaded before.
+    """
+    row = db.row("meta_get", key=FILES_KEY)
+    if row is None:
+        return None
+    folder, applied = file.parent, json.loads(row[0])
+    found = _digests([*files_of(file, home=home), *(folder / name for name in applied)], folder)
+    changed = sorted(name for name, digest in found.items() if digest != applied.get(name, ""))
+    held: str = (db.row("meta_get", key=HELD_KEY) or ("",))[0] if changed else ""
+    if changed and not held and (writer := _writer_of(db, changed, folder=folder, now=now)):
+        names = ", ".join(changed[:FILES_NAMED]) + (", …" if changed[FILES_NAMED:] else "")
+        held = f"{HELD}{names} changed while the agent's run {writer} worked there; apply it with `rota apply`"
+    _set_meta(db, HELD_KEY, held)
+    return held or None
+
+
+def _digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    """Return the digests of files by their paths from the project's folder; empty for one that cannot be read."""
+    contents = {os.path.relpath(path, folder): _content(path) for path in paths}
+    return {name: hashlib.sha256(content).hexdigest() if content else "" for name, content in contents.items()}
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _files_of(declared: Declared) -> list[Path]:
+    """Return the files of a project, and those of the modules that it and its included projects import."""
+    settings = declared.settings
+    imports = {(work.project, work.imports) for work in (job.work for job in declared.jobs) if work.project}
+    modules = [source for folder, names in imports for source in sources_of(Path(folder or ""), names)]
+    files = files_of(settings.file, home=home_of(os.environ))
+    return [*files, *sources_of(settings.folder, settings.imports), *modules]
+
+
+def _set_meta(db: Database, key: str, value: str) -> None:
+    row = db.row("meta_get", key=key)
+    if row != (value,) and (row is not None or value):
+        db.execute("meta_set", key=key, value=value)
+
+
+def _writer_of(db: Database, changed: Sequence[str], *, folder: Path, now: datetime) -> str | None:
+    """Return the run of an agent that could write these files when one of them was changed last."""
+    times = [(path, _changed_at(path, now)) for path in (folder / name for name in changed)]
+    for job in jobs.all_jobs(db):
+        reached = [at for path, at in times if _reaches(job.spec, path, folder)]
+        for run in finding.newest_runs(db, job.id, limit=RUNS_LOOKED_AT) if reached else ():
+            began, ended = run.started_at, run.finished_at or now
+            if began is not None and any(began - SLACK <= at <= ended + SLACK for at in reached):
+                return run.handle
+    return None
+
+
+def _changed_at(path: Path, now: datetime) -> datetime:
+    """Return when a file was changed last by the time of the system, which no tool sets; of one that is gone, now."""
+    for place in (path, path.parent):
+        with contextlib.suppress(OSError):
+            return datetime.fromtimestamp(place.stat().st_ctime, UTC)
+    return now
+
+
+def _reaches(spec: JobSpec, path: Path, folder: Path) -> bool:
+    """Tell whether the agent of a job may write a file: with full access every one, else those of its repository."""
+    work = spec.work.agent
+    if work is None or work.access is Access.READ:
+        return False
+    if work.access is Access.FULL:
+        return True
+    if work.workspace is not Workspace.PROJECT:
+        return False
+    cwd = Path(os.path.realpath(Path(spec.work.project or folder) / os.path.expanduser(spec.work.cwd)))
+    top = next((place for place in (cwd, *cwd.parents) if (place / ".git").exists()), cwd)
+    return "{{" in spec.work.cwd or Path(os.path.realpath(path)).is_relative_to(top)
 
 
 def carry_out(db: Database, change: Change, *, source: str, tzdata: str, now: datetime) -> None:

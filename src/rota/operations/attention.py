@@ -14,7 +14,7 @@ from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.holds import HoldView
-from rota.operations.jobs import JobView
+from rota.operations.jobs import HELD, JobView
 from rota.operations.untold import given_up
 from rota.operations.views import is_failing
 from rota.rules.hold_words import say_hold
@@ -118,6 +118,8 @@ def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
     problem = answer.get("file_problem")
     if not problem:
         return ()
+    if str(problem).startswith(HELD):
+        return (Attention("rota.yaml", str(problem), "rota apply --dry-run", kind="file", sign=str(problem)),)
     first, *more = str(problem).splitlines()
     rest = f" (and {len(more)} more)" if more else ""
     what = f"{first}{rest}; the last good set goes on"

@@ -13,6 +13,8 @@ from rota.store import finding, jobs
 from rota.store.driver import Database, Store
 
 TIMEZONE_KEY = "timezone"
+HELD = "held: "
+"""How the problem of a file begins whose change waits for a person."""
 ENABLED_KEY = "scheduler_enabled"
 LAST_OUTCOMES = 10
 UNFINISHED_SHOWN = 100

@@ -15,7 +15,7 @@ from rota.engine.functions import FunctionTable
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import FileProblems, ProjectServed, RotaError, StateError
-from rota.operations.applying import apply_in
+from rota.operations.applying import apply_in, held_change, read_files
 from rota.operations.hosting import refuse_served
 from rota.operations.including import FilesTogether, remember_host
 from rota.operations.loading import Loaded, load_project
@@ -55,10 +55,14 @@ class ServedFile:
         self._files = FilesTogether(place.folder / FILE_NAME, home_of(environ))
         self._seen: tuple[object, ...] | None = None
         self._calendars: dict[Path, Stamp | None] = {}
+        self._before: Mapping[str, str] = {}
+        """The files as they were before they were loaded."""
 
     async def first_load(self, store: Store) -> Loaded | None:
         """Load the file; a broken one is refused unless an earlier good set is stored."""
         self._seen = await self._stamps()
+        if await self._held(store):
+            return None
         try:
             return await self._load()
         except ProjectServed:
@@ -82,7 +86,8 @@ class ServedFile:
             self.problem = None
             return
         try:
-            operation = partial(_apply_noted, declared=loaded.declared, now=self._clock.now())
+            now = self._clock.now()
+            operation = partial(_apply_noted, declared=loaded.declared, files=self._before, now=now)
             plan = await store.submit(operation)
         except StateError:
             raise  # not the file's fault: whoever looks tries again
@@ -102,6 +107,8 @@ class ServedFile:
         stamps = await self._stamps()
         if stamps == self._seen and not self._calendar_changed():
             return
+        if await self._held(store):
+            return
         try:
             loaded = await self._load()
         except RotaError as error:
@@ -111,6 +118,21 @@ class ServedFile:
                 log.warning("settings of the scheduler changed; they take effect at the next start")
             await self._apply(store, loaded)
         self._seen = stamps
+
+    async def _held(self, store: Store) -> bool:
+        """Tell whether a change waits for a person, before anything of it is loaded; the next look asks again."""
+        if not self._applies:
+            return False
+        file, home = self._place.folder / FILE_NAME, home_of(self._environ)
+        self._before = await asyncio.to_thread(read_files, file, home=home)
+        held = await store.submit(partial(held_change, file=file, home=home, now=self._clock.now()))
+        if held is None:
+            return False
+        if held != self.problem:
+            log.warning("a change of the file waits for a person", problem=held)
+        self.problem = held
+        self.forget()
+        return True
 
     def forget(self) -> None:
         """Let the next look load the file, changed or not."""
@@ -156,9 +178,9 @@ class ServedFile:
         self._broken(error)
 
 
-def _apply_noted(db: Database, *, declared: Declared, now: datetime) -> Plan:
+def _apply_noted(db: Database, *, declared: Declared, files: Mapping[str, str], now: datetime) -> Plan:
     """Apply, and note it in the audit where it changes something: nobody but the scheduler asked for it."""
-    plan = apply_in(db, declared=declared, now=now)
+    plan = apply_in(db, declared=declared, files=files, now=now)
     if plan.changing or plan.settings:
         jobs_changed = {change.name: change.kind.value for change in plan.changing[:MOST_NOTED]}
         detail = {"changed": len(plan.changing), "jobs": jobs_changed, "settings": list(plan.settings)}

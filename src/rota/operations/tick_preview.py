@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from rota.declare.files import home_of
 from rota.engine.boot import fire_at_boot
 from rota.engine.claim import Holder, claim, usable_slots
 from rota.engine.fire import Fired, fire
@@ -19,12 +20,12 @@ from rota.engine.ticks import KIND
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
 from rota.model.ids import new_id
-from rota.operations.applying import apply_in
+from rota.operations.applying import apply_in, held_change
 from rota.operations.loading import Loaded, load_project
 from rota.operations.project import Place
 from rota.runners.boot import machine_boot
 from rota.runners.processes import identity
-from rota.settings import Settings
+from rota.settings import FILE_NAME, Settings
 from rota.store import jobs, order, processes, runs
 from rota.store.driver import Database, Store
 
@@ -72,6 +73,8 @@ def _load(place: Place, environ: Mapping[str, str], now: datetime) -> tuple[Load
 def _play(db: Database, *, place: Place, loaded: Loaded | None, problem: str | None, now: datetime) -> None:
     holder = _holder(db, place.state, now)
     recovered = _left_behind(db, place.state, holder=holder)
+    held = held_change(db, file=place.folder / FILE_NAME, home=home_of(os.environ), now=now)
+    loaded, problem = (None, held) if held else (loaded, problem)
     try:
         plan = apply_in(db, declared=loaded.declared, now=now) if loaded else None
     except RotaError as error:
