@@ -12,7 +12,7 @@ from click.testing import Result
 from rota.declare.registry import default
 from rota.model.making import Maker
 from rota.operations.project import locate
-from rota.operations.tools import project_declares
+from rota.operations.tools.makers import project_declares
 from tests.faces.conftest import Project
 from tests.waiting import LONGEST_WAIT
 

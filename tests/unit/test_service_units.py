@@ -33,13 +33,17 @@ def entries(text: str) -> list[tuple[str, str]]:
     return [(key, value) for line in text.splitlines() for key, sign, value in [line.partition("=")] if sign]
 
 
+def environment(text: str) -> list[str]:
+    return [value for key, value in entries(text) if key == "Environment"]
+
+
 def test_a_unit_starts_by_absolute_path_and_stops_by_detaching() -> None:
     """R-23: a restart of the service interrupts no command."""
     unit = dict(entries(systemd_unit(FACTS)))
     assert unit["ExecStart"] == "/opt/rota/bin/rota --dir /srv/api serve"
     assert unit["ExecStop"] == "/opt/rota/bin/rota --dir /srv/api stop --detach"
     assert (unit["KillMode"], unit["Restart"], unit["WantedBy"]) == ("process", "on-failure", "default.target")
-    assert unit["Environment"] == '"PATH=/usr/local/bin:/usr/bin"'
+    assert environment(systemd_unit(FACTS)) == ['"PATH=/usr/local/bin:/usr/bin"', '"ROTA_TRUST=/srv/api"']
 
 
 def test_the_manager_waits_longer_than_the_grace() -> None:
@@ -79,7 +83,11 @@ def test_a_property_list_leaves_keepers_alone() -> None:
     assert content["ProgramArguments"] == ["/opt/rota/bin/rota", "--dir", str(ODD.folder), "serve"]
     assert content["AbandonProcessGroup"] is True
     assert content["KeepAlive"] == {"SuccessfulExit": False}
-    assert content["EnvironmentVariables"] == {"PATH": FACTS.search_path, "ROTA_STATE": str(ODD.state)}
+    assert content["EnvironmentVariables"] == {
+        "PATH": FACTS.search_path,
+        "ROTA_STATE": str(ODD.state),
+        "ROTA_TRUST": str(ODD.folder),
+    }
 
 
 def test_two_folders_of_one_name_have_two_services() -> None:
@@ -94,7 +102,7 @@ def test_a_timer_starts_ticks_that_leave_their_runs_behind() -> None:
     unit, timer = dict(entries(systemd_tick_unit(TICKS))), dict(entries(systemd_timer(TICKS)))
     assert unit["ExecStart"] == "/opt/rota/bin/rota --dir /srv/api tick --detach --quiet"
     assert (unit["Type"], unit["KillMode"]) == ("oneshot", "process")
-    assert unit["Environment"] == '"PATH=/usr/local/bin:/usr/bin"'
+    assert environment(systemd_tick_unit(TICKS)) == ['"PATH=/usr/local/bin:/usr/bin"', '"ROTA_TRUST=/srv/api"']
     assert (timer["OnUnitActiveSec"], timer["AccuracySec"], timer["WantedBy"]) == ("10s", "1s", "timers.target")
 
 
