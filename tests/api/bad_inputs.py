@@ -81,10 +81,10 @@ class Warned:
 WARNED = [
     Warned(10, "x: fires next on 2028-02-29, more than a year from now", {"cron": "0 0 29 2 *", **WORK}),
     Warned(11, EITHER, {"cron": "0 0 1,15 * 1", **WORK}),
-    *(Warned(54, FIRST.format(name), {"command": ["a"], "env": {name: "x"}}) for name in ("LD_PRELOAD", "BASH_ENV")),
-    Warned(54, FIRST.format("PYTHONSTARTUP"), {"command": ["a"], "env": {"PYTHONSTARTUP": "x"}}),
-    Warned(57, LOST.format("/no/such", "does not exist"), {"command": ["a"], "cwd": "/no/such"}),
-    Warned(57, LOST.format("/dev/null", "is a file"), {"command": ["a"], "cwd": "/dev/null"}),
+    *(Warned(54, FIRST.format(name), {"command": ["true"], "env": {name: "x"}}) for name in ("LD_PRELOAD", "BASH_ENV")),
+    Warned(54, FIRST.format("PYTHONSTARTUP"), {"command": ["true"], "env": {"PYTHONSTARTUP": "x"}}),
+    Warned(57, LOST.format("/no/such", "does not exist"), {"command": ["true"], "cwd": "/no/such"}),
+    Warned(57, LOST.format("/dev/null", "is a file"), {"command": ["true"], "cwd": "/dev/null"}),
 ]
 HEADERS = [
     ("Host", "h.example", "header_denied"),
@@ -144,11 +144,11 @@ WHOLE: list[tuple[int, str, dict[str, Any]]] = [
     (51, "invalid_value", {"command": []}),
     (51, "yaml_character", {"command": ["a\x00b"]}),
     (51, "out_of_range", {"command": ["a", "b" * 200_000]}),
-    *((54, "wrong_type", {"command": ["a"], "env": {name: "x"}}) for name in ("BASH_FUNC_x%%", "A=B", "")),
-    *((54, "env_name_denied", {"command": ["a"], "params": {name: "x"}}) for name in LOADERS),
-    *((55, "secret_literal", {"command": ["a"], "env": {"KEY": value}}) for value in SECRETS),
+    *((54, "wrong_type", {"command": ["true"], "env": {name: "x"}}) for name in ("BASH_FUNC_x%%", "A=B", "")),
+    *((54, "env_name_denied", {"command": ["true"], "params": {name: "x"}}) for name in LOADERS),
+    *((55, "secret_literal", {"command": ["true"], "env": {"KEY": value}}) for value in SECRETS),
     (55, "secret_literal", {"work_source": {"http": "https://h.example/", "headers": {"Key": SECRETS[0]}}, **WORK}),
-    (68, "condition_missing", {"command": ["a"], "conditions": ["has_open_pr"]}),
+    (68, "condition_missing", {"command": ["true"], "conditions": ["has_open_pr"]}),
     *(
         (84, code, {"work_source": {"http": "https://h.example/", "headers": {name: value}}, **WORK})
         for name, value, code in HEADERS

@@ -19,9 +19,9 @@ agents:
   helper: {adapter: claude}
 jobs:
   a:
-    command: [a]
+    command: ["true"]
   run-me:
-    command: [a, "{{ params.who }}"]
+    command: ["true", "{{ params.who }}"]
     params: {who: world}
 """
 OF_THE_TOOL = {"cron": "schedule", "at": "at", "timezone": "timezone", "prompt": "task", "agent": "provider"}
