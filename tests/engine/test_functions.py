@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from rota.model.states import Reason, Status
+from rota.operations.explaining import explain
 from rota.operations.stopping import cancel_run
+from rota.operations.system import SystemView, heartbeat, look, system_json
 from rota.testing import Scene
 from tests.engine.conftest import REPLACE, function
 
@@ -120,6 +122,45 @@ async def test_an_abandoned_thread_keeps_its_slot_until_it_returns(scene: Scene)
     while scene.engine.slots.taken:
         await scene.quiet()
     assert scene.engine.slots.free() == list(range(16))
+
+
+async def test_an_abandoned_thread_is_shown_until_it_returns(scene: Scene) -> None:
+    """H8: in status, in what needs somebody, and in the explanations of its run and of one that waits for it."""
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def stuck(context) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait()
+
+    def status() -> SystemView:
+        return look(scene.store, heartbeat(scene.settings.state), now=scene.clock.now())
+
+    def told(name: str) -> dict[str, str]:
+        found = explain(scene.store, name, state=scene.settings.state, now=scene.clock.now())
+        return {line.label: line.text for line in found.run_lines}
+
+    scene.table.functions = {"stuck": stuck}
+    scene.declare(function("stuck", overlap=REPLACE))
+    scene.trigger("stuck")
+    await scene.settle()
+    await begun.wait()
+    assert status().abandoned == ()
+    scene.trigger("stuck")
+    await scene.settle()
+    scene.clock.advance(timedelta(minutes=12))
+
+    words = "its function still runs 12 min after its end and holds slot 0"
+    assert system_json(status(), now=scene.clock.now())["abandoned"][0]["run"] == "stuck:1"
+    assert [(one.name, one.what) for one in status().attention] == [("stuck", f"abandoned: {words}")]
+    assert told("stuck:1")["abandoned"].startswith(f"{words}; a thread cannot be killed")
+    assert told("stuck:2")["start"] == "not yet: it waits for the function of stuck:1, which still runs after its end"
+
+    go_on.set()
+    while scene.told("stuck")[1] != ("COMPLETED", None):
+        await play(scene)
+    assert (status().abandoned, status().attention) == ((), ())
+    assert "abandoned" not in told("stuck:1")
 
 
 async def test_an_abandoned_thread_blocks_replace(scene: Scene) -> None:

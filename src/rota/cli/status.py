@@ -138,6 +138,8 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
     if view.heartbeat.workers:
         yield f"workers   {_workers(view.heartbeat)}"
     yield f"running   {_running(view, now=now)}"
+    if view.abandoned:
+        yield f"{click.style('abandoned', fg='yellow')} {_abandoned(view, now=now)}"
     if view.direct.waiting or view.direct.running:
         yield f"direct    {direct_words(view.direct)}"
     yield f"queue     {_queue(view, zone, now=now)}"
@@ -295,6 +297,14 @@ def _running(view: "SystemView", *, now: datetime) -> str:
         return "none"
     told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:SHOWN]]
     more = f" and {len(view.running) - SHOWN} more" if len(view.running) > SHOWN else ""
+    return " · ".join(told) + more
+
+
+def _abandoned(view: "SystemView", *, now: datetime) -> str:
+    from rota.rules.pool_words import say_abandoned
+
+    told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:SHOWN]]
+    more = f" and {len(view.abandoned) - SHOWN} more" if len(view.abandoned) > SHOWN else ""
     return " · ".join(told) + more
 
 

@@ -159,6 +159,22 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A function that still runs after its run or direct call has ended: its thread cannot be killed."""
+
+    run_id: str
+    job: str | None
+    number: int | None
+    since: datetime | None
+    slot: int
+
+    @property
+    def handle(self) -> str:
+        """How people call it."""
+        return "a direct call" if self.job is None else f"{self.job}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """The audit record of a start: of a run, or of a direct call, which has no run but a caller (R-13)."""
 

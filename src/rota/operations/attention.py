@@ -10,17 +10,19 @@ from typing import Any
 from rota.model.clock import iso
 from rota.model.durations import say_duration
 from rota.model.holds import provider_pool
-from rota.model.records import Run
+from rota.model.records import Abandoned, Run
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.holds import HoldView
 from rota.operations.jobs import HELD, JobView
+from rota.operations.project import in_scope
 from rota.operations.untold import given_up
 from rota.operations.views import is_failing
 from rota.rules.hold_words import say_hold
+from rota.rules.pool_words import say_abandoned
 from rota.rules.retry_words import say_attempt, say_retrying
 from rota.rules.times import day_time
-from rota.store import acknowledging, deliveries, jobs
+from rota.store import acknowledging, deliveries, jobs, queue
 from rota.store.acknowledging import Acknowledgement
 from rota.store.driver import Database
 from rota.store.making import digest_of
@@ -104,6 +106,7 @@ def attention(
         *_broken_file(answer),
         *_failing_parts(answer),
         *_stuck(running, partial(_spec_of, db), now),
+        *_abandoned(queue.abandoned(db), now=now, scope=scope),
         *(note for view in views if (note := _needs(view, now, holds))),
         *_unheard(db, now=now, scope=scope),
         *_untold(db, now=now, scope=scope),
@@ -165,6 +168,17 @@ def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
         return None
     what = f"stuck: runs for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
     return Attention(run.job, what, f"rota explain {run.handle}", kind="stuck", sign=run.id, subject=run.handle)
+
+
+def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iterator[Attention]:
+    """Yield the functions that still run after the end of their runs."""
+    for one in found:
+        if one.job is None or in_scope(one.job, scope):
+            what = f"abandoned: {say_abandoned(one, now=now)}"
+            known = one.job is not None
+            command = f"rota explain {one.handle}" if known else "rota status"
+            subject = one.handle if known else ""
+            yield Attention(one.job or one.handle, what, command, kind="abandoned", sign=one.run_id, subject=subject)
 
 
 def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:

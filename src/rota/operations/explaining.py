@@ -111,6 +111,7 @@ def _told(
         worktree=whole.worktree,
         hold=whole.hold,
         worker=whole.worker.called if whole.worker is not None else "",
+        abandoned=queue.abandoned(db),
     )
     return Explanation(
         run.job if job_lines else run.handle,

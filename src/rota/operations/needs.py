@@ -24,7 +24,7 @@ from rota.store.polls import POLL
 if TYPE_CHECKING:
     from rota.operations.system import Heartbeat
 
-FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck")
+FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck", "abandoned")
 """What comes before everything else that needs somebody."""
 
 

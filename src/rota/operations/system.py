@@ -15,7 +15,7 @@ from rota.engine.wake import ask
 from rota.model.clock import iso
 from rota.model.errors import NoScheduler, StateError
 from rota.model.holds import ProviderHold
-from rota.model.records import Run
+from rota.model.records import Abandoned, Run
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.attention import Attention as Attention
@@ -39,7 +39,7 @@ from rota.operations.workers import (
 )
 from rota.rules.coming import NOTICED, coming_fires
 from rota.rules.ticks import Ticks
-from rota.store import finding, jobs, order, processes
+from rota.store import finding, jobs, order, processes, queue
 from rota.store.driver import Database, Store
 
 QUEUE_SHOWN = 1000
@@ -129,6 +129,8 @@ class SystemView:
     seen: tuple[Need, ...] = ()
     """What needs somebody and was acknowledged."""
     running: tuple[Run, ...] = ()
+    abandoned: tuple[Abandoned, ...] = ()
+    """Functions that still run after the end of their runs, and keep their slots."""
     queued: tuple[Run, ...] = ()
     next: tuple[NextFire, ...] = ()
     overdue: tuple[NextFire, ...] = ()
@@ -232,6 +234,7 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
         attention=tuple(need.attention for need in needs if need.seen is None),
         seen=tuple(need for need in needs if need.seen is not None),
         running=running,
+        abandoned=tuple(one for one in store.read(queue.abandoned) if one.job is None or in_scope(one.job, scope)),
         queued=queued,
         next=_first({*fires, *starts}.difference(overdue)) if beat.fires else (),
         overdue=_first(overdue),
@@ -298,6 +301,10 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
         "acknowledged": [need_json(need) for need in view.seen],
         "running": [run_json(run) for run in view.running],
+        "abandoned": [
+            {"run": one.handle, "job": one.job, "since": iso_or_none(one.since), "slot": one.slot}
+            for one in view.abandoned
+        ],
         "queued": [{**run_json(run), **_held_json(view.held.get(run.id))} for run in view.queued],
         "holds": [hold_json(one) for one in view.holds],
         "direct": calls_json(view.direct),

@@ -9,7 +9,7 @@ from rota.model.claims import Claim
 from rota.model.clock import MILLISECOND
 from rota.model.durations import say_duration
 from rota.model.holds import ProviderHold, provider_of, provider_pool
-from rota.model.records import Execution, Job, Run
+from rota.model.records import Abandoned, Execution, Job, Run
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.model.workspaces import Worktree
@@ -22,12 +22,16 @@ from rota.rules.instants import explain_schedule
 from rota.rules.lull_words import say_lull_of_run
 from rota.rules.next_words import next_fire
 from rota.rules.planned import past_when_created
+from rota.rules.pool_words import say_abandoned
 from rota.rules.retry_words import say_by_hand, say_retry_due, say_what_follows
 from rota.rules.times import briefly, day_time, from_now, full_time
 from rota.rules.why import in_zone, say_why
 from rota.rules.work_words import say_work
 
 MEMBERS_TOLD = 10
+ABANDONED_HINT = (
+    "a thread cannot be killed: restart the scheduler to end it, and use `isolate: process` for such a function"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Facts:
     """That of its provider, while it lasts: the run waits for it, or caused it (section 8)."""
     worker: str = ""
     """On which machine it ran, where there are many."""
+    abandoned: Sequence[Abandoned] = ()
+    """All functions that still run after the end of their runs."""
 
     @property
     def retried_as(self) -> Run | None:
@@ -326,7 +332,7 @@ def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
     if facts.held is Held.PROVIDER_HOLD:
         return _waits_for_provider(facts, now)
     if facts.held is Held.SLOT:
-        return "for a slot: all are taken"
+        return f"for a slot: all are taken{_by_abandoned(facts)}"
     return facts.held_why or "for its turn; a slot is free"
 
 
@@ -360,6 +366,9 @@ def _start(facts: Facts, now: datetime) -> Line:
     if run.started_at is not None:
         return Line("start", day_time(run.started_at, facts.tz, now=now, seconds=True))
     if run.status is Status.DISPATCHED:
+        before = next((one.handle for one in facts.abandoned if one.job == run.job), None)
+        if before is not None and facts.spec.work.in_process:
+            return Line("start", f"not yet: it waits for the function of {before}, which still runs after its end")
         return Line("start", "not yet: it has a slot and stands at its gates")
     return Line("start", "never" if run.status.final else "not yet")
 
@@ -382,7 +391,20 @@ def _end(facts: Facts, now: datetime) -> list[Line]:
     reason = f" {run.reason}" if run.reason else ""
     why = f": {say_why(run, facts.tz, now=now)}" if run.error else ""
     summary = f": {run.result_summary}" if run.result_summary and not why else ""
-    return [Line("end", f"{at} {run.status}{reason}{took}{why}{summary}")]
+    left = [one for one in facts.abandoned if one.run_id == run.id]
+    return [
+        Line("end", f"{at} {run.status}{reason}{took}{why}{summary}"),
+        *(Line("abandoned", f"{say_abandoned(one, now=now)}; {ABANDONED_HINT}") for one in left),
+    ]
+
+
+def _by_abandoned(facts: Facts) -> str:
+    """Return how many of the slots are kept by functions that outlive their runs."""
+    handles = [one.handle for one in facts.abandoned]
+    if not handles:
+        return ""
+    functions = "a function that still runs" if len(handles) == 1 else "functions that still run"
+    return f", {len(handles)} of them by {functions} after the end of {', '.join(handles[:3])}"
 
 
 def _running(facts: Facts, now: datetime) -> Line:

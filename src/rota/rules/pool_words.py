@@ -1,9 +1,11 @@
-"""What is said of pools: what a run draws, and why one keeps it waiting."""
+"""What is said of pools and slots: what a run draws, why one keeps it waiting, what keeps a slot after its end."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from rota.model.durations import say_duration
 from rota.model.holds import provider_of
+from rota.model.records import Abandoned
 from rota.model.spec import Draw
 from rota.rules.hold_words import say_hold
 from rota.rules.lanes import Pool, Shortage, room_of
@@ -59,3 +61,9 @@ def say_nobody(draws: Sequence[Draw]) -> str:
     """
     which = f"draw on {', '.join(draw.pool for draw in draws)}" if draws else "draw on no pool"
     return f"for a worker: none that is there takes runs that {which}; `rota workers` lists what they take"
+
+
+def say_abandoned(one: Abandoned, *, now: datetime) -> str:
+    """Return that a function outlives its run: `still runs 12 min after its end and holds slot 0`."""
+    since = "" if one.since is None else f" {say_duration(max(now - one.since, timedelta()))}"
+    return f"its function still runs{since} after its end and holds slot {one.slot}"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from rota import faults
 from rota.model.clock import MILLISECOND, from_ms_or_none
 from rota.model.ids import created_ms
+from rota.model.records import Abandoned
 from rota.model.spec import Draw
 from rota.rules.lanes import NO_POOLS, Head, Pool, Room
 from rota.rules.order import place_of
@@ -80,6 +81,14 @@ def behind(db: Database, head: Head, *, limit: int) -> list[Head]:
 def holders(db: Database, pool: str, *, limit: int) -> list[str]:
     """Return who draws on a pool now: runs, direct calls, and threads that outlived their run."""
     return [name for (name,) in db.rows("pool_holders", pool=pool)[:limit]]
+
+
+def abandoned(db: Database) -> list[Abandoned]:
+    """Return the functions that still run after the end of their runs, the oldest first."""
+    return [
+        Abandoned(run_id, job, number, from_ms_or_none(finished_at), slot)
+        for run_id, job, number, finished_at, slot in db.rows("abandoned_all")
+    ]
 
 
 def drawn_on(db: Database) -> set[str]:

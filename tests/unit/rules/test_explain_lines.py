@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.records import Execution, Job, Run
+from rota.model.records import Abandoned, Execution, Job, Run
 from rota.model.spec import (
     Anchor,
     Condition,
@@ -264,6 +264,13 @@ def test_a_queued_run_says_why_it_is_not_running_r_02(
     run = a_run(waiting_for=waiting_for)
     why = 'the pool "ollama": 1 of 1 used by other:1' if held is Held.POOL else ""
     assert told(run, held=held, held_why=why, unfinished=[earlier, run])["waits"] == text
+
+
+def test_a_run_that_waits_for_a_slot_says_which_functions_keep_some_after_their_end() -> None:
+    left = [Abandoned("a", "stuck", 3, NOW, 0), Abandoned("b", None, None, None, 1)]
+    assert told(a_run(), held=Held.SLOT, abandoned=left)["waits"] == (
+        "for a slot: all are taken, 2 of them by functions that still run after the end of stuck:3, a direct call"
+    )
 
 
 def test_a_running_run_says_since_when_where_and_how_long_it_may() -> None:

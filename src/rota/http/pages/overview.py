@@ -22,6 +22,7 @@ pages = Pages()
 LEVELS = {
     "failing": "bad",
     "stuck": "bad",
+    "abandoned": "bad",
     "damage": "bad",
     "storage": "bad",
     "loop": "bad",
