@@ -21,7 +21,7 @@ from rota.engine.session import Session, open_session
 from rota.model.clock import Clock
 from rota.model.errors import SpawnFailed
 from rota.model.records import Outcome, ProcessIdentity
-from rota.model.spec import Condition, OverlapPolicy
+from rota.model.spec import Condition, OverlapPolicy, Work
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
 from rota.settings import Scheduler, Settings
@@ -287,7 +287,7 @@ class Commands:
             raise Crashed
         return self._machine.make(prepared, self._life)
 
-    async def outcome(self, run_id: str, identity: ProcessIdentity) -> Outcome:
+    async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:
         tree = self._machine.trees.get(run_id)
         if tree is None or tree.identity != identity:
             return GONE
