@@ -37,8 +37,9 @@ for line in prompt.splitlines():
         pathlib.Path(os.environ["ROTA_RESULT_FILE"]).write_text(line.removeprefix("result: "))
 for line in prompt.splitlines():
     if line.startswith("append: "):
-        with open(project / "rota.yaml", "a") as file:
-            file.write(json.loads(line.removeprefix("append: ")))
+        name, text = json.loads(line.removeprefix("append: "))
+        with open(project / name, "a") as file:
+            file.write(text)
 usage = {{"input_tokens": 100 * times, "output_tokens": 10 * times}}
 result = {{"type": "result", "subtype": "success", "session_id": session, "num_turns": 1, "usage": usage}}
 say(**result, is_error=False, total_cost_usd=0.01 * times, result="answer " + str(times))
@@ -235,9 +236,9 @@ def test_where_no_output_is_kept_none_of_the_agent_stays(project: Project) -> No
 # what an agent does to the file
 
 
-def adding(name: str) -> str:
-    """Return the prompt of an agent that adds a job to the file."""
-    return json.dumps("append: " + json.dumps(f"  {name}: {{shell: touch {name}}}\n"))
+def adding(name: str, *, file: str = "rota.yaml", head: str = "") -> str:
+    """Return the prompt of an agent that adds a job to a file."""
+    return json.dumps("append: " + json.dumps([file, f"{head}  {name}: {{shell: touch {name}}}\n"]))
 
 
 def names(project: Project) -> list[str]:
@@ -276,6 +277,34 @@ def test_what_an_agent_adds_to_the_file_waits_for_a_person_also_after_a_restart(
     assert "+ evil" in project.rota("apply").stdout
     until(lambda: project.scheduler()["file_problem"] is None, what="the scheduler to go on with the file")
     assert names(project) == ["evil", "fix"]
+
+
+def test_a_file_that_an_agent_adds_to_the_included_ones_is_held(project: Project) -> None:
+    (project.folder / "parts").mkdir()
+    added = adding("evil", file="parts/new.yaml", head="jobs:\n")
+    serve(project, fix=f"prompt: {added}, access: write")
+    with (project.folder / "rota.yaml").open("a") as file:
+        file.write("include: [parts/*.yaml]\n")
+    project.rota("apply")
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("COMPLETED", None)])
+    assert "parts/new.yaml changed while" in held(project)
+    assert names(project) == ["fix"]
+
+
+def test_a_module_that_an_agent_changes_is_not_imported_at_the_next_start(project: Project) -> None:
+    (project.folder / "chores.py").write_text("")
+    change = json.dumps("append: " + json.dumps(["chores.py", "open('ran', 'w')\n"]))
+    serve(project, fix=f"prompt: {change}, access: write")
+    with (project.folder / "rota.yaml").open("a") as file:
+        file.write("imports: [chores]\n")
+    project.rota("apply")
+    project.rota("trigger", "fix")
+    project.until_told("fix", [("COMPLETED", None)])
+    kill(project.servers[0])
+    project.serve()
+    assert "chores.py changed while" in held(project)
+    assert not (project.folder / "ran").exists()
 
 
 def test_a_change_of_a_person_is_applied_also_where_agents_have_written_before(project: Project) -> None:

@@ -40,6 +40,7 @@ HOT = {
     "runs_running": "run_slot",
     "executions_within": "execution_job",
     "executions_before": "execution_job",
+    "executions_ended_since": "execution_job",
     "runs_history_of_job": "run_number",
     "runs_said_of_job": "run_number",
     "run_unlike": "run_number",

@@ -42,7 +42,6 @@ FILES_KEY = "applied_files"
 """The files that were applied last, by path, each with the digest of its content."""
 HELD_KEY = "held_files"
 """Why a change of them waits for a person; empty: none does."""
-RUNS_LOOKED_AT = 50
 FILES_NAMED = 3
 NO_FILES: Mapping[str, str] = MappingProxyType({})
 SLACK = timedelta(seconds=1)
@@ -225,14 +224,13 @@ def _set_meta(db: Database, key: str, value: str) -> None:
 
 
 def _writer_of(db: Database, changed: Sequence[str], *, folder: Path, now: datetime) -> str | None:
-    """Return the run of an agent that could write these files when one of them was changed last."""
+    """Return the run or direct call of an agent that could write these files when one of them was changed last."""
     times = [(path, _changed_at(path, now)) for path in (folder / name for name in changed)]
     for job in jobs.all_jobs(db):
         reached = [at for path, at in times if _reaches(job.spec, path, folder)]
-        for run in finding.newest_runs(db, job.id, limit=RUNS_LOOKED_AT) if reached else ():
-            began, ended = run.started_at, run.finished_at or now
-            if began is not None and any(began - SLACK <= at <= ended + SLACK for at in reached):
-                return run.handle
+        for began, ended, name in finding.executed_since(db, job.id, min(reached) - SLACK) if reached else ():
+            if any(began - SLACK <= at <= (ended or now) + SLACK for at in reached):
+                return name
     return None
 
 

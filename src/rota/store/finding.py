@@ -240,3 +240,9 @@ def executed_spans(
     within = db.rows("executions_within", job_id=job_id, since=to_ms(since), until=to_ms(until))
     kept = [row for row in reversed(earlier) if row[1] is None or row[1] > to_ms(since)]
     return [(from_ms(start), from_ms_or_none(end), handle) for start, end, handle in [*groups, *kept, *within]]
+
+
+def executed_since(db: Database, job_id: str, since: datetime) -> list[tuple[datetime, datetime | None, str]]:
+    """Return start, end and name of the job's runs and direct calls that had not ended before an instant."""
+    rows = db.rows("executions_ended_since", job_id=job_id, since=to_ms(since))
+    return [(from_ms(start), from_ms_or_none(end), name) for start, end, name in rows]
