@@ -136,7 +136,7 @@ async def test_connections_that_end_at_random_lose_and_double_nothing(wide: OnSe
     ending = asyncio.create_task(asyncio.to_thread(end_connections, wide.address, over, after=some_begun))
     try:
         async with asyncio.timeout(LONGEST_WAIT):
-            wide.engine.claim_now()
+            await wide.claim_now()
             await all_begun.wait()
             await wide.engine.until_empty()
     finally:

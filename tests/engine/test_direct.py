@@ -336,7 +336,7 @@ async def test_a_call_waits_again_when_the_disk_is_full_at_its_start(scene: Scen
     scene.processes.refused["extract"] = StorageFull("the disk is full", hint="make room")
     scene.declare(command("extract"))
     called = call(scene, "extract")
-    scene.engine.claim_now()
+    await scene.claim_now()
     await scene.quiet()
     assert told(scene, called) == ("DISPATCHED", None)
     del scene.processes.refused["extract"]
@@ -483,7 +483,7 @@ async def test_a_call_that_stood_at_its_gate_waits_again(scene: Scene) -> None:
     scene.processes.refused["extract"] = StorageFull("the disk is full", hint="make room")
     scene.declare(command("extract"))
     called = call(scene, "extract")
-    scene.engine.claim_now()
+    await scene.claim_now()
     await scene.quiet()
     assert told(scene, called) == ("DISPATCHED", None)
     await scene.crash()

@@ -97,7 +97,7 @@ async def test_a_claim_that_is_foretold_and_then_refused_begins_nothing(scene: F
     scene.declare(function("work", overlap=ALLOW))
     scene.telling.refused = 1
     await play_runs(scene, "work", runs=RUNS)
-    scene.engine.claim_now()
+    await scene.claim_now()
     await play_runs(scene, "work", runs=0)
     assert scene.telling.foretold[0].claimed
     assert sorted(handle for handle, _ in seen) == ["work:1", "work:2", "work:3"]
@@ -112,7 +112,7 @@ async def test_what_was_made_ready_for_a_claim_that_was_refused_is_not_taken_for
     scene.declare(function("work", overlap=ALLOW))
     scene.telling.refused = 1
     scene.trigger("work")
-    scene.engine.claim_now()
+    await scene.claim_now()
     scene.telling.silent = True
     await scene.quiet()
     await play_runs(scene, "work", runs=0)

@@ -81,7 +81,7 @@ async def test_a_claim_that_fails_twice_running_is_told_until_one_succeeds(scene
 
     scene.store.submit = refusing  # type: ignore[method-assign]
     for expected in (None, Failing("claim", "storage_full", str(FULL)), None):
-        scene.engine.claim_now()
+        await scene.claim_now()
         await scene.quiet()
         assert scene.engine.failing == expected
 

@@ -21,7 +21,7 @@ async def test_a_run_that_was_held_without_a_change_starts_soon_after(scene: Sce
     with psycopg.connect(address_of(scene.settings.state)) as other:
         other.execute("SELECT 1 FROM run FOR NO KEY UPDATE")
         scene.engine.claimer.allowed = True
-        scene.engine.claim_now()
+        await scene.claim_now()
         await scene.settle()
         assert scene.told("held") == [("QUEUED", None)]
         other.rollback()

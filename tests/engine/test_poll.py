@@ -172,7 +172,7 @@ async def test_status_shows_the_result_with_its_age(scene: Scene) -> None:
     view = scene.store.read(lambda db: look_at_cadence(db, now=scene.clock.now()))
     assert view.poll is not None
     assert view.poll.last is not None
-    assert (view.mode, view.poll.interval, view.poll.last.ok, view.poll.last.at) == (
+    assert (view.project.mode, view.poll.interval, view.poll.last.ok, view.poll.last.at) == (
         "active",
         15 * SECOND,
         True,

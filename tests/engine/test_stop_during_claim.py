@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_run_claimed_while_the_stop_came_goes_back_to_the_queue(scene: Scene) -> None:
     scene.declare(command("backup"))
     scene.trigger("backup")
-    scene.engine.claim_now()
+    await scene.claim_now()
     scene.engine.quiesce()
     await scene.quiet()
     assert scene.told("backup") == [("QUEUED", None)]
@@ -25,7 +25,7 @@ async def test_a_run_claimed_while_the_stop_came_goes_back_to_the_queue(scene: S
 async def test_a_run_cancelled_right_after_its_claim_never_starts(scene: Scene) -> None:
     scene.declare(command("backup"))
     handle = scene.trigger("backup")
-    scene.engine.claim_now()
+    await scene.claim_now()
     claiming = scene.engine.claimer._claiming
     assert claiming is not None
     claiming.add_done_callback(
@@ -40,7 +40,7 @@ async def test_a_claim_under_way_is_waited_for_also_by_a_stop_without_grace(scen
     """R-08: else what it brings would be left behind as RUNNING, without its process."""
     scene.declare(command("backup"))
     scene.trigger("backup")
-    scene.engine.claim_now()
+    await scene.claim_now()
     scene.engine.quiesce()
     assert scene.engine.busy
     await Stopping().carry_out(Stop("grace", timedelta()), scene.engine)
