@@ -228,13 +228,14 @@ class Keeper:
         """Send `signals` to all below, also to what is born meanwhile, for a moment at most; return what was seen.
 
         What has ended is reaped on the way: a tree that forks on and on would else fill the table of processes, and
-        each look would take longer than the one before. A process group is signalled whole: no fork gets away.
+        each look would take longer than the one before. A process group is killed whole: no fork gets away. Other
+        signals reach a process once: a program may take the second TERM for an order to end at once.
         """
         reached: dict[int, None] = {}
         until = time.monotonic() + SWEEP_LIMIT
         while fresh := signal_once(os.getpid(), *signals, leave_out=reached):
-            for group in groups(fresh):
-                send(-group, *signals)
+            for group in groups(fresh) if signal.SIGKILL in signals else ():
+                send(-group, signal.SIGKILL)
             reached |= dict.fromkeys(fresh)
             self._reap()
             if time.monotonic() >= until:
