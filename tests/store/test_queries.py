@@ -1,4 +1,4 @@
-"""The SQL files: each is used, holds one statement, gets exactly the parameters that it names, fits its database."""
+"""The SQL: each query is used, is one statement, gets exactly the parameters that it names, fits its database."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 
 import rota
 from rota.store.migrate import HISTORY
-from rota.store.queries import load_migrations, load_queries
+from rota.store.queries import load_migrations, load_queries, split_queries
 
 pytestmark = pytest.mark.xdist_group("queries")  # all of them look at the whole source: one process reads it once
 
@@ -23,6 +23,7 @@ BACKENDS = ("sqlite", "postgres")
 METHODS = {"rows", "row", "execute", "records", "later", "ahead"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+STATUS_CHANGE = re.compile(r"\bUPDATE run\b(?:(?!\bWHERE\b).)*\bSET\b(?:(?!\bWHERE\b).)*\bstatus = ", re.DOTALL)
 TEXT_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")
 
 
@@ -63,15 +64,18 @@ def bare(statement: str) -> str:
     return TEXT_OR_COMMENT.sub("", statement).strip()
 
 
-def names_in(folder: Path) -> set[str]:
-    return {file.stem for file in folder.glob("*.sql")}
+def queries_in(folder: Path) -> dict[str, str]:
+    """Return name -> statement of the files in one folder; no name stands twice."""
+    found = [one for file in folder.glob("*.sql") for one in split_queries(file.read_text("utf-8")).items()]
+    assert len(found) == len(dict(found))
+    return dict(found)
 
 
-def test_every_query_that_the_source_names_has_its_file():
+def test_every_query_that_the_source_names_is_there():
     assert {f"{use.place} {use.query}" for use in uses() if use.query not in QUERIES} == set()
 
 
-def test_every_query_file_is_used():
+def test_every_query_is_used():
     assert set(QUERIES) - {use.query for use in uses()} == set()
 
 
@@ -84,24 +88,50 @@ def test_every_use_passes_the_parameters_that_the_query_names():
             assert use.params <= named, f"{use.place} {use.query}"
 
 
-def test_every_query_file_holds_one_statement():
+def test_every_query_is_one_statement():
     for name, text in [*QUERIES.items(), *load_queries("postgres").items(), *LOCKING.items()]:
         statement = bare(text)
         assert ";" not in statement, name
         assert not statement or statement.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "LOCK"), name
 
 
-def test_a_statement_that_differs_has_its_file_for_both_databases():
-    assert names_in(SQL / "sqlite") == names_in(SQL / "postgres")
+def test_a_statement_that_differs_stands_in_the_same_file_for_both_databases():
+    ours, theirs = (
+        {(file.name, name) for file in (SQL / backend).glob("*.sql") for name in split_queries(file.read_text("utf-8"))}
+        for backend in BACKENDS
+    )
+    assert ours == theirs
 
 
-def test_a_statement_that_both_databases_take_has_one_file():
-    assert names_in(SQL) & names_in(SQL / "sqlite") == set()
+def test_a_statement_that_both_databases_take_is_written_once():
+    assert queries_in(SQL).keys() & queries_in(SQL / "sqlite").keys() == set()
 
 
-def test_the_files_of_a_statement_name_the_same_parameters():
-    for name in names_in(SQL / "sqlite"):
-        ours, theirs = ((SQL / backend / f"{name}.sql").read_text("utf-8") for backend in BACKENDS)
+def test_nothing_stands_before_the_first_name_of_a_file():
+    assert [file.name for file in SQL.rglob("*.sql") if not is_migration(file) and not starts_with_name(file)] == []
+
+
+def is_migration(file: Path) -> bool:
+    return file.parent.name == "migrations"
+
+
+def starts_with_name(file: Path) -> bool:
+    return file.read_text("utf-8").startswith("-- name: ")
+
+
+def test_the_status_of_a_run_changes_in_one_file_alone():
+    changing = {
+        file.name
+        for file in SQL.rglob("*.sql")
+        if not is_migration(file)
+        and any(STATUS_CHANGE.search(bare(text)) for text in split_queries(file.read_text("utf-8")).values())
+    }
+    assert changing == {"run_states.sql"}
+
+
+def test_the_statements_of_both_databases_name_the_same_parameters():
+    for name in queries_in(SQL / "sqlite"):
+        ours, theirs = (queries_in(SQL / backend)[name] for backend in BACKENDS)
         if bare(ours) and bare(theirs):
             assert parameters(ours) == parameters(theirs), name
 

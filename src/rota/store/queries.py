@@ -1,4 +1,8 @@
-"""The SQL of a backend, by name: one statement a file, `:name` parameters. What both take lies above their folders."""
+"""The SQL of a backend: one file a table, statements headed `-- name: …`, `:name` parameters.
+
+Statements that both backends take stand in `sql/`, the others in `sql/sqlite/` and `sql/postgres/`.
+A part in `{{…}}` is a lock: it counts only on PostgreSQL, in a transaction that writes.
+"""
 
 import re
 from functools import cache
@@ -8,21 +12,35 @@ from importlib.resources.abc import Traversable
 from rota import faults
 
 SUFFIX = ".sql"
-WHEN_WRITING = re.compile(r"^( *)-- when writing: ", re.MULTILINE)
-"""Opens a line that only counts on PostgreSQL inside a transaction that writes: the lock that makes others wait."""
+HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+LOCK = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 EPOCH_CHECK = re.compile(r"\bepoch (IS|IS NOT DISTINCT FROM) :epoch\b")
 
 
 @cache
 def load_queries(backend: str, *, writing: bool = False) -> dict[str, str]:
-    """Return name -> statement of all query files of `backend`; on PostgreSQL those of a `writing` transaction lock."""
+    """Return name -> statement of all queries of `backend`; on PostgreSQL those of a `writing` transaction lock."""
+    lock = r"\1" if writing and backend == "postgres" else ""
     folders = (_folder(), _folder() / backend)
-    queries = {file.name.removesuffix(SUFFIX): file.read_text("utf-8") for folder in folders for file in _files(folder)}
-    if writing and backend == "postgres":
-        queries = {name: WHEN_WRITING.sub(r"\1", text) for name, text in queries.items()}
+    queries = {
+        name: LOCK.sub(lock, text)
+        for folder in folders
+        for file in _files(folder)
+        for name, text in split_queries(file.read_text("utf-8")).items()
+    }
     if faults.planted("no_epoch_check"):
         return {name: EPOCH_CHECK.sub(r"CAST(:epoch AS bigint) \1 :epoch", text) for name, text in queries.items()}
     return queries
+
+
+def split_queries(text: str) -> dict[str, str]:
+    r"""Return name -> statement of one file.
+
+    >>> split_queries("-- name: one\nSELECT 1\n\n-- name: two\nSELECT 2\n")
+    {'one': 'SELECT 1\n', 'two': 'SELECT 2\n'}
+    """
+    _, *parts = HEADER.split(text)
+    return {name: f"{statement.strip()}\n" for name, statement in zip(parts[::2], parts[1::2], strict=True)}
 
 
 @cache

@@ -1,5 +1,58 @@
+-- name: direct_calls
 -- Who waits and who is about to start, in the order in which they came.
 SELECT direct_wait.*, job.name AS job, lane.key AS lane
 FROM direct_wait JOIN lane ON lane.id = direct_wait.lane_id LEFT JOIN job ON job.id = direct_wait.job_id
 ORDER BY direct_wait.turn
--- when writing: FOR NO KEY UPDATE OF direct_wait
+{{FOR NO KEY UPDATE OF direct_wait}}
+
+-- name: direct_waiting
+SELECT 1 FROM direct_wait WHERE slot IS NULL LIMIT 1
+
+-- name: direct_call
+SELECT direct_wait.*, job.name AS job, lane.key AS lane
+FROM direct_wait JOIN lane ON lane.id = direct_wait.lane_id LEFT JOIN job ON job.id = direct_wait.job_id
+WHERE direct_wait.id = :id
+{{FOR NO KEY UPDATE OF direct_wait}}
+
+-- name: direct_dispatch
+UPDATE direct_wait SET worker_id = :worker_id, slot = :slot, epoch = :epoch WHERE id = :id AND slot IS NULL
+
+-- name: direct_release
+UPDATE direct_wait SET worker_id = NULL, slot = NULL, epoch = NULL WHERE id = :id AND epoch = :epoch
+
+-- name: direct_leave
+-- Whoever asked gives up, is gone, or gets what it asked for: `epoch` is null while it waits.
+DELETE FROM direct_wait WHERE id = :id AND epoch IS NOT DISTINCT FROM :epoch
+
+-- name: direct_dismiss
+DELETE FROM direct_wait WHERE slot IS NULL AND (CAST(:boot_id AS text) IS NULL OR boot_id = :boot_id)
+
+-- name: direct_begin
+INSERT INTO execution (id, job_id, version, lane_id, params, caller, worker_id, slot, epoch, boot_id, pid, pid_start, started_at)
+VALUES (:id, :job_id, :version, :lane_id, :params, :caller, :worker_id, :slot, :epoch, :boot_id, :pid, :pid_start, :now)
+
+-- name: direct_hold
+INSERT INTO direct_hold (execution_id, epoch) VALUES (:id, :epoch)
+
+-- name: direct_let_go
+-- `epoch` null: the caller itself, which need not know who carries its call.
+DELETE FROM direct_hold WHERE execution_id = :id AND (CAST(:epoch AS bigint) IS NULL OR epoch = :epoch)
+
+-- name: direct_finish
+UPDATE execution SET finished_at = :finished_at, status = :status, exit_code = :exit_code, error = :error, artifacts = :artifacts
+WHERE id = :id AND finished_at IS NULL
+
+-- name: direct_adopt
+UPDATE direct_hold SET epoch = :epoch WHERE execution_id = :id AND epoch = :expected
+
+-- name: direct_ask_cancel
+UPDATE direct_hold SET cancel_requested_at = :now WHERE execution_id = :id AND cancel_requested_at IS NULL
+
+-- name: direct_execution
+SELECT execution.*, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
+FROM execution LEFT JOIN direct_hold ON direct_hold.execution_id = execution.id LEFT JOIN job ON job.id = execution.job_id
+WHERE execution.id = :id AND execution.run_id IS NULL
+
+-- name: direct_keep
+-- A thread that outlives its call keeps slot and pools, as one of a run does.
+INSERT INTO abandoned (run_id, lane_id, slot, epoch) SELECT id, lane_id, slot, :epoch FROM execution WHERE id = :id

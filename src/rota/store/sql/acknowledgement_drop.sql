@@ -1,1 +1,0 @@
-DELETE FROM acknowledgement WHERE topic = :topic

@@ -1,1 +1,0 @@
-SELECT topic, sign, actor, acknowledged_at FROM acknowledgement ORDER BY topic

@@ -1,1 +1,0 @@
-SELECT at, what FROM activity

@@ -1,1 +1,0 @@
-INSERT INTO audit (at, actor, face, action, target, detail) VALUES (:at, :actor, :face, :action, :target, :detail)

@@ -1,1 +1,0 @@
-SELECT id FROM job WHERE name = :name

@@ -1,1 +1,0 @@
-SELECT max(at) FROM event WHERE kind = 'restored'

@@ -1,1 +1,0 @@
--- when writing: LOCK TABLE job IN SHARE ROW EXCLUSIVE MODE

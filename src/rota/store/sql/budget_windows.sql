@@ -1,2 +1,0 @@
-SELECT id, since, until, amount, settled, reserved, pruned FROM budget_window
-WHERE budget = :budget AND unit = :unit AND until <= :before ORDER BY since DESC LIMIT :limit

@@ -1,1 +1,0 @@
-DELETE FROM budget WHERE declared = 0 AND name NOT IN (SELECT budget FROM budget_window)

@@ -1,1 +1,0 @@
-SELECT status, worker_id, sum(count) FROM counter GROUP BY status, worker_id

@@ -1,1 +1,0 @@
-DELETE FROM deadline WHERE run_id = :run_id RETURNING at

@@ -1,1 +1,0 @@
-UPDATE deadline SET run_id = :run_id WHERE run_id = :failed

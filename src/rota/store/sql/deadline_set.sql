@@ -1,1 +1,0 @@
-INSERT INTO deadline (run_id, at) VALUES (:run_id, :at)

@@ -1,1 +1,0 @@
-UPDATE direct_hold SET epoch = :epoch WHERE execution_id = :id AND epoch = :expected

@@ -1,1 +1,0 @@
-INSERT INTO direct_hold (execution_id, epoch) VALUES (:id, :epoch)

@@ -1,1 +1,0 @@
-SELECT 1 FROM direct_wait WHERE slot IS NULL LIMIT 1

@@ -1,1 +1,0 @@
-SELECT failures, closed_until, disabled_at, error FROM endpoint WHERE endpoint = :endpoint

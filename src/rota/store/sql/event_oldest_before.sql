@@ -1,1 +1,0 @@
-SELECT id FROM event WHERE id < :before ORDER BY id LIMIT 1

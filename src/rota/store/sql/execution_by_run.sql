@@ -1,1 +1,0 @@
-SELECT * FROM execution WHERE run_id = :run_id

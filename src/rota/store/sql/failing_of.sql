@@ -1,1 +1,0 @@
-SELECT target, told_at FROM failing WHERE job_id = :job_id

@@ -1,1 +1,0 @@
-DELETE FROM failing WHERE job_id = :job_id AND target = :target

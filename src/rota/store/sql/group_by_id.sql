@@ -1,2 +1,0 @@
-SELECT * FROM run_group WHERE id = :id
--- when writing: FOR NO KEY UPDATE

@@ -1,1 +1,0 @@
-SELECT * FROM run_group WHERE name = :name AND number = :number ORDER BY id

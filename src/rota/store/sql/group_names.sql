@@ -1,1 +1,0 @@
-SELECT DISTINCT name FROM run_group ORDER BY name

@@ -1,2 +1,0 @@
-SELECT * FROM run_group WHERE run_id = :run_id
--- when writing: FOR NO KEY UPDATE

@@ -1,1 +1,0 @@
-SELECT * FROM run_group WHERE name = :name ORDER BY number DESC, id DESC LIMIT :limit OFFSET :offset

@@ -1,1 +1,0 @@
-DELETE FROM provider_hold WHERE pool = :pool RETURNING until

@@ -1,1 +1,0 @@
-SELECT min(until) FROM provider_hold

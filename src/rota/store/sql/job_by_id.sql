@@ -1,4 +1,0 @@
-SELECT job.*, job_version.spec AS spec
-FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
-WHERE job.id = :id
--- when writing: FOR NO KEY UPDATE OF job

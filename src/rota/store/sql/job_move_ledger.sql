@@ -1,1 +1,0 @@
-UPDATE job SET ledger_from = :ledger_from WHERE id = :id AND ledger_from < :ledger_from

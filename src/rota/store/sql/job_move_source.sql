@@ -1,1 +1,0 @@
-UPDATE job SET source = :after WHERE source = :before

@@ -1,1 +1,0 @@
-SELECT name FROM job WHERE retired_at IS NULL ORDER BY name

@@ -1,1 +1,0 @@
-SELECT min(paused_until) FROM job WHERE paused_until IS NOT NULL

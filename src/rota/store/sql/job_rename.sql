@@ -1,1 +1,0 @@
-UPDATE job SET name = :name WHERE id = :id AND retired_at IS NOT NULL

@@ -1,1 +1,0 @@
-UPDATE job SET state = :state WHERE id = :id

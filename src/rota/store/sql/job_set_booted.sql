@@ -1,1 +1,0 @@
-UPDATE job SET booted = :boot WHERE id = :id

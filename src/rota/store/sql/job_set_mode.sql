@@ -1,1 +1,0 @@
-UPDATE job SET mode = :mode, quiet = :quiet WHERE id = :id

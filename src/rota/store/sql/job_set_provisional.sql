@@ -1,1 +1,0 @@
-UPDATE job SET provisional_at = :provisional_at WHERE id = :id

@@ -1,1 +1,0 @@
-SELECT state FROM job WHERE id = :id

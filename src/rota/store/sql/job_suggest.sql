@@ -1,1 +1,0 @@
-UPDATE job SET suggested = :suggested WHERE id = :id

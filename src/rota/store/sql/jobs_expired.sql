@@ -1,1 +1,0 @@
-SELECT id FROM job WHERE expires_at <= :now AND retired_at IS NULL

@@ -1,1 +1,0 @@
--- when writing: SELECT id FROM job WHERE name = ANY (ARRAY(SELECT json_array_elements_text(CAST(:names AS json)))) ORDER BY id FOR NO KEY UPDATE

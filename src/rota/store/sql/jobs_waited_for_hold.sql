@@ -1,4 +1,0 @@
--- Those of these jobs in which a run waits for another one, or whose failures are counted: others need not be held when a run completes.
--- when writing: SELECT id FROM job WHERE id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json))))
--- when writing: AND (failures > 0 OR EXISTS (SELECT 1 FROM run WHERE run.job_id = job.id AND waiting_for IN ('predecessor', 'replaced_run')))
--- when writing: ORDER BY id FOR NO KEY UPDATE

@@ -1,1 +1,0 @@
-DELETE FROM request_key WHERE at < :before

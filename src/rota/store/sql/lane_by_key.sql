@@ -1,1 +1,0 @@
-SELECT id FROM lane WHERE key = :key

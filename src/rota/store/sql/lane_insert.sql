@@ -1,1 +1,0 @@
-INSERT INTO lane (key) VALUES (:key) ON CONFLICT (key) DO NOTHING

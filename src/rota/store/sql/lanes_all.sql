@@ -1,1 +1,0 @@
-SELECT id, key FROM lane

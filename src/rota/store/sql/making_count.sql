@@ -1,1 +1,0 @@
-SELECT count(*) FROM making WHERE maker = :maker AND kind = :kind AND at >= :since

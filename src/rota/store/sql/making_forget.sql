@@ -1,1 +1,0 @@
-DELETE FROM making WHERE maker = :maker AND kind = :kind AND at < :before

@@ -1,1 +1,0 @@
-INSERT INTO making (id, maker, kind, at) VALUES (:id, :maker, :kind, :at)

@@ -1,1 +1,0 @@
-DELETE FROM meta WHERE key = :key

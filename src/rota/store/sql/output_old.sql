@@ -1,1 +1,0 @@
-SELECT 1 FROM output WHERE at < :before LIMIT 1

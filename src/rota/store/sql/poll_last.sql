@@ -1,1 +1,0 @@
-SELECT run_id, at, ok, detail, good_at, data FROM poll

@@ -1,1 +1,0 @@
-SELECT DISTINCT pool FROM lane_pool

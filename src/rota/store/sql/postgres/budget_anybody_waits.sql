@@ -1,1 +1,0 @@
-SELECT 1 FROM run WHERE waiting_for = 'budget' LIMIT 1

@@ -1,0 +1,15 @@
+-- name: direct_ask
+-- By a sequence: two who ask at the same time must not get the same turn.
+INSERT INTO direct_wait (id, turn, job_id, version, lane_id, params, boot_id, pid, pid_start, asked_at)
+VALUES (:id, nextval('direct_turn'), :job_id, :version, :lane_id, :params, :boot_id, :pid, :pid_start, :now)
+
+-- name: direct_held
+-- Every unfinished direct call, and who carries it.
+SELECT execution.*, job.name AS job, direct_hold.epoch AS holder, direct_hold.cancel_requested_at
+FROM direct_hold JOIN execution ON execution.id = direct_hold.execution_id LEFT JOIN job ON job.id = execution.job_id
+ORDER BY execution.started_at, execution.id
+
+-- name: direct_oldest_before
+-- Two equalities find their place in the index, which `IS NOT DISTINCT FROM` does not.
+SELECT id FROM execution
+WHERE run_id IS NULL AND (job_id = :job_id OR (CAST(:job_id AS text) IS NULL AND job_id IS NULL)) AND finished_at < :before LIMIT 1

@@ -1,2 +1,0 @@
--- For this transaction alone.
-SELECT set_config('lock_timeout', '1s', true)

@@ -1,3 +1,0 @@
--- The order keeps to the index, however many runs there are.
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NULL AND number > 0 ORDER BY rank DESC, position, created_at, id LIMIT :limit) AS ready

@@ -1,2 +1,0 @@
-SELECT count(*) FROM (
-    SELECT 1 FROM run WHERE status = 'QUEUED' AND waiting_for IS NOT NULL ORDER BY rank DESC, position, created_at, id LIMIT :limit) AS waiting

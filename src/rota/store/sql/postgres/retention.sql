@@ -1,0 +1,23 @@
+-- name: prune_direct
+DELETE FROM execution WHERE id IN (
+    SELECT id FROM execution
+    WHERE run_id IS NULL AND (job_id = :job_id OR (CAST(:job_id AS text) IS NULL AND job_id IS NULL)) AND finished_at < :before
+    ORDER BY id LIMIT :limit)
+RETURNING id
+
+-- name: prune_groups
+DELETE FROM run_group WHERE id IN (SELECT json_array_elements_text(CAST(:ids AS json)))
+  AND finished_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.group_id = run_group.id)
+
+-- name: prune_chains
+-- The runs of the chains that these end: a chain goes as one.
+SELECT earlier.id FROM json_array_elements_text(CAST(:ids AS json)) AS item (id) JOIN run ON run.id = item.id
+JOIN run earlier ON earlier.id = run.chain_id OR earlier.chain_id = run.chain_id
+WHERE run.chain_id IS NOT NULL
+
+-- name: prune_executions
+DELETE FROM execution WHERE run_id IN (SELECT json_array_elements_text(CAST(:ids AS json)))
+
+-- name: prune_runs
+DELETE FROM run WHERE id IN (SELECT json_array_elements_text(CAST(:ids AS json))) AND finished_at IS NOT NULL
+RETURNING status, worker_id

@@ -1,5 +1,0 @@
--- What a slot held when it ended has an epoch, and is told by who held it; the run of a group, in lane 0, is in none.
-SELECT run.id FROM run
-WHERE run.id IN (SELECT unnest(string_to_array(subject, ' ')) FROM change WHERE seq > :after AND seq <= :last AND kind <> 'job')
-    AND run.finished_at IS NOT NULL AND run.epoch IS NULL AND (run.status = 'CANCELLED' OR run.lane_id = 0)
-ORDER BY run.lane_id = 0, run.id LIMIT :limit

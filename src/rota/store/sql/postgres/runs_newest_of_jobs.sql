@@ -1,9 +1,0 @@
--- LATERAL: an IN with a LIMIT inside would be asked for every run.
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    CAST(CAST(execution.artifacts AS json) -> 'usage' AS text) AS usage,
-    CAST(CAST(execution.artifacts AS json) -> 'denied_tools' AS text) AS denied_tools,
-    CAST(execution.artifacts AS json) ->> 'session_id' AS session_id
-FROM json_array_elements_text(CAST(:job_ids AS json)) WITH ORDINALITY AS item (value, key)
-CROSS JOIN LATERAL (SELECT * FROM run AS own WHERE own.job_id = item.value ORDER BY own.number DESC LIMIT :limit) AS run
-JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-ORDER BY item.key, run.number DESC

@@ -1,2 +1,0 @@
--- Folders of many machines use the database: leases tell who is alive.
-SELECT 1

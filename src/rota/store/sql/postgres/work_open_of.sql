@@ -1,2 +1,0 @@
-SELECT claim, run_id, handle, source, asked_at, item, claimed_at, state, ended_at, report, attempts, not_before, told_at, error FROM work_item
-WHERE run_id = ANY (ARRAY(SELECT json_array_elements_text(CAST(:ids AS json)))) AND ended_at IS NULL

@@ -1,1 +1,0 @@
-UPDATE process SET clock_offset = :clock_offset WHERE epoch = :epoch

@@ -1,1 +1,0 @@
-SELECT count(*) FROM process WHERE worker_id = :worker_id AND kind = :kind AND ending = 'lost' AND started_at >= :since AND epoch > :after

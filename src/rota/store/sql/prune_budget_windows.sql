@@ -1,3 +1,0 @@
-DELETE FROM budget_window WHERE id IN (
-    SELECT id FROM budget_window WHERE until < :before AND NOT EXISTS (
-        SELECT 1 FROM budget_entry WHERE budget_entry.window_id = budget_window.id) ORDER BY id LIMIT :limit)

@@ -1,1 +1,0 @@
-DELETE FROM remote_worker WHERE name = :name

@@ -1,1 +1,0 @@
-UPDATE run SET epoch = :epoch WHERE id = :id AND status = 'RUNNING' AND epoch = :expected

@@ -1,2 +1,0 @@
-SELECT status, cancel_reason FROM run WHERE id = :id AND finished_at IS NULL
--- when writing: FOR NO KEY UPDATE

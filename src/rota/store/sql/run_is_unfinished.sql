@@ -1,1 +1,0 @@
-SELECT id FROM run WHERE id = :id AND finished_at IS NULL

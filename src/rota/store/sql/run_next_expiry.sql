@@ -1,1 +1,0 @@
-SELECT min(expires_at) FROM run WHERE status = 'QUEUED' AND expires_at IS NOT NULL

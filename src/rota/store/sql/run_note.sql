@@ -1,1 +1,0 @@
-UPDATE run SET decisions = :decisions WHERE id = :id AND finished_at IS NULL

@@ -1,1 +1,0 @@
-UPDATE run SET predecessor_id = :predecessor_id WHERE id = :id AND status = 'QUEUED'

@@ -1,1 +1,0 @@
-UPDATE run SET params = :params WHERE id = :id AND status = 'QUEUED'

@@ -1,1 +1,0 @@
-UPDATE run SET priority = :priority, rank = :rank, position = :position WHERE id = :id AND status = 'QUEUED'

@@ -1,1 +1,0 @@
-SELECT id FROM run WHERE status = 'QUEUED' AND expires_at <= :now ORDER BY expires_at LIMIT :limit

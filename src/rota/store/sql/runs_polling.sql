@@ -1,1 +1,0 @@
-SELECT id FROM run WHERE waiting_for = 'poll'

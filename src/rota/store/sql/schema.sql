@@ -1,0 +1,2 @@
+-- name: schema_newest
+SELECT max(number) FROM migration

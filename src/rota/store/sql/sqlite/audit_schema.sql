@@ -1,1 +1,0 @@
-SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'

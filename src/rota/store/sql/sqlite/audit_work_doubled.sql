@@ -1,2 +1,0 @@
-SELECT source_key, item_id, group_concat(handle, ', ') FROM work_item
-WHERE state = 'held' GROUP BY source_key, item_id HAVING count(*) > 1 LIMIT :limit

@@ -1,1 +1,0 @@
-SELECT seq, kind, subject FROM change WHERE seq > :seq ORDER BY seq LIMIT :limit

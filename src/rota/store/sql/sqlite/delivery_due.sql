@@ -1,6 +1,0 @@
-SELECT id, run_id, handle, event, target, own, endpoint, status, attempts, next_at, created_at, finished_at, answer, error
-FROM delivery
-WHERE next_at <= :now
-  AND endpoint NOT IN (SELECT value FROM json_each(:busy))
-  AND NOT EXISTS (SELECT 1 FROM endpoint WHERE endpoint.endpoint = delivery.endpoint AND endpoint.closed_until > :now)
-ORDER BY next_at, id LIMIT :limit

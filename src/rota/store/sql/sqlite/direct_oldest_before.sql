@@ -1,1 +1,0 @@
-SELECT id FROM execution WHERE run_id IS NULL AND job_id IS :job_id AND finished_at < :before LIMIT 1

@@ -1,5 +1,0 @@
-UPDATE execution SET finished_at = item.finished_at, status = item.status, exit_code = item.exit_code, error = item.error,
-    artifacts = item.artifacts
-FROM (SELECT value ->> 0 AS run_id, value ->> 1 AS finished_at, value ->> 2 AS status, value ->> 3 AS exit_code, value ->> 4 AS error,
-    value ->> 5 AS artifacts FROM json_each(:executions)) AS item
-WHERE execution.run_id = item.run_id AND execution.finished_at IS NULL

@@ -1,4 +1,0 @@
--- A span begins where the one before it ended, also when the clock stepped back.
-INSERT INTO job_version (job_id, version, spec, digest, schedules, paused, tzdata, since)
-VALUES (:job_id, :version, :spec, :digest, :schedules, :paused, :tzdata,
-    max(:now, coalesce((SELECT until FROM job_version WHERE job_id = :job_id AND version = :version - 1), :now)))

@@ -1,2 +1,0 @@
--- Nobody holds single rows here.
-SELECT 1

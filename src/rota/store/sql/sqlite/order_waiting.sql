@@ -1,2 +1,0 @@
-SELECT id FROM run INDEXED BY run_held WHERE status = 'QUEUED' AND waiting_for IS NOT NULL
-ORDER BY rank DESC, position, created_at, id LIMIT :limit

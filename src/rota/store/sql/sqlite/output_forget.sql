@@ -1,1 +1,0 @@
-DELETE FROM output WHERE run_id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,30 @@
+-- name: store_shared
+-- The database belongs to one folder: locks tell who is alive.
+SELECT 0
+
+-- name: server_clock
+SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)
+
+-- name: process_lease
+-- Who came back after its lease was over and a newer rota had upgraded the database is not alive in it.
+UPDATE process SET lease_until = CAST(unixepoch('subsec') * 1000 AS INTEGER) + :lease WHERE epoch = :epoch AND ended_at IS NULL
+    AND (SELECT max(number) FROM migration) <= :schema
+RETURNING lease_until
+
+-- name: processes_lapsed
+SELECT process.epoch, worker.name, worker.host, process.kind
+FROM process JOIN worker ON worker.id = process.worker_id
+WHERE process.ended_at IS NULL AND process.lease_until < CAST(unixepoch('subsec') * 1000 AS INTEGER) AND process.worker_id <> :worker_id ORDER BY process.epoch
+
+-- name: process_lapsed
+SELECT 1 FROM process WHERE epoch = :epoch AND ended_at IS NULL AND (lease_until < CAST(unixepoch('subsec') * 1000 AS INTEGER) OR :forced = 1)
+
+-- name: process_claims
+SELECT worker.draining,
+    NOT EXISTS (SELECT 1 FROM process AS other WHERE other.ended_at IS NULL AND other.epoch <> process.epoch)
+FROM process JOIN worker ON worker.id = process.worker_id
+WHERE process.epoch = :epoch AND process.ended_at IS NULL
+
+-- name: lock_briefly
+-- Nobody holds single rows here.
+SELECT 1

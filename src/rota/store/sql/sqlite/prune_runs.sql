@@ -1,2 +1,0 @@
-DELETE FROM run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL
-RETURNING status, worker_id

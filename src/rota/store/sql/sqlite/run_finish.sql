@@ -1,7 +1,0 @@
-UPDATE run SET status = item.status, reason = item.reason, finished_at = item.finished_at, error = item.error,
-    result_summary = item.summary, waiting_for = NULL, not_before = NULL
-FROM (SELECT value ->> 0 AS id, value ->> 1 AS expected, value ->> 2 AS finished_at, value ->> 3 AS status, value ->> 4 AS reason,
-    value ->> 5 AS error, value ->> 6 AS summary FROM json_each(:runs)) AS item
-WHERE run.id = item.id AND run.status = item.expected AND run.epoch IS :epoch
-RETURNING id, job_id, version, trigger, scheduled_for, started_at, predecessor_id, lane_id, attempt, chain_id, group_id, cancel_reason,
-    worker_id

@@ -1,5 +1,0 @@
-SELECT run.*, job.name AS job, execution.exit_code AS exit_code,
-    execution.artifacts -> '$.usage' AS usage, execution.artifacts -> '$.denied_tools' AS denied_tools,
-    execution.artifacts ->> '$.session_id' AS session_id
-FROM run JOIN job ON job.id = run.job_id LEFT JOIN execution ON execution.run_id = run.id
-WHERE run.finished_at IS NULL ORDER BY run.rank DESC, run.position, run.created_at, run.id LIMIT :limit

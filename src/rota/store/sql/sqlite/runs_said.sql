@@ -1,9 +1,0 @@
-SELECT run.id, run.number, run.error, run.result_summary
-FROM run
-WHERE run.id >= :since_id AND run.id < :until_id
-  AND (CAST(:statuses AS TEXT) IS NULL OR run.status IN (SELECT value FROM json_each(:statuses))
-    OR run.status || '/' || run.reason IN (SELECT value FROM json_each(:statuses)))
-  AND (CAST(:reasons AS TEXT) IS NULL OR run.reason IN (SELECT value FROM json_each(:reasons)))
-  AND (CAST(:triggers AS TEXT) IS NULL OR run.trigger IN (SELECT value FROM json_each(:triggers)))
-  AND (CAST(:job_ids AS TEXT) IS NULL OR run.job_id IN (SELECT value FROM json_each(:job_ids)))
-ORDER BY run.id DESC LIMIT :limit

@@ -1,2 +1,0 @@
--- The database belongs to one folder: locks tell who is alive.
-SELECT 0

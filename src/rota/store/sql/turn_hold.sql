@@ -1,1 +1,0 @@
--- when writing: INSERT INTO meta (key, value) VALUES (:key, '') ON CONFLICT (key) DO UPDATE SET value = ''

@@ -1,0 +1,117 @@
+-- name: audit_budgets
+-- R-19: what a window counts is what its entries say, counted anew.
+SELECT budget_window.budget, budget_window.since, budget_window.settled, budget_window.pruned + coalesce(counted.settled, 0),
+    budget_window.reserved, coalesce(counted.reserved, 0)
+FROM budget_window LEFT JOIN (
+    SELECT window_id, sum(settled) AS settled, sum(CASE WHEN settled IS NULL THEN reserved ELSE 0 END) AS reserved FROM budget_entry
+    GROUP BY window_id) AS counted ON counted.window_id = budget_window.id
+WHERE budget_window.settled <> budget_window.pruned + coalesce(counted.settled, 0)
+  OR budget_window.reserved <> coalesce(counted.reserved, 0)
+LIMIT :limit
+
+-- name: audit_budget_held
+-- R-19: what is reserved belongs to something that is about to start or runs; what was spent before a start to a run that may
+-- still start.
+SELECT entry.budget, entry.run_id, entry.estimate IS NOT NULL FROM budget_entry AS entry
+LEFT JOIN run ON run.id = entry.run_id
+WHERE entry.settled IS NULL
+  AND NOT EXISTS (SELECT 1 FROM direct_wait WHERE direct_wait.id = entry.run_id AND direct_wait.slot IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM direct_hold WHERE direct_hold.execution_id = entry.run_id)
+  AND NOT coalesce(run.status IN ('DISPATCHED', 'RUNNING') OR (run.status = 'QUEUED' AND entry.estimate IS NULL), false)
+LIMIT :limit
+
+-- name: audit_job_id
+SELECT id FROM job WHERE name = :name
+
+-- name: audit_spans
+SELECT version, spec, digest, schedules, paused, tzdata, since, until FROM job_version WHERE job_id = :job_id ORDER BY version
+
+-- name: audit_pools
+-- R-03: what a pool counts as used is what is drawn now, counted anew.
+SELECT pool.name, pool.used, coalesce(counted.cost, 0) FROM pool
+LEFT JOIN (
+    SELECT lane_pool.pool AS name, sum(lane_pool.cost) AS cost FROM (
+        SELECT lane_id FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND lane_id > 1
+        UNION ALL SELECT lane_id FROM execution WHERE run_id IS NULL AND finished_at IS NULL
+        UNION ALL SELECT lane_id FROM direct_wait WHERE slot IS NOT NULL
+        UNION ALL SELECT lane_id FROM abandoned) AS holder
+    JOIN lane_pool ON lane_pool.lane_id = holder.lane_id GROUP BY lane_pool.pool) AS counted ON counted.name = pool.name
+WHERE pool.used <> coalesce(counted.cost, 0)
+
+-- name: audit_work
+-- What is asked for or held belongs to something that is about to start or runs.
+SELECT item.handle, item.source_key, item.item_id FROM work_item AS item
+LEFT JOIN run ON run.id = item.run_id
+WHERE item.ended_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM direct_wait WHERE direct_wait.id = item.run_id AND direct_wait.slot IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM direct_hold WHERE direct_hold.execution_id = item.run_id)
+  AND NOT coalesce(run.status IN ('DISPATCHED', 'RUNNING'), false)
+LIMIT :limit
+
+-- name: audit_clock
+-- Whether the wall clock ever went back: each step back that a process sees, also from the one before it, is noted as such (R-26).
+SELECT EXISTS (SELECT 1 FROM event WHERE kind = 'clock_set_back')
+
+-- name: audit_doubled_slots
+-- INV-003 over runs and direct calls.
+SELECT slot, count(*) FROM (
+    SELECT worker_id, slot FROM run WHERE status IN ('DISPATCHED', 'RUNNING') AND slot IS NOT NULL
+    UNION ALL SELECT worker_id, slot FROM execution WHERE run_id IS NULL AND finished_at IS NULL
+    UNION ALL SELECT worker_id, slot FROM direct_wait WHERE slot IS NOT NULL) AS holder
+GROUP BY worker_id, slot HAVING count(*) > 1 LIMIT :limit
+
+-- name: audit_unfinished
+SELECT run.id FROM run LEFT JOIN run first ON first.id = run.chain_id
+WHERE run.job_id = :job_id AND run.finished_at IS NULL AND 'schedule' IN (run.trigger, first.trigger) LIMIT 1
+
+-- name: audit_last_end
+-- When the last run of a job ended, until when it backs off, and its newest scheduled row: what its next instant depended on.
+SELECT (SELECT max(finished_at) FROM run WHERE job_id = job.id), job.backing_off_until, newest.scheduled_for, newest.reason
+FROM job LEFT JOIN run newest ON newest.id = (
+    SELECT id FROM run WHERE job_id = job.id AND trigger = 'schedule' ORDER BY number DESC LIMIT 1)
+WHERE job.id = :job_id
+
+-- name: audit_pending
+-- What is still to be sent has a time at which it is, and what is over has none.
+SELECT handle, target, event FROM delivery
+WHERE (status = 'PENDING') <> (next_at IS NOT NULL) OR (status = 'PENDING') = (finished_at IS NOT NULL)
+LIMIT :limit
+
+-- name: audit_restored
+SELECT max(at) FROM event WHERE kind = 'restored'
+
+-- name: audit_notifying
+-- The jobs whose runs somebody is told of, and since when they are what they are.
+SELECT job.id, job.name, job.updated_at, version.spec
+FROM notifying JOIN job ON job.id = notifying.job_id
+JOIN job_version AS version ON version.job_id = job.id AND version.version = job.version
+ORDER BY job.name
+
+-- name: audit_told
+-- What targets were told of the runs of a job beyond how they ended.
+SELECT coalesce(run.chain_id, run.id), delivery.event, delivery.target, delivery.created_at
+FROM run JOIN delivery ON delivery.run_id = run.id
+WHERE run.job_id = :job_id AND delivery.event IN ('late', 'missed', 'recovered')
+
+-- name: audit_tellable
+-- The runs of a job that is told of, with what its chain began as, and whether it was tried again.
+SELECT run.number, run.status, coalesce(begun.id, run.id), coalesce(begun.trigger, run.trigger), run.scheduled_for,
+    run.created_at, run.finished_at, run.decisions,
+    EXISTS (SELECT 1 FROM run AS later WHERE later.retry_of = run.id AND later.trigger = 'retry')
+FROM run LEFT JOIN run AS begun ON begun.id = run.chain_id
+WHERE run.job_id = :job_id AND run.number > :after
+ORDER BY run.number LIMIT :limit
+
+-- name: audit_owned
+SELECT run.id, job.name, run.number, run.status, process.lock, process.ending, process.worker_id, execution.boot_id, execution.pid, execution.pid_start
+FROM run JOIN job ON job.id = run.job_id LEFT JOIN process ON process.epoch = run.epoch LEFT JOIN execution ON execution.run_id = run.id
+WHERE run.status IN ('DISPATCHED', 'RUNNING') AND run.lane_id <> 0
+
+-- name: audit_called
+-- Direct calls that have a slot, with the lock of the process that carries them; of reservations the caller is the process.
+SELECT execution.id, coalesce(job.name, 'reserved slot'), 'RUNNING', process.lock, process.ending, process.worker_id, execution.boot_id, execution.pid, execution.pid_start
+FROM direct_hold CROSS JOIN execution JOIN process ON process.epoch = direct_hold.epoch LEFT JOIN job ON job.id = execution.job_id
+WHERE execution.id = direct_hold.execution_id
+UNION ALL
+SELECT direct_wait.id, coalesce(job.name, 'reserved slot'), 'DISPATCHED', process.lock, process.ending, process.worker_id, NULL, NULL, NULL
+FROM direct_wait JOIN process ON process.epoch = direct_wait.epoch LEFT JOIN job ON job.id = direct_wait.job_id

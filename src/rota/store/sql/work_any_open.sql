@@ -1,1 +1,0 @@
-SELECT 1 FROM work_item WHERE ended_at IS NULL LIMIT 1

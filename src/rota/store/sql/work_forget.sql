@@ -1,1 +1,0 @@
-DELETE FROM work_item WHERE claim = :claim AND state = 'asking'

@@ -1,1 +1,0 @@
-SELECT min(not_before) FROM work_item WHERE not_before IS NOT NULL

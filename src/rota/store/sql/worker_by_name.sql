@@ -1,1 +1,0 @@
-SELECT id, name, labels, host, state, draining, created_at FROM worker WHERE name = :name

@@ -1,1 +1,0 @@
-UPDATE worker SET draining = :draining WHERE id = :id AND draining <> :draining

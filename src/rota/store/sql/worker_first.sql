@@ -1,1 +1,0 @@
-SELECT id FROM worker ORDER BY id LIMIT 1

@@ -1,1 +1,0 @@
--- when writing: SELECT id FROM worker WHERE id = :worker_id FOR NO KEY UPDATE
