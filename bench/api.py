@@ -19,7 +19,7 @@ import psutil
 from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.projects import until_ready
 from bench.scheduling import store_in
-from rota.operations.access import read_token
+from rota.operations.admin.access import read_token
 from rota.operations.runs import history
 
 TARGET = (

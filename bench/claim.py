@@ -6,9 +6,9 @@ from functools import partial
 from bench.measuring import Report, figure, quantile, scratch
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
-from rota.engine.claim import Holder, claim
-from rota.engine.record import Finished, record
-from rota.engine.session import open_session
+from rota.engine.membership.session import open_session
+from rota.engine.transactions.claim import ClaimOwner, claim
+from rota.engine.transactions.finish import Finished, record
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Status
 
@@ -41,7 +41,7 @@ def _commit_one(raw: RawRows) -> float:
     return time.perf_counter() - began
 
 
-def _claim_one(store, holder: Holder) -> float:
+def _claim_one(store, holder: ClaimOwner) -> float:
     began = time.perf_counter()
     (claimed,) = store.write(partial(claim, holder=holder, free=[0], now=CLOCK.now()))
     took = time.perf_counter() - began

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.measuring import Report, interleave, rows_of
 from bench.projects import serving
 from bench.scheduling import CLOCK, put_many, store_in
-from rota.engine.wake import wake
+from rota.engine.membership.control import wake
 from rota.operations.jobs import find_job
 
 TARGET = "≥ 250 `/bin/true` a second, 8 at a time"

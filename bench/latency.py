@@ -12,9 +12,9 @@ from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.projects import serving
 from bench.rows import RawRows
 from bench.scheduling import put, store_in
-from rota.engine.wake import wake
+from rota.engine.membership.control import wake
 from rota.operations.jobs import find_job
-from rota.store.sqlite import connect
+from rota.store.sqlite.store import connect
 
 TARGET = "p50 ≤ 2× the raw bound, p99 ≤ the raw commit's p99 in the same run + 5 ms"
 COUNT = 200

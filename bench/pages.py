@@ -17,8 +17,8 @@ from bench.api import Goal, bare, served
 from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.scheduling import CLOCK
 from rota.model.clock import to_ms
-from rota.operations.access import read_token
-from rota.store.sqlite import connect
+from rota.operations.admin.access import read_token
+from rota.store.sqlite.store import connect
 
 TARGET = "1,000,000 runs stored: first contentful paint ≤ 300 ms, HTML ≤ 100 KB, an event shows within 500 ms"
 PAINT, SIZE, SHOWN = 300.0, 100.0, 500.0

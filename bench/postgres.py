@@ -25,7 +25,7 @@ from bench.measuring import Report, Row, figure, middle_half, quantile, rows_of,
 from bench.postgres_peers import NAMES, PEERS, SLOTS, UNBOUNDED
 from bench.scheduling import CLOCK, put
 from rota.operations.jobs import find_job
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres.setup import open_postgres
 
 TARGET = (
     "ahead of procrastinate and pgqueuer with history kept, a backlog of 1,000,000 costs ≤ 20 %, "

@@ -15,9 +15,9 @@ import psycopg
 
 from bench.postgres_peers import NAMES, SLOTS, ready
 from bench.scheduling import CLOCK, Functions, Scheduling, add_job
-from rota.engine.leases import Leases
-from rota.engine.memory import collect_rarely
-from rota.store.postgres_opening import open_postgres
+from rota.engine.loops.leases import Leases
+from rota.engine.membership.control import collect_rarely
+from rota.store.postgres.setup import open_postgres
 
 DONE = "SELECT count(*) FROM execution WHERE status = 'COMPLETED'"  # not the runs: a million of them may wait
 FILL = """

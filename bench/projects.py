@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.scheduling import store_in
-from rota.store import jobs
+from rota.store.tables import jobs
 
 PATIENCE = 20.0
 

@@ -10,20 +10,20 @@ from pathlib import Path
 from bench.measuring import Report, Row, figure, quantile, rows_of, scratch
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, add_job, store_in
-from rota.engine.claim import Holder, claim
-from rota.engine.move import Where
-from rota.engine.record import Finished, record
-from rota.engine.session import open_session
-from rota.model.holds import PLENTY, ProviderHold, provider_pool
+from rota.engine.membership.session import open_session
+from rota.engine.transactions.claim import ClaimOwner, claim
+from rota.engine.transactions.enqueue import Where
+from rota.engine.transactions.finish import Finished, record
+from rota.model.agents import PLENTY, ProviderHold, provider_pool
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw
 from rota.model.states import Status
-from rota.operations.bulk import enqueue_many
-from rota.operations.changing import Destination, move_runs
+from rota.operations.bulk import trigger_many
 from rota.operations.queue import look_at_queue
-from rota.store import holds, queue
+from rota.operations.run_actions import Destination, move_runs
 from rota.store.driver import Database
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import SqliteStore
+from rota.store.tables import queue
 
 TARGET = (
     "with 1,000,000 queued: claim p99 ≤ 5 ms, also behind a full pool, with 500 lanes and both; a move ≤ 5 ms; "
@@ -93,7 +93,7 @@ def _held(db: Database) -> list[int]:
     hold = ProviderHold(
         "acme", now + timedelta(days=1), stated=True, refusals=0, why="used up", run_id=None, set_at=now
     )
-    holds.put_hold(db, hold)
+    queue.put_hold(db, hold)
     return [queue.lane_of(db, [Draw("agents"), Draw(provider_pool("acme"))])]
 
 
@@ -123,7 +123,7 @@ def _fill(folder: Path, scenario: Scenario) -> None:
     rows.connection.close()
 
 
-def _claim(store: SqliteStore, holder: Holder) -> float:
+def _claim(store: SqliteStore, holder: ClaimOwner) -> float:
     began = time.perf_counter()
     claimed = store.write(partial(claim, holder=holder, free=FREE, now=CLOCK.now()))
     took = time.perf_counter() - began
@@ -191,7 +191,7 @@ def _page(store: SqliteStore, folder: Path) -> None:
 
 
 def _many(store: SqliteStore) -> None:
-    enqueue_many(store, "items", [{"item": number} for number in range(MANY)], now=CLOCK.now())
+    trigger_many(store, "items", [{"item": number} for number in range(MANY)], now=CLOCK.now())
 
 
 def _quantiles(name: str, took: Sequence[float]) -> list[Row]:

@@ -7,14 +7,13 @@ from pathlib import Path
 import apsw
 
 from bench.scheduling import CLOCK, add_job, store_in
-from rota.engine.session import open_session
+from rota.engine.membership.session import open_session
 from rota.model.clock import to_ms
 from rota.model.ids import created_ms, new_id
 from rota.model.records import ProcessIdentity
-from rota.rules.lanes import NO_POOLS
-from rota.rules.order import POSITION_GAP
+from rota.rules.queue_order import NO_POOLS, POSITION_GAP
 from rota.store.queries import load_queries
-from rota.store.sqlite import connect
+from rota.store.sqlite.store import connect
 
 ME = ProcessIdentity("bench", 1, 1)
 FILL = """

@@ -9,10 +9,10 @@ from pathlib import Path
 from bench.measuring import Report, Row, figure, quantile, scratch
 from bench.scheduling import CLOCK, store_in
 from rota.model.spec import JobSpec, Kind, Schedule, Work
-from rota.operations.applying import create
-from rota.rules.cron import check_cron
-from rota.store import jobs
+from rota.operations.project.apply import create
+from rota.rules.schedule.cron import check_cron
 from rota.store.driver import Database
+from rota.store.tables import jobs
 
 TARGET = "idle round ≤ 0.1 ms and flat at 1k / 10k / 100k jobs; start-up flat too; registering ≥ 10,000 jobs/s"
 SIZES = (1_000, 10_000, 100_000)

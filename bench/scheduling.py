@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.clock import SystemClock, make_alarm
-from rota.engine.engine import Engine
-from rota.engine.enqueue import Born, enqueue
 from rota.engine.functions import FunctionTable, InProcessFunctions
-from rota.engine.record import Finished
-from rota.engine.session import close_session, open_session
+from rota.engine.membership.session import close_session, open_session
+from rota.engine.scheduler import Engine
+from rota.engine.transactions.enqueue import enqueue
+from rota.engine.transactions.finish import Finished
+from rota.engine.transactions.insert import RunRef
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Kind, Overlap, OverlapPolicy, Schedule, Work
 from rota.model.states import Trigger
-from rota.operations.applying import create
 from rota.operations.jobs import find_job
-from rota.rules.overlap import Go
+from rota.operations.project.apply import create
+from rota.rules.admission import Allow
 from rota.runners.processes import alive, identity
-from rota.settings import Scheduler, Settings
+from rota.settings import SchedulerSettings, Settings
 from rota.store.driver import Database
 from rota.store.migrate import open_store
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 
 CLOCK = SystemClock()
 Functions = dict[str, Callable[..., Any]]
@@ -45,9 +46,9 @@ def add_job(
     return store.read(partial(find_job, name=name))
 
 
-def put(db: Database, job: Job) -> Born:
+def put(db: Database, job: Job) -> RunRef:
     """Enqueue one run."""
-    return enqueue(db, job, Go(), trigger=Trigger.MANUAL, now=CLOCK.now())
+    return enqueue(db, job, Allow(), trigger=Trigger.MANUAL, now=CLOCK.now())
 
 
 def put_many(db: Database, job: Job, count: int) -> None:
@@ -72,7 +73,7 @@ class Scheduling:
         self.count = 0
         self._wanted = 0
         self._store = store
-        settings = Settings(folder, folder, scheduler=Scheduler(concurrency=slots))
+        settings = Settings(folder, folder, scheduler=SchedulerSettings(concurrency=slots))
         self.session = open_session(store, folder, CLOCK, kind="serve", identity=identity(os.getpid()))
         self._functions = InProcessFunctions(
             CLOCK,

@@ -20,11 +20,9 @@ from rota.model.spec import (
     Schedule,
     Work,
 )
-from rota.operations.simulating.copying import fresh_state
-from rota.operations.simulating.people import at_work
-from rota.operations.simulating.playing import Player
-from rota.operations.simulating.staging import Assumptions, set_stage
-from rota.operations.simulating.tallying import Tally
+from rota.operations.simulate.player import Player, at_work
+from rota.operations.simulate.state import Assumptions, fresh_state, set_stage
+from rota.operations.simulate.tally import Tally
 from rota.settings import Settings
 
 TARGET = "200,000 fires in under 10 s"

@@ -11,10 +11,9 @@ from pathlib import Path
 from bench.measuring import Report, figure, quantile, scratch
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
-from rota.http.listening import Listening
-from rota.http.side import HttpSide
-from rota.operations.summary import summarise_in
-from rota.operations.system import Heartbeat, Liveness
+from rota.http.server import HttpServerThread, Listening
+from rota.operations.status.status import Heartbeat, Liveness
+from rota.operations.status.summary import summarise_in
 from rota.settings import Http
 
 TARGET = "≤ 20 ms with 1,000,000 runs, of which 100,000 are queued; beside a raw count of the rows by status"
@@ -95,7 +94,7 @@ def _ask_over_http(folder: Path) -> list[float]:
     """Ask a real server for `scheduler/poll`, over one connection that stays open."""
     store = store_in(folder)
     wanted = Listening(Http(listen="127.0.0.1:0"))
-    side = HttpSide(store, CLOCK, folder=folder, state=folder, wanted=wanted, environ={})
+    side = HttpServerThread(store, CLOCK, folder=folder, state=folder, wanted=wanted, environ={})
     side.start()
     try:
         headers = {"Authorization": f"Bearer {side.token}"}

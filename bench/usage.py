@@ -10,7 +10,7 @@ from bench.measuring import Report, figure, scratch
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
 from rota.model.clock import to_ms
-from rota.operations.usage import By, look_at_usage
+from rota.operations.budgets import By, look_at_usage
 
 TARGET = "a second or two for 1,000,000 executions of the last 30 days"
 EXECUTIONS = 1_000_000

@@ -27,7 +27,7 @@ from rota.engine.clock import SystemClock
 ROOT = Path(__file__).parents[1]
 LOOK_AGAIN = 0.005
 LOOK_AGAIN_AT_LAST = 0.05
-MODULES = ("rota.daemon", "rota.ticking", "rota.testing", "pytest", "hypothesis", "anyio", "psutil")
+MODULES = ("rota.serve.daemon", "rota.serve.tick", "rota.testing", "pytest", "hypothesis", "anyio", "psutil")
 PROGRAMS = ("rota.runners", "rota.__main__")
 """What is executed by itself; the rest imports of it what it needs."""
 UNWRITTEN = 120

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres.setup import open_postgres
 
 VARIABLE = "ROTA_TEST_POSTGRES"
 FAST = {"fsync": "off", "full_page_writes": "off", "deadlock_timeout": "100ms"}

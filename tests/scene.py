@@ -12,8 +12,8 @@ import pytest
 
 import rota.testing
 from rota.store.driver import Store
-from rota.store.postgres_opening import open_postgres
-from rota.store.sqlite import SqliteStore
+from rota.store.postgres.setup import open_postgres
+from rota.store.sqlite.store import SqliteStore
 from tests.postgres import copy_postgres, lay_postgres, spoil_postgres
 from tests.template import lay_database
 from tests.waiting import LONGEST_WAIT

@@ -3,16 +3,16 @@
 from datetime import datetime
 
 from rota.model.ids import new_id
-from rota.store import workers
 from rota.store.driver import Database
-from rota.store.workers import Worker
+from rota.store.tables import processes
+from rota.store.tables.processes import Worker
 
 
 def ensure_worker(db: Database, *, name: str, now: datetime) -> str:
     """Return the worker of a database, made at the first call."""
-    found = workers.only_worker(db)
+    found = processes.only_worker(db)
     if found is not None:
         return found
     worker = Worker(new_id(now), name)
-    workers.insert_worker(db, worker, now=now)
+    processes.insert_worker(db, worker, now=now)
     return worker.id

@@ -7,12 +7,11 @@ if TYPE_CHECKING:
     from rota import testing as testing
     from rota.declare.registry import default as _registry
     from rota.library.scheduler import Scheduler as Scheduler
-    from rota.library.timing import is_due as is_due
-    from rota.library.timing import next_trigger as next_trigger
-    from rota.library.tools import tools as tools
+    from rota.library.scheduler import is_due, next_trigger, tools
     from rota.model.agents import AgentProblem as AgentProblem
     from rota.model.agents import AgentResult as AgentResult
     from rota.model.agents import AgentTask as AgentTask
+    from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
     from rota.model.errors import BudgetExceeded as BudgetExceeded
     from rota.model.errors import IntervalParseError as IntervalParseError
     from rota.model.errors import RotaError as RotaError
@@ -22,17 +21,11 @@ if TYPE_CHECKING:
     from rota.model.errors import SourceError as SourceError
     from rota.model.errors import UnknownJob as UnknownJob
     from rota.model.records import Run as Run
-    from rota.model.work import WorkAhead as WorkAhead
-    from rota.model.work import WorkItem as WorkItem
-    from rota.model.work import WorkReport as WorkReport
-    from rota.model.work import WorkRequest as WorkRequest
-    from rota.operations.embedding import SchedulerStatus as SchedulerStatus
-    from rota.operations.embedding import ScheduleStatus as ScheduleStatus
-    from rota.operations.embedding import TriggerResult as TriggerResult
+    from rota.operations.project.declarations import SchedulerStatus, ScheduleStatus, TriggerResult
     from rota.operations.tools.catalog import Tool as Tool
-    from rota.rules.coming import next_fires as next_fires
     from rota.rules.prompts import build_prompt as build_prompt
-    from rota.rules.triggers import parse_interval as parse_interval
+    from rota.rules.schedule.cursor import parse_interval
+    from rota.rules.schedule.preview import next_fires
     from rota.runners.context import JobContext as JobContext
 
     agent = _registry.agent
@@ -85,26 +78,26 @@ _PLACES = {
     "JobContext": "rota.runners.context",
     "RotaError": "rota.model.errors",
     "Run": "rota.model.records",
-    "ScheduleStatus": "rota.operations.embedding",
+    "ScheduleStatus": "rota.operations.project.declarations",
     "ScheduleTriggerError": "rota.model.errors",
     "Scheduler": "rota.library.scheduler",
     "SchedulerError": "rota.model.errors",
     "SchedulerShutdownError": "rota.model.errors",
-    "SchedulerStatus": "rota.operations.embedding",
+    "SchedulerStatus": "rota.operations.project.declarations",
     "SourceError": "rota.model.errors",
     "Tool": "rota.operations.tools.catalog",
-    "TriggerResult": "rota.operations.embedding",
+    "TriggerResult": "rota.operations.project.declarations",
     "UnknownJob": "rota.model.errors",
-    "WorkAhead": "rota.model.work",
-    "WorkItem": "rota.model.work",
-    "WorkReport": "rota.model.work",
-    "WorkRequest": "rota.model.work",
+    "WorkAhead": "rota.model.agents",
+    "WorkItem": "rota.model.agents",
+    "WorkReport": "rota.model.agents",
+    "WorkRequest": "rota.model.agents",
     "build_prompt": "rota.rules.prompts",
-    "is_due": "rota.library.timing",
-    "next_fires": "rota.rules.coming",
-    "next_trigger": "rota.library.timing",
-    "parse_interval": "rota.rules.triggers",
-    "tools": "rota.library.tools",
+    "is_due": "rota.library.scheduler",
+    "next_fires": "rota.rules.schedule.preview",
+    "next_trigger": "rota.library.scheduler",
+    "parse_interval": "rota.rules.schedule.cursor",
+    "tools": "rota.library.scheduler",
 }
 _DECORATORS = ("agent", "condition", "job", "source")
 _MODULES = ("testing",)

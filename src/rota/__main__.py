@@ -1,6 +1,6 @@
 """`python -m rota` is the command `rota`."""
 
-from rota.cli import main
+from rota.cli import run
 
 if __name__ == "__main__":
-    main()
+    run()

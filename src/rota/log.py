@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 
-class Told:
+class LogLine:
     """What a line says: `str` of it is the line as a stranger's handler prints it."""
 
     __slots__ = ("event", "fields")
@@ -18,7 +18,7 @@ class Told:
         return " ".join([self.event, *(f"{name}={value!r}" for name, value in self.fields.items())])
 
 
-class Log:
+class EventLogger:
     """Tells events to the logger `rota`; a line that nobody wants costs one look at its level."""
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,7 @@ class Log:
 
     def _tell(self, level: int, event: str, fields: dict[str, Any], *, traceback: bool = False) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, Told(event, fields), exc_info=traceback)
+            self._logger.log(level, LogLine(event, fields), exc_info=traceback)
 
 
-log = Log("rota")
+log = EventLogger("rota")

@@ -56,7 +56,7 @@ class Offered(Protocol):
     def annotations(self) -> Mapping[str, bool]: ...
 
 
-class Toolbox(Protocol):
+class ServedTools(Protocol):
     """What is served: `operations.tools.toolbox.Toolbox`, or anything of its shape."""
 
     @property
@@ -67,7 +67,7 @@ class Toolbox(Protocol):
 # on pipes
 
 
-def serve(toolbox: Toolbox) -> None:
+def serve(toolbox: ServedTools) -> None:
     """Serve tools over standard input and output until the input ends or the output has no reader any more."""
     # A transaction that is cut off is rolled back.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -106,7 +106,7 @@ class _ProtocolError(Exception):
         self.wire = {"code": code, "message": message, **({} if data is None else {"data": data})}
 
 
-def responder(toolbox: Toolbox) -> Callable[[bytes], "Wire | list[Wire] | None"]:
+def responder(toolbox: ServedTools) -> Callable[[bytes], "Wire | list[Wire] | None"]:
     """Return what answers a line of a client: with an object, with a list to a batch, or not at all."""
     methods: dict[str, Callable[[Wire], Wire]] = {
         "initialize": _initialize,
@@ -195,7 +195,7 @@ def _discover(params: Wire) -> Wire:
     return _cacheable(told, params)
 
 
-def _call(toolbox: Toolbox, params: Wire) -> Wire:
+def _call(toolbox: ServedTools, params: Wire) -> Wire:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         raise _ProtocolError(INVALID_PARAMS, "`tools/call` needs a `name`, and `arguments` that are an object")
@@ -205,7 +205,7 @@ def _call(toolbox: Toolbox, params: Wire) -> Wire:
 # over HTTP
 
 
-def server_of(toolbox: Toolbox) -> "Server[Any]":
+def server_of(toolbox: ServedTools) -> "Server[Any]":
     """Return the SDK's server of these tools; it may be connected to without a process too."""
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
@@ -244,7 +244,7 @@ def offer(tool: Offered) -> Wire:
     }
 
 
-def answer(toolbox: Toolbox, name: str, arguments: Mapping[str, Any]) -> Wire:
+def answer(toolbox: ServedTools, name: str, arguments: Mapping[str, Any]) -> Wire:
     """Return what a tool answers; what goes wrong is told in words that a model can act on, never raised."""
     try:
         _refuse_huge(arguments)

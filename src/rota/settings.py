@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from rota.model.address import SQLITE
-from rota.model.budget import Account, Price
-from rota.model.making import AgentPolicy
-from rota.model.notify import Target
+from rota.model.budgets import Account, Price
+from rota.model.notifications import Target
+from rota.model.proposals import AgentPolicy
 from rota.model.spec import QuietHours, Retention
+from rota.model.store_url import SQLITE
 
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
@@ -18,7 +18,7 @@ BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduler:
+class SchedulerSettings:
     """The `scheduler:` section."""
 
     concurrency: int = 16
@@ -55,7 +55,7 @@ class Settings:
     store: str = SQLITE
     """The database, as it was written: `sqlite`, or the address of one of PostgreSQL, with its secrets by name."""
     timezone: str = "UTC"
-    scheduler: Scheduler = field(default_factory=Scheduler)
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     http: Http = field(default_factory=Http)
     retention: Retention = field(default_factory=Retention)
     output_total: int | None = 5_000_000_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.agents.registry import adapter
 from rota.engine.clock import SystemClock
-from rota.model.agents import AgentResult, AgentTask, Ended, Invocation
+from rota.model.agents import AgentInvocation, AgentResult, AgentTask, ProcessEnd
 from tests.agents.stub import Stub
 
 PROGRAMS = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
@@ -37,8 +37,8 @@ class Place:
 class Drive:
     """One run: how it was started, how it ended, what was read from it."""
 
-    invocation: Invocation
-    ended: Ended
+    invocation: AgentInvocation
+    ended: ProcessEnd
     result: AgentResult
 
 
@@ -120,7 +120,7 @@ def task_of(place: Place, **changes: Any) -> AgentTask:
     return AgentTask(**{"prompt": prompt(), "folder": str(folder), "cwd": str(place.project), **changes})
 
 
-def start(name: str, task: AgentTask, place: Place, **env: str) -> tuple[Invocation, dict[str, str]]:
+def start(name: str, task: AgentTask, place: Place, **env: str) -> tuple[AgentInvocation, dict[str, str]]:
     """Return the process of a task, its files written."""
     invoke = adapter(name).invoke
     assert invoke is not None
@@ -143,7 +143,7 @@ def drive(name: str, task: AgentTask, place: Place, **env: str) -> Drive:
         timeout=LONGEST_RUN,
         check=False,
     )
-    ended = Ended(done.returncode, done.stdout, done.stderr, ended_at=SystemClock().now().astimezone())
+    ended = ProcessEnd(done.returncode, done.stdout, done.stderr, ended_at=SystemClock().now().astimezone())
     read = adapter(name).read
     assert read is not None
     sessions = adapter(name).sessions

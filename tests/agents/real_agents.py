@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from rota.agents.probing import probe
-from rota.agents.registry import adapter
-from rota.model.agents import Access, AgentProblem, AgentResult, Ended
+from rota.agents.registry import adapter, probe
+from rota.model.agents import Access, AgentProblem, AgentResult, ProcessEnd
 from rota.runners.output import read_all
 from rota.runners.processes import send_signal, tagged
-from rota.runners.spawning import Launch, Spawned
+from rota.runners.spawn_client import Launch, Spawned
 from tests.agents.driving import Place, drive, environment, make_place, prompt, start, task_of
 from tests.agents.stub import serving
 from tests.service.keeping import RUN_ID, TIMEOUTS, Marker, keep, launch_of
@@ -336,7 +335,7 @@ def test_a_run_that_is_stopped_leaves_no_process(agent: str, place: Place) -> No
     assert tagged(RUN_ID) == []
     read = adapter(agent).read
     assert read is not None
-    said = Ended(ended["exit_code"], read_all(folder).decode(), stopped=True)
+    said = ProcessEnd(ended["exit_code"], read_all(folder).decode(), stopped=True)
     assert read(said, task_of(place)).problem is AgentProblem.AGENT_ERROR
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rota.model.agents import Access, AgentTask, Ended
+from rota.model.agents import Access, AgentTask, ProcessEnd
 from tests.agents.driving import PROGRAMS, Place, drive, make_place, prompt, start, task_of
 from tests.agents.stub import serving
 
@@ -101,7 +101,7 @@ CASES = (
 )
 
 
-def record(case: Case, place: Place) -> Ended:
+def record(case: Case, place: Place) -> ProcessEnd:
     """Run a case and return how it ended."""
     task = task_of(place, prompt=prompt(**case.order), **case.task)
     if case.signal is not None:
@@ -112,7 +112,7 @@ def record(case: Case, place: Place) -> Ended:
     return drive(case.agent, task, place, **case.env).ended
 
 
-def _interrupted(case: Case, task: AgentTask, place: Place) -> Ended:
+def _interrupted(case: Case, task: AgentTask, place: Place) -> ProcessEnd:
     invocation, environ = start(case.agent, task, place)
     process = subprocess.Popen(
         [str(PROGRAMS / invocation.argv[0]), *invocation.argv[1:]],
@@ -130,10 +130,10 @@ def _interrupted(case: Case, task: AgentTask, place: Place) -> Ended:
     assert place.stub.waiting.wait(120)
     process.send_signal(case.signal or signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=120)
-    return Ended(process.returncode, stdout, stderr)
+    return ProcessEnd(process.returncode, stdout, stderr)
 
 
-def small(ended: Ended, place: Place) -> str:
+def small(ended: ProcessEnd, place: Place) -> str:
     """Return a recording: a line on its end, then its output, without what only this machine has."""
     lines = [_line(line) for line in ended.stdout.splitlines() if line.strip()]
     stderr = "\n".join(line for line in ended.stderr.splitlines() if not line.startswith(("    at ", "WARNING:")))

@@ -4,16 +4,16 @@ import json
 from datetime import UTC, datetime
 
 from rota.agents.registry import adapter
-from rota.model.agents import AgentResult, AgentTask, Ended
+from rota.model.agents import AgentResult, AgentTask, ProcessEnd
 from tests.agents.fake_agent import RECORDED
 
 ENDED_AT = datetime(2026, 11, 16, 6, 12, tzinfo=UTC)
 
 
-def recording(name: str) -> Ended:
+def recording(name: str) -> ProcessEnd:
     """Return how a recorded process ended."""
     head, *lines = (RECORDED / f"{name}.jsonl").read_text("utf-8").split("\n")
-    return Ended(stdout="\n".join(lines), ended_at=ENDED_AT, **json.loads(head))
+    return ProcessEnd(stdout="\n".join(lines), ended_at=ENDED_AT, **json.loads(head))
 
 
 def replay(name: str, **task: object) -> AgentResult:
@@ -21,7 +21,7 @@ def replay(name: str, **task: object) -> AgentResult:
     return read(name.partition("-")[0], recording(name), **task)
 
 
-def read(agent: str, ended: Ended, **task: object) -> AgentResult:
+def read(agent: str, ended: ProcessEnd, **task: object) -> AgentResult:
     """Return what an adapter reads from the end of a process."""
     reads = adapter(agent).read
     assert reads is not None

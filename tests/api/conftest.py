@@ -12,13 +12,13 @@ from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 
 from rota.http.app import around, make_routes
-from rota.http.context import Context
-from rota.http.doorman import Doorman
+from rota.http.context import ServerContext
 from rota.http.feed import Feed
+from rota.http.security import Authenticator
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.access import Scope, derive_token, make_token, read_token
-from rota.operations.project import open_state
+from rota.operations.admin.access import Scope, derive_token, make_token, read_token
+from rota.operations.project.locate import open_state
 from tests.asgi import Client
 from tests.faces.conftest import Project
 
@@ -50,7 +50,7 @@ class Api:
         self.store = open_state(project.state, project.clock, create=False)
         make_token(project.state)
         self.token = read_token(project.state)
-        self.context = Context(
+        self.context = ServerContext(
             self.store,
             project.clock,
             project.folder,
@@ -58,7 +58,7 @@ class Api:
             environ={"HOME": str(project.folder)},
             feed=Feed(self.store),
         )
-        self.doorman = Doorman(project.clock, token=lambda: self.token)
+        self.doorman = Authenticator(project.clock, token=lambda: self.token)
         self.routes = routes()
         self._behind = around(self.routes, self.context, self.doorman)
         self.bare = Client(self.app, base_url=BASE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.model.errors import InvalidValue, TokenUnusable
-from rota.operations.access import (
+from rota.operations.admin.access import (
     Caller,
     Codes,
     Scope,

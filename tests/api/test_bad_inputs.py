@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from rota.operations.tools.words import WORDS
+from rota.operations.tools.reads import WORDS
 from tests.api.bad_inputs import WARNED, Bad, Warned, bad_inputs
 from tests.api.conftest import Api, opened
 from tests.api.test_tools import call

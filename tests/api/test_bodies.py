@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.http.bodies import read_json
-from rota.http.refusals import JsonInvalid
+from rota.http.errors import JsonInvalid
+from rota.http.security import read_json
 from tests.api.conftest import Api
 
 TRIGGER = "/api/v1/jobs/hello/trigger"

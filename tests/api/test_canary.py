@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.operations.following import follow_from
-from rota.operations.secrets import store_secret
+from rota.operations.admin.secrets import store_secret
+from rota.operations.status.feed import follow_from
 from tests.api.conftest import Api
 from tests.faces.conftest import Project
 

@@ -10,8 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from rota.http.connections import PIECE, SPARE, PatientProtocol, UnreadBytes, most_connections
-from rota.http.listening import Listening, bind
+from rota.http.server import PIECE, SPARE, Listening, PatientProtocol, UnreadBytes, bind, most_connections
 from rota.settings import Http
 from tests.waiting import LONGEST_WAIT
 

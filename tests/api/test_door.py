@@ -9,10 +9,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from rota.http.app import make_app
-from rota.http.doorman import Doorman
-from rota.http.guard import OPEN
-from rota.http.routing import SCOPE_KEY
-from rota.operations.access import GRANTS, Scope
+from rota.http.context import SCOPE_KEY
+from rota.http.security import OPEN, Authenticator
+from rota.operations.admin.access import GRANTS, Scope
 from tests.api.conftest import Api
 from tests.asgi import Client
 
@@ -178,7 +177,7 @@ def test_an_unknown_path_and_an_unknown_method_are_told(api: Api) -> None:
 def test_a_proxy_may_show_it_below_a_path_and_under_a_name(api: Api) -> None:
     """`base_path` with or without being stripped, and the host and origin of `public_url`."""
     context = replace(api.context, base_path="/rota")
-    doorman = Doorman(api.project.clock, token=lambda: api.token, public_url="https://ops.example.net/rota")
+    doorman = Authenticator(api.project.clock, token=lambda: api.token, public_url="https://ops.example.net/rota")
     behind = Client(make_app(context, doorman), base_url="http://ops.example.net")
     headers = {**api.headers(), "Origin": "https://ops.example.net"}
     assert behind.get("/rota/api/v1/jobs", headers=headers).status_code == 200

@@ -11,9 +11,8 @@ import pytest
 
 from rota.http import feed as feeds
 from rota.http.feed import Feed, Subscriber, written
-from rota.operations.following import Event, Followed, follow_from, newest
-from rota.operations.starting import trigger
-from rota.operations.stopping import cancel_run
+from rota.operations.run_actions import cancel_run, trigger
+from rota.operations.status.feed import FeedEvent, Followed, follow_from, newest
 from tests.api.conftest import COMPLETED, Api
 
 LONG = 60
@@ -98,9 +97,9 @@ def test_a_client_that_comes_again_after_any_event_is_told_all_that_follow_it(ap
 def test_who_is_cut_off_between_two_events_of_one_number_is_told_both_again() -> None:
     """On PostgreSQL what one statement moved shares a number: only the last event has it."""
     together = [
-        Event(7, "run.started", {"id": "a"}),
-        Event(7, "run.started", {"id": "b"}),
-        Event(9, "run.finished", {}),
+        FeedEvent(7, "run.started", {"id": "a"}),
+        FeedEvent(7, "run.started", {"id": "b"}),
+        FeedEvent(9, "run.finished", {}),
     ]
     blocks = written(Followed(9, tuple(together))).decode().split("\n\n")
     assert [block.split("\n")[0] for block in blocks if block] == ["event: run.started", "id: 7", "id: 9"]

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.fields import Refused
-from rota.declare.listening import DEFAULT_PORT, read_base_path, read_listen, read_public_url
-from rota.http.flags import Flags
-from rota.http.listening import PORTS_TRIED, bind, check_exposure, is_loopback
+from rota.declare.problems import BadValue
+from rota.declare.readers import DEFAULT_PORT, read_base_path, read_listen, read_public_url
+from rota.http.server import PORTS_TRIED, Flags, bind, check_exposure, is_loopback
 from rota.model.errors import ListenExposed, ListenRefused
 from rota.settings import Http
 
@@ -36,14 +35,14 @@ def test_an_address_is_read(written: str, read: str) -> None:
     "written", ["", "::1", "127.0.0.1:", "127.0.0.1:x", "host:70000", "1.2.3", "a b:1", "[::1:80", 7682]
 )
 def test_what_is_no_address_is_refused(written: object) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BadValue):
         read_listen(written)
 
 
 @pytest.mark.parametrize("written", ["rota", "/..", "/a/./b", "/a b", "/a?b", 1])
 def test_what_is_no_path_is_refused(written: object) -> None:
     assert read_base_path("/rota/") == "/rota"
-    with pytest.raises(Refused):
+    with pytest.raises(BadValue):
         read_base_path(written)
 
 
@@ -52,7 +51,7 @@ def test_what_is_no_path_is_refused(written: object) -> None:
 )
 def test_what_is_no_site_is_refused(written: str) -> None:
     assert read_public_url("https://Rota.example/r/") == "https://rota.example/r"
-    with pytest.raises(Refused):
+    with pytest.raises(BadValue):
         read_public_url(written)
 
 

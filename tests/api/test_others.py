@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from rota.operations.access import Scope
-from rota.store import deliveries
+from rota.operations.admin.access import Scope
+from rota.store.tables import notifications
 from tests.api.conftest import BASE, Api
 
 
@@ -213,7 +213,7 @@ jobs: {backup: {command: 'true', notify: ops}}
 def test_a_target_that_was_switched_off_is_told_again(api: Api) -> None:
     api.project.applied(HOOKED)
     endpoint = "webhook https://hooks.example.net/a"
-    api.store.write(partial(deliveries.endpoint_gone, name=endpoint, error="410 Gone", now=api.project.clock.now()))
+    api.store.write(partial(notifications.endpoint_gone, name=endpoint, error="410 Gone", now=api.project.clock.now()))
     assert api.get("/notify")["items"][0]["error"] == "410 Gone"
     told = {"target": "ops", "changed": True, "dry_run": True}
     assert api.post("/notify/ops/enable", {"dry_run": True}) == told == api.cli("notify", "enable", "ops", "--dry-run")

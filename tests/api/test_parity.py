@@ -9,10 +9,9 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 import rota.http
-from rota.cli.root import COMMANDS
+from rota.cli.main import COMMANDS
 from rota.http import schemas
-from rota.http.problems import STATUSES, TITLES, status_of
-from rota.http.refusals import HttpRefusal
+from rota.http.errors import STATUSES, TITLES, HttpRefusal, status_of
 from rota.model import errors as model
 from rota.model.errors import RotaError
 from tests.api.conftest import COMPLETED, Api

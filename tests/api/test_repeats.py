@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from rota.operations.access import Scope
-from rota.store import audit
+from rota.operations.admin.access import Scope
+from rota.store.tables import audit
 from tests.api.conftest import Api
 
 OWNER = "token:admin:owner"

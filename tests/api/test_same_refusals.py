@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from rota.declare.files import parse
+from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
 from tests.api.conftest import Api
 from tests.unit.declare.test_validate import refused_jobs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from tests.api.conftest import FILE, Api, opened
 from tests.faces.conftest import Project
 

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from rota.engine.clock import SystemClock
-from rota.model.making import Maker
-from rota.operations.project import locate, open_state
-from rota.operations.tools.makers import project_declares
+from rota.model.proposals import Author
+from rota.operations.project.locate import locate, open_state
+from rota.operations.tools.context import project_declares
 from rota.operations.tools.toolbox import Toolbox
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.service.serving import Project
@@ -161,7 +161,7 @@ def propose(project: Project, name: str, task: str) -> None:
     place = locate(None, {"HOME": str(project.folder)}, project.folder)
     store = open_state(place.state, SystemClock(), create=False)
     try:
-        maker, declare = Maker("agent:reviewer"), project_declares(place, {})
+        maker, declare = Author("agent:reviewer"), project_declares(place, {})
         box = Toolbox(store, place.state, SystemClock(), maker=maker, declare=declare)
         box.call("schedule_job", {"name": name, "task": task, "schedule": "0 9 * * mon-fri", "provider": "helper"})
     finally:

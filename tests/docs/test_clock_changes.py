@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.rules.cron import check_cron, cron_next
+from rota.rules.schedule.cron import check_cron, cron_next
 from tests.docs.pages import page
 
 PARIS = "Europe/Paris"

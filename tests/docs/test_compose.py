@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rota.declare.files import parse
-from rota.declare.validate import read_project
-from rota.model.durations import parse_duration
+from rota.declare.project import read_project
+from rota.declare.yaml import parse
+from rota.model.clock import parse_duration
 from tests.docs.pages import ROOT, page
 
 FOLDER = ROOT / "examples" / "compose"

@@ -10,8 +10,8 @@ import click
 import pytest
 
 import rota
-from rota.cli.root import COMMANDS, cli
-from rota.declare.codes import PROBLEM_CODES
+from rota.cli.main import COMMANDS, cli
+from rota.declare.problems import PROBLEM_CODES
 from rota.declare.schema import json_schema
 from rota.model.errors import RotaError
 from rota.model.states import REASONS, Held, Status, WaitingFor

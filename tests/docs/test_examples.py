@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rota.cli.root import cli
-from rota.declare.validate import read_project
+from rota.cli.main import cli
+from rota.declare.project import read_project
 from rota.model.errors import FileProblems
-from rota.model.names import Names
+from rota.model.spec import Names
 from tests.docs.pages import blocks
 
 YAML = dict(blocks("yaml"))

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import cli
+from rota.cli.main import cli
 from rota.engine.clock import SystemClock
 from tests.docs.pages import ROOT, first_cells, page
 from tests.jobs_file import DOCUMENT

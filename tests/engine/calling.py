@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rota.engine import direct as calling
+from rota.engine.transactions import direct_calls
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.model.spec import Draw
-from rota.operations.direct import ask_for_work
+from rota.operations.direct_actions import ask_for_work
 from rota.operations.direct_calls import DirectView, direct_view
-from rota.store import direct, queue
 from rota.store.driver import Database
-from rota.testing import Scene
+from rota.store.tables import direct_calls as direct_calls_table
+from rota.store.tables import queue
+from rota.testing.scene import Scene
 
 
 def call(
@@ -30,7 +31,7 @@ def reserve(scene: Scene, *, caller: ProcessIdentity, pools: Sequence[Draw] = ()
 
     def ask(db: Database) -> None:
         lane_id = queue.lane_of(db, pools)
-        direct.ask(db, direct.Call(call_id, None, None, None, lane_id, {}, caller, now))
+        direct_calls_table.ask(db, direct_calls_table.WaitingCall(call_id, None, None, None, lane_id, {}, caller, now))
 
     scene.store.write(ask)
     return call_id
@@ -38,7 +39,7 @@ def reserve(scene: Scene, *, caller: ProcessIdentity, pools: Sequence[Draw] = ()
 
 def withdraw(scene: Scene, call_id: str) -> bool:
     """Give a call up."""
-    return scene.store.write(partial(calling.withdraw, call_id=call_id, now=scene.clock.now()))
+    return scene.store.write(partial(direct_calls.withdraw, call_id=call_id, now=scene.clock.now()))
 
 
 def look(scene: Scene, call_id: str) -> DirectView | None:

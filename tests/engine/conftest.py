@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rota.model.durations import parse_duration
+from rota.model.clock import parse_duration
 from rota.model.ids import begin_again
 from rota.model.spec import JobSpec, Kind, Misfire, MisfirePolicy, Overlap, OverlapPolicy, Retry, Schedule, Work
-from rota.operations.auditing.report import Report
-from rota.operations.verify import verify
+from rota.operations.verify.report import AuditReport
+from rota.operations.verify.verify import verify
 from tests.scene import Scene, forget_scenes
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -49,7 +49,7 @@ async def scene(unaudited: Scene) -> AsyncIterator[Scene]:
     assert audit(unaudited).violations == ()
 
 
-def audit(scene: Scene, **changes: Any) -> Report:
+def audit(scene: Scene, **changes: Any) -> AuditReport:
     """Return what `rota verify` finds in a scene."""
     return verify(scene.store, scene.settings.state, now=scene.clock.now(), alive=scene.processes.alive, **changes)
 

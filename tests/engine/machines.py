@@ -4,15 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from rota.engine.claim import Claimed, Holder, claim, start
+from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
-from rota.rules.lease import LEASE
-from rota.rules.takes import EVERYTHING, Takes
-from rota.store import processes, workers
+from rota.rules.liveness import LEASE
+from rota.rules.queue_order import EVERYTHING, PoolFilter
 from rota.store.driver import Database
-from rota.store.workers import Worker
-from rota.testing import Scene
+from rota.store.tables import processes
+from rota.store.tables.processes import Worker
+from rota.testing.scene import Scene
 
 LONG_OVER = timedelta(hours=-1)
 LATER = timedelta(milliseconds=1)
@@ -22,26 +22,26 @@ class Machine:
     """A worker of another folder. What it writes names its epoch; whether it lives, its lease alone tells."""
 
     def __init__(
-        self, scene: Scene, name: str, *, takes: Takes = EVERYTHING, slots: int = 4, kind: str = "worker"
+        self, scene: Scene, name: str, *, takes: PoolFilter = EVERYTHING, slots: int = 4, kind: str = "worker"
     ) -> None:
         self.scene = scene
         self.name = name
         self.kind = kind
         self.slots = slots
         scene.clock.advance(LATER)  # the scene's own worker is the first: so SQLite knows whose folder it is
-        self.holder: Holder = scene.store.write(partial(self._enter, takes=takes))
+        self.holder: ClaimOwner = scene.store.write(partial(self._enter, takes=takes))
 
-    def _enter(self, db: Database, *, takes: Takes) -> Holder:
+    def _enter(self, db: Database, *, takes: PoolFilter) -> ClaimOwner:
         now = self.scene.clock.now()
         me = ProcessIdentity(f"boot of {self.name}", 1, 1)
         worker = Worker(new_id(now), self.name, {}, self.name, "/srv/rota")
-        workers.insert_worker(db, worker, now=now)
-        workers.note_capacity(db, worker.id, takes=takes, slots=self.slots)
+        processes.insert_worker(db, worker, now=now)
+        processes.note_capacity(db, worker.id, takes=takes, slots=self.slots)
         epoch = processes.open_process(
             db, worker_id=worker.id, kind=self.kind, identity=me, lock=new_id(now), version="0", now=now
         )
         processes.renew_lease(db, epoch, lease=LEASE)
-        return Holder(worker.id, epoch, me, takes, leased=True)
+        return ClaimOwner(worker.id, epoch, me, takes, leased=True)
 
     def renew(self, lease: timedelta = LEASE) -> bool:
         """Say that it is alive, for so long; tell whether it still is who it was."""

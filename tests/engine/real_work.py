@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from rota.testing import Scene
+from rota.testing.scene import Scene
 from tests.waiting import LONGEST_WAIT
 
 

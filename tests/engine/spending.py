@@ -4,14 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from rota.engine.budget import current_window
-from rota.model.budget import Account, Exceeded, Per, Unit, Usage
+from rota.engine.transactions.budgets import current_window
+from rota.model.budgets import Account, Exceeded, Per, Unit, Usage
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Spend
 from rota.model.states import Status
-from rota.operations.applying import apply
-from rota.store import budgets
-from rota.testing import Scene, Script
+from rota.operations.project.apply import apply
+from rota.store.tables import budgets
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import ALLOW, command
 from tests.engine.test_apply import declared
 

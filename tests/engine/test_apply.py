@@ -8,11 +8,12 @@ import pytest
 
 from rota.model.errors import EmptyApply, NameTaken
 from rota.model.spec import FirstRun, Jitter, JobSpec, Schedule
-from rota.operations.applying import apply
-from rota.operations.explaining import explain
-from rota.operations.pausing import Chosen, pause, resume
+from rota.operations.explain import explain
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.project.apply import apply
 from rota.settings import Settings
-from rota.testing import Scene, Script
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, ONCE, command, cron, every
 
 pytestmark = pytest.mark.anyio
@@ -244,7 +245,7 @@ async def test_an_instant_that_waits_out_its_jitter_runs_before_its_definition_e
     elif change == "retire":
         put(scene, command("b"))
     else:
-        pause(scene.store, Chosen(("a",)), until=None, reason="", now=scene.clock.now())
+        pause(scene.store, JobSelection(("a",)), until=None, reason="", now=scene.clock.now())
     await scene.settle()
     (run,) = scene.history("a")
     assert (run.scheduled_for, run.status.value, run.version) == (NOON + minutes(60), "COMPLETED", 1)
@@ -287,9 +288,9 @@ async def test_r10_an_at_that_this_state_knew_is_made_up(scene: Scene) -> None:
 
 
 async def test_r10_resume_with_catch_up_does_not_run_an_at_that_was_past_when_the_job_came(scene: Scene) -> None:
-    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(everything=True), until=None, reason="", now=scene.clock.now())
     put(scene, command("old", schedule=Schedule(at=NOON - minutes(60)), misfire=ONCE))
-    resume(scene.store, Chosen(everything=True), now=scene.clock.now(), catch_up=True)
+    resume(scene.store, JobSelection(everything=True), now=scene.clock.now(), catch_up=True)
     await scene.advance("1h")
     assert [status for status, _ in scene.told("old")] == ["SKIPPED"]
 

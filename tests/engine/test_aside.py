@@ -14,15 +14,15 @@ import pytest
 
 import rota
 import rota.testing
-from rota.engine.claiming import ASIDE_FROM
+from rota.engine.loops.claimer import ASIDE_FROM
 from rota.model.errors import StateError
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.model.spec import Overlap, OverlapPolicy
-from rota.rules.lease import LEASE
-from rota.store import processes, workers
-from rota.store.driver import PLAIN, Database, Manner, Operation, Store
-from rota.store.postgres_opening import open_postgres
+from rota.rules.liveness import LEASE
+from rota.store.driver import PLAIN, Database, Operation, Store, WriteOptions
+from rota.store.postgres.setup import open_postgres
+from rota.store.tables import processes
 from tests.engine.conftest import NOON, audit, function
 from tests.engine.real_work import play_runs
 from tests.postgres import lay_postgres
@@ -44,7 +44,7 @@ class Noting:
         self.asides = 0
         self.refused = 0
 
-    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
         if manner.aside and self.refused:
             self.refused -= 1
             future = asyncio.get_running_loop().create_future()
@@ -159,8 +159,8 @@ def end_connections(address: str, over: threading.Event, *, after: threading.Eve
 
 def enter(db: Database, *, name: str) -> None:
     """Let another machine begin."""
-    worker = workers.Worker(new_id(NOON), name, {}, name, f"/srv/{name}")
-    workers.insert_worker(db, worker, now=NOON)
+    worker = processes.Worker(new_id(NOON), name, {}, name, f"/srv/{name}")
+    processes.insert_worker(db, worker, now=NOON)
     me = ProcessIdentity("boot elsewhere", 1, 1)
     epoch = processes.open_process(
         db, worker_id=worker.id, kind="serve", identity=me, lock=new_id(NOON), version="0", now=NOON

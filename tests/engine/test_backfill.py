@@ -8,10 +8,10 @@ from rota.model.errors import InvalidValue, JobDisabled
 from rota.model.records import Outcome
 from rota.model.spec import Anchor, Gates, GroupMode, JobSpec, Kind, Member, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.operations.backfilling import MOST, Range, backfill
-from rota.operations.bulk import Filter, cancel_matching
-from rota.operations.pausing import Chosen, pause, resume
-from rota.testing import Scene, Script
+from rota.operations.bulk import MOST, Filter, Range, backfill, cancel_matching
+from rota.operations.pause import JobSelection, pause, resume
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, command, cron, every
 
 pytestmark = pytest.mark.anyio
@@ -125,9 +125,9 @@ async def test_only_missed_leaves_out_what_ran_when_it_was_due(scene: Scene) -> 
     """A skipped instant is filled, one that ran, however it ended, is not."""
     scene.declare(command("report", schedule=HOURLY))
     await scene.advance("2h")
-    pause(scene.store, Chosen(("report",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("report",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("2h")
-    resume(scene.store, Chosen(("report",)), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(("report",)), catch_up=False, now=scene.clock.now())
     await scene.advance("90m")
     done = fill(scene, "report", NOON, scene.clock.now(), only_missed=True)
     ran = [run.scheduled_for for run in scene.history("report") if run.status is Status.COMPLETED]

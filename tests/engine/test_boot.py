@@ -6,16 +6,17 @@ from functools import partial
 
 import pytest
 
-from rota.engine.boot import fire_at_boot
+from rota.engine.transactions.fire import fire_at_boot
 from rota.model.records import Outcome
 from rota.model.spec import Retry, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.auditing.report import Check
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.starting import trigger
-from rota.rules.next_words import next_fire
-from rota.runners.boot import machine_boot
-from rota.testing import Scene, Script
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.run_actions import trigger
+from rota.operations.verify.report import Check
+from rota.runners.processes import machine_boot
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
+from rota.text.schedule import next_fire
 from tests.engine.conftest import audit, command, cron
 from tests.engine.test_apply import put
 from tests.scene import tamper
@@ -72,9 +73,9 @@ async def test_a_failure_is_tried_again_within_the_boot(scene: Scene) -> None:
 async def test_a_paused_one_has_a_skipped_row_and_is_not_made_up(scene: Scene) -> None:
     """R-20: the row is written at once, since nothing else would tell of the boot."""
     put(scene, WARM)
-    pause(scene.store, Chosen(("warm",)), until=None, reason="later", now=scene.clock.now())
+    pause(scene.store, JobSelection(("warm",)), until=None, reason="later", now=scene.clock.now())
     await boot(scene, "first")
-    resume(scene.store, Chosen(("warm",)), catch_up=True, now=scene.clock.now())
+    resume(scene.store, JobSelection(("warm",)), catch_up=True, now=scene.clock.now())
     await boot(scene, "first")
     assert scene.told("warm") == [("SKIPPED", "paused")]
     assert scene.history("warm")[0].error == "paused: later"

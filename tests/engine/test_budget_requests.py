@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import rota
-from rota.model.budget import Account, Per, Unit
+from rota.model.budgets import Account, Per, Unit
 from rota.model.spec import Condition, Gates, Spend, WhenFalse
 from rota.model.states import Reason, Status
-from rota.store import runs
-from rota.testing import Scene
+from rota.store.tables import runs
+from rota.testing.scene import Scene
 from tests.engine.conftest import ALLOW, NOON, function
 from tests.engine.spending import DAY, dollars, put, skipping, used, warning
 from tests.engine.test_functions import play

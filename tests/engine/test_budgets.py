@@ -6,17 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.prune import Pruner
-from rota.engine.restore import settle_restored
-from rota.model.budget import Account, Per, Price, Unit, Usage
+from rota.engine.loops.pruner import Pruner
+from rota.engine.recovery import settle_restored
+from rota.model.budgets import Account, Per, Price, Unit, Usage
 from rota.model.errors import BudgetExceeded
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, Retention, Retry, Spend, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.explaining import explain
-from rota.operations.stopping import cancel_run
-from rota.store import budgets, runs
-from rota.testing import Scene, Script
+from rota.operations.explain import explain
+from rota.operations.run_actions import cancel_run
+from rota.store.tables import budgets, runs
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, look, told
 from tests.engine.conftest import NOON, audit, command, cron, every, function
 from tests.engine.spending import DAY, dollars, put, skipping, spending, used, warning

@@ -16,11 +16,11 @@ from rota.engine.functions import FunctionTable
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask
 from rota.model.spec import AgentWork, Condition, Gates, JobSpec, Kind, OutputPolicy, Work
 from rota.model.states import Status
-from rota.operations.applying import apply
-from rota.operations.stopping import cancel_run
+from rota.operations.project.apply import apply
+from rota.operations.run_actions import cancel_run
 from rota.runners.output import folder_of, read_all
 from rota.settings import Settings
-from rota.testing import Scene
+from rota.testing.scene import Scene
 from tests.engine.calling import call, look
 from tests.engine.conftest import ALLOW, NO_RETRY
 from tests.engine.test_apply import declared

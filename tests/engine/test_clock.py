@@ -8,8 +8,9 @@ import pytest
 from rota.declare.jobs import MISFIRE_GRACE
 from rota.model.spec import Anchor, Condition, Gates, WhenFalse
 from rota.operations.workers import machines_needing, worker_states
-from rota.rules.clock import AMONG_MACHINES
-from rota.testing import Scene, Script
+from rota.rules.liveness import AMONG_MACHINES
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, ONCE, audit, command, cron, every
 from tests.engine.machines import Machine
 from tests.scene import many_machines

@@ -11,9 +11,9 @@ from rota.model.errors import InvalidValue
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.applying import apply
+from rota.operations.project.apply import apply
 from rota.operations.runs import history
-from rota.testing import Script
+from rota.testing.doubles import Script
 from tests.engine.conftest import ALLOW, NOON, audit, command, cron
 from tests.engine.test_apply import declared
 from tests.scene import Scene

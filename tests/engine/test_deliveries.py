@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from rota.engine.enqueue import cancel
-from rota.model.notify import Channel, Delivery, DeliveryStatus, Event, Receipt, Target
+from rota.engine.transactions.enqueue import cancel
+from rota.model.notifications import Channel, Delivery, DeliveryResult, DeliveryStatus, Event, Target
 from rota.model.records import Outcome
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, Misfire, MisfirePolicy, OnFailure, Retry, Schedule, Work
 from rota.model.states import Reason, Status
-from rota.store import deliveries
-from rota.testing import Scene, Script
+from rota.store.tables import notifications
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import audit, command
 from tests.scene import tamper
 
@@ -21,12 +22,12 @@ HOURLY = Schedule(cron=("0 * * * *",))
 OPS = Target("ops", Channel.WEBHOOK, address="https://hooks.example.net/a")
 EVERY = replace(OPS, on=(Event.FAILED, Event.RECOVERED), remind=None)
 FAILED = Script(ending=Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=1))
-NO = Receipt(ok=False, answer=500, error="500 Internal Server Error")
+NO = DeliveryResult(ok=False, answer=500, error="500 Internal Server Error")
 
 
 def told(scene: Scene, *targets: Target) -> None:
     named = {target.name: target for target in targets}
-    scene.store.write(partial(deliveries.declare_targets, declared=named, now=scene.clock.now()))
+    scene.store.write(partial(notifications.declare_targets, declared=named, now=scene.clock.now()))
 
 
 def job(name: str = "backup", schedule: Schedule = HOURLY, **changes: Any) -> JobSpec:
@@ -35,7 +36,7 @@ def job(name: str = "backup", schedule: Schedule = HOURLY, **changes: Any) -> Jo
 
 
 def stored(scene: Scene) -> list[Delivery]:
-    return scene.store.read(lambda db: deliveries.listed(db, limit=100))[::-1]
+    return scene.store.read(lambda db: notifications.listed(db, limit=100))[::-1]
 
 
 def states(scene: Scene) -> list[tuple[str, int]]:
@@ -188,7 +189,7 @@ async def test_an_endpoint_that_is_gone_is_told_nothing_more(scene: Scene) -> No
     told(scene, EVERY)
     scene.declare(job())
     scene.processes.scripts["backup"] = FAILED
-    scene.post.answer = lambda _letter: Receipt(ok=False, answer=410, error="410 Gone", gone=True)
+    scene.post.answer = lambda _letter: DeliveryResult(ok=False, answer=410, error="410 Gone", gone=True)
     await scene.advance("3h")
     assert len(scene.post.letters) == 1
     assert states(scene) == [("FAILED", 1)] * 3
@@ -213,13 +214,13 @@ async def test_an_endpoint_that_keeps_failing_is_left_alone_for_a_while(scene: S
     await scene.advance("30m")
     attempts = len(scene.post.letters)
     assert attempts < 30
-    endpoint = scene.store.read(lambda db: deliveries.endpoint(db, OPS.endpoint))
+    endpoint = scene.store.read(lambda db: notifications.endpoint(db, OPS.endpoint))
     assert endpoint.failures == attempts
     assert endpoint.closed_until is not None
-    scene.post.answer = lambda _letter: Receipt(ok=True, answer=204)
+    scene.post.answer = lambda _letter: DeliveryResult(ok=True, answer=204)
     await scene.advance("31m")
     assert {one.status for one in stored(scene)} <= {DeliveryStatus.DELIVERED, DeliveryStatus.FAILED}
-    assert scene.store.read(lambda db: deliveries.endpoint(db, OPS.endpoint)).failures == 0
+    assert scene.store.read(lambda db: notifications.endpoint(db, OPS.endpoint)).failures == 0
 
 
 async def test_a_slow_endpoint_delays_neither_a_run_nor_another_endpoint(scene: Scene) -> None:
@@ -312,7 +313,7 @@ async def test_a_restored_copy_tells_nobody_what_the_other_one_tells(scene: Scen
     scene.post.answer = lambda _letter: NO
     await scene.advance("1h")
     now = scene.clock.now()
-    scene.store.write(lambda db: deliveries.leave_all(db, "restored from a backup of web1", now=now))
+    scene.store.write(lambda db: notifications.leave_all(db, "restored from a backup of web1", now=now))
     sent = len(scene.post.letters)
     await scene.advance("10m")
     assert (len(scene.post.letters), states(scene)) == (sent, [("FAILED", 1)])

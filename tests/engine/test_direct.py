@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine import direct as calling
+from rota.engine.transactions import direct_calls
 from rota.model.errors import InvalidValue, JobDisabled, SpawnFailed, StorageFull
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, JobSpec, Kind, Member, OnRestart, Work
 from rota.model.states import Reason, Status
-from rota.operations.pausing import Chosen, pause, resume
-from rota.store import direct, jobs, queue
-from rota.testing import Scene, Script
+from rota.operations.pause import JobSelection, pause, resume
+from rota.store.tables import direct_calls as direct_calls_table
+from rota.store.tables import jobs, queue
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, look, reserve, told, withdraw
 from tests.engine.conftest import NOON, audit, command, function
 
@@ -117,11 +119,11 @@ async def test_conditions_and_overlap_do_not_hold_a_direct_call_back(scene: Scen
 async def test_while_everything_is_paused_direct_calls_wait_too(scene: Scene) -> None:
     """R-20."""
     scene.declare(command("extract"))
-    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(everything=True), until=None, reason="", now=scene.clock.now())
     called = call(scene, "extract")
     await scene.settle()
     assert told(scene, called) == QUEUED
-    resume(scene.store, Chosen(everything=True), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(everything=True), catch_up=False, now=scene.clock.now())
     await scene.settle()
     assert told(scene, called) == COMPLETED
 
@@ -360,7 +362,7 @@ async def test_a_reserved_slot_is_the_callers_until_it_hands_it_back(narrow: Sce
     await narrow.settle()
     assert narrow.told("queued") == [QUEUED]
     done = Outcome(Status.COMPLETED)
-    narrow.store.write(lambda db: calling.finish(db, reserved, done, epoch=None, now=narrow.clock.now()))
+    narrow.store.write(lambda db: direct_calls.finish(db, reserved, done, epoch=None, now=narrow.clock.now()))
     await narrow.settle()
     assert narrow.told("queued") == [COMPLETED]
     assert told(narrow, reserved) == COMPLETED
@@ -503,7 +505,7 @@ async def test_a_waiting_caller_that_died_with_the_scheduler_is_forgotten(narrow
     await narrow.crash()
     narrow.processes.leave(caller)
     await narrow.start()
-    assert [one.id for one in narrow.store.read(direct.calls)] == [stays]
+    assert [one.id for one in narrow.store.read(direct_calls_table.calls)] == [stays]
     assert told(narrow, gone) is None
     await narrow.advance(2 * HOUR)
 

@@ -7,8 +7,8 @@ import pytest
 
 from rota.model.spec import Anchor, QuietHours, QuietPolicy
 from rota.model.states import Reason
-from rota.operations.pausing import Chosen, pause, resume
-from rota.testing import Scene
+from rota.operations.pause import JobSelection, pause, resume
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, command, cron, every
 from tests.engine.test_apply import put
 
@@ -59,8 +59,8 @@ async def test_a_job_enabled_again_goes_on_after_what_has_its_row(scene: Scene) 
 async def test_a_span_reaches_as_far_as_its_rows(scene: Scene) -> None:
     """R-20: a version owns every instant that has a row of it, whatever the wall shows when it ends."""
     await fired_until_half_past_and_set_back(scene, cron("*/10 * * * *"))
-    pause(scene.store, Chosen(("tick",)), until=None, reason="", now=scene.clock.now())
-    resume(scene.store, Chosen(("tick",)), catch_up=False, now=scene.clock.now())
+    pause(scene.store, JobSelection(("tick",)), until=None, reason="", now=scene.clock.now())
+    resume(scene.store, JobSelection(("tick",)), catch_up=False, now=scene.clock.now())
     last = int((NOON + minutes(30)).timestamp() * 1000)
     assert [(span["since"] >= last, span["until"]) for span in spans(scene, "tick")][1:] == [(True, last), (True, None)]
     await scene.advance(BACK + minutes(10))
@@ -83,7 +83,7 @@ async def test_an_edit_accounts_for_what_a_pause_held_when_the_clock_was_set_bac
     quiet = QuietHours(("11:00-14:00",), policy=QuietPolicy.DEFER)
     put(scene, command("tick", schedule=cron("30 12 * * *", quiet=quiet)))
     await scene.advance("45m")
-    pause(scene.store, Chosen(("tick",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("tick",)), until=None, reason="", now=scene.clock.now())
     scene.clock.step(timedelta(days=-1))
     await scene.settle()
     put(scene, command("tick"))

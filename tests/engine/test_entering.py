@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.lock import WORKER, read_worker
-from rota.engine.session import Entrance, Session, close_session, dead_epochs, open_session
+from rota.engine.membership.locks import WORKER, read_worker
+from rota.engine.membership.session import Entrance, Session, close_session, dead_epochs, open_session
 from rota.model.errors import DatabaseNewer, WorkerNameTaken
 from rota.model.records import ProcessIdentity
-from rota.rules.lease import LEASE
-from rota.rules.takes import Takes, default_name
-from rota.store import processes, workers
-from rota.testing import Scene
+from rota.rules.liveness import LEASE
+from rota.rules.queue_order import PoolFilter, default_name
+from rota.store.tables import processes
+from rota.testing.scene import Scene
 from tests.scene import sqlite_alone, tamper
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ def upgraded(scene: Scene) -> Iterator[None]:
 
 
 def name_of(scene: Scene, session: Session) -> str:
-    found = scene.store.read(partial(workers.worker_by_id, worker_id=session.holder.worker_id))
+    found = scene.store.read(partial(processes.worker_by_id, worker_id=session.holder.worker_id))
     assert found is not None
     return found.name
 
@@ -53,13 +53,13 @@ async def test_folders_of_one_machine_get_names_of_their_own(scene: Scene, tmp_p
 
 async def test_a_folder_stays_the_worker_that_it_is_r_23(scene: Scene, tmp_path: Path) -> None:
     """R-23: its next process finds what the last one left."""
-    first = enter(scene, tmp_path / "a", Entrance("gpu-box", {"zone": "b"}, Takes(only=("gpu",)), 3))
+    first = enter(scene, tmp_path / "a", Entrance("gpu-box", {"zone": "b"}, PoolFilter(only=("gpu",)), 3))
     assert read_worker(tmp_path / "a") == first.holder.worker_id
     close_session(scene.store, first, scene.clock, ending="clean")
     again = enter(scene, tmp_path / "a")
     assert again.holder.worker_id == first.holder.worker_id
     assert again.holder.epoch > first.holder.epoch
-    found = scene.store.read(partial(workers.worker_by_name, name="gpu-box"))
+    found = scene.store.read(partial(processes.worker_by_name, name="gpu-box"))
     assert found is not None
     assert (found.labels, found.state) == ({"zone": "b"}, str(tmp_path / "a"))
 
@@ -68,7 +68,7 @@ async def test_nobody_enters_a_database_that_was_upgraded_since_it_was_opened(sc
     """Whoever upgrades sees all who have entered (R-22), so nobody may enter afterwards with what it knew before."""
     with upgraded(scene), pytest.raises(DatabaseNewer, match="upgraded to schema 9999 meanwhile"):
         enter(scene, tmp_path / "a")
-    assert scene.store.read(lambda db: workers.worker_by_name(db, f"{HOST}-2")) is None
+    assert scene.store.read(lambda db: processes.worker_by_name(db, f"{HOST}-2")) is None
     assert not list((tmp_path / "a" / "locks").iterdir())
 
 
@@ -117,12 +117,12 @@ async def test_what_a_folder_is_about_to_recover_is_not_lost_meanwhile_r_22(scen
 async def test_a_forgotten_folder_that_comes_back_is_a_worker_again(scene: Scene, tmp_path: Path) -> None:
     first = enter(scene, tmp_path / "a", Entrance("gpu-box"))
     close_session(scene.store, first, scene.clock, ending="clean")
-    worker = scene.store.read(partial(workers.worker_by_name, name="gpu-box"))
+    worker = scene.store.read(partial(processes.worker_by_name, name="gpu-box"))
     assert worker is not None
     forgotten = replace(worker, name=f"gpu-box~{worker.id}")
     assert forgotten.forgotten
     assert forgotten.called == "gpu-box"
-    scene.store.write(partial(workers.update_worker, worker=forgotten))
+    scene.store.write(partial(processes.update_worker, worker=forgotten))
     assert name_of(scene, enter(scene, tmp_path / "a")) == f"{HOST}-2"
 
 

@@ -8,8 +8,8 @@ from rota.model.clock import iso, to_ms
 from rota.model.records import Outcome
 from rota.model.spec import Anchor, FirstRun, Misfire, MisfirePolicy, Overlap, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger
-from rota.store import births
-from rota.testing import Script
+from rota.store.tables import runs
+from rota.testing.doubles import Script
 from tests.engine.conftest import ALLOW, NOON, ONCE, QUEUE, REPLACE, command, cron, every
 from tests.scene import Scene
 
@@ -271,16 +271,16 @@ async def test_a_job_that_cannot_be_fired_costs_no_other(unaudited: Scene) -> No
     scene = unaudited
     scene.declare(command("good", schedule=cron("0 13 * * *")), command("bad", schedule=cron("0 13 * * *")))
     taken = _taken(scene)
-    scene.store.write(lambda db: births.insert_run(db, taken, number=99))
+    scene.store.write(lambda db: runs.insert_run(db, taken, number=99))
     await scene.advance("1h")
     assert scene.told("good") == [("COMPLETED", None)]
     assert len(scene.history("bad")) == 1
 
 
-def _taken(scene: Scene) -> births.Newborn:
+def _taken(scene: Scene) -> runs.NewRun:
     """A row that already has the slot key of 13:00, as no code of ours could leave it."""
     at = NOON + timedelta(hours=1)
-    return births.Newborn(
+    return runs.NewRun(
         id="0" * 36,
         job=scene.job("bad"),
         trigger=Trigger.SCHEDULE,

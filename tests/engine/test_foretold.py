@@ -10,7 +10,7 @@ import pytest
 from rota.model.errors import StateError
 from rota.model.spec import Retry
 from rota.model.states import Reason
-from rota.store.driver import PLAIN, Database, Manner, Operation, Store
+from rota.store.driver import PLAIN, Database, Operation, Store, WriteOptions
 from tests.engine.conftest import ALLOW, NOON, audit, function
 from tests.engine.real_work import play_runs
 from tests.scene import Scene
@@ -29,7 +29,7 @@ class Foretelling:
         self.silent = False
         self.foretold: list[Any] = []
 
-    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
         foretold = manner.foretold
         if foretold is None or self.silent:
             return self._store.submit(operation, manner)
@@ -47,7 +47,7 @@ class Foretelling:
                 raise StateError("no room", hint="make some")
             return value
 
-        return self._store.submit(play, Manner(asks=manner.asks))
+        return self._store.submit(play, WriteOptions(asks=manner.asks))
 
 
 class Counted(dict[str, Any]):

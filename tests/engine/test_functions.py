@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from rota.model.states import Reason, Status
-from rota.operations.explaining import explain
-from rota.operations.stopping import cancel_run
-from rota.operations.system import SystemView, heartbeat, look, system_json
-from rota.testing import Scene
+from rota.operations.explain import explain
+from rota.operations.run_actions import cancel_run
+from rota.operations.status.status import SystemView, heartbeat, look, system_json
+from rota.testing.scene import Scene
 from tests.engine.conftest import REPLACE, function
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.claim import claim
+from rota.engine.transactions.claim import claim
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Status
-from rota.operations.stopping import cancel_run
-from rota.testing import Scene
+from rota.operations.run_actions import cancel_run
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, command, cron, every, function
 from tests.waiting import LONGEST_WAIT
 

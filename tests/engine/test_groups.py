@@ -5,18 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.enqueue import enqueue
-from rota.engine.prune import prune_batch
+from rota.engine.loops.pruner import prune_batch
+from rota.engine.transactions.enqueue import enqueue
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, GroupMode, JobSpec, Kind, Member, OnFailure, Retention, Retry, Work
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
-from rota.operations.auditing.report import Check
-from rota.operations.grouping import create, retry
+from rota.operations.group_actions import create, retry
 from rota.operations.groups import show_group
-from rota.operations.stopping import cancel_run
-from rota.rules.overlap import After, Go
-from rota.store import groups, runs
-from rota.testing import Script
+from rota.operations.run_actions import cancel_run
+from rota.operations.verify.report import Check
+from rota.rules.admission import After, Allow
+from rota.store.tables import groups, runs
+from rota.testing.doubles import Script
 from tests.engine.conftest import NOON, QUEUE, REPLACE, audit, command, cron, every
 from tests.scene import Scene, tamper
 
@@ -367,7 +367,7 @@ async def test_a_backfilled_group_waits_for_the_one_before_it(scene):
     instants = [NOON - timedelta(days=2), NOON - timedelta(days=1)]
 
     def backfill(db):
-        verdict = Go()
+        verdict = Allow()
         for instant in instants:
             born = enqueue(db, job, verdict, trigger=Trigger.BACKFILL, now=scene.clock.now(), scheduled_for=instant)
             verdict = After(born.id)

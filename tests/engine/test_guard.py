@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from rota.engine.pause import pause_in_crash_loop
-from rota.engine.pauses import everything_paused
-from rota.operations.draining import drain_worker
-from rota.operations.pausing import Chosen, resume
+from rota.engine.activity import everything_paused
+from rota.engine.transactions.pause import pause_in_crash_loop
+from rota.operations.group_actions import drain_worker
+from rota.operations.pause import JobSelection, resume
+from rota.operations.project.apply import adopt_tzdata
 from rota.operations.workers import worker_states
-from rota.operations.zones import adopt_tzdata
-from rota.testing import Scene
+from rota.testing.scene import Scene
 from tests.engine.conftest import command, cron
 from tests.scene import many_machines, one_machine
 
@@ -57,7 +57,7 @@ async def test_crashes_before_everything_was_resumed_do_not_count(scene: Scene) 
     """Who found the cause and goes on has five more."""
     await crash_times(scene, 6)
     assert guarded(scene) == 6
-    resume(scene.store, Chosen(everything=True), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(everything=True), catch_up=False, now=scene.clock.now())
     await crash_times(scene, 5)
     assert guarded(scene) == 0
     await crash_times(scene, 1)

@@ -12,17 +12,18 @@ from rota.model.errors import ProviderNotHeld
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Work
 from rota.model.states import Held, Reason, Status
-from rota.operations.applying import apply
-from rota.operations.explaining import explain
-from rota.operations.holds import held_providers, hold_json, release_provider
+from rota.operations.capacity import held_providers, hold_json, release_provider
+from rota.operations.explain import explain
+from rota.operations.project.apply import apply
 from rota.operations.queue import look_in
 from rota.operations.runs import show_run
-from rota.operations.simulating.copying import copy_state
-from rota.operations.system import Heartbeat, Liveness, look, system_json
+from rota.operations.simulate.state import copy_state
+from rota.operations.status.status import Heartbeat, Liveness, look, system_json
 from rota.operations.views import whole_run_json
 from rota.settings import Settings
-from rota.store import holds, queue
-from rota.testing import Scene, Script
+from rota.store.tables import queue
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call
 from tests.engine.conftest import ALLOW, NO_RETRY, NOON, every
 from tests.engine.test_apply import declared
@@ -69,7 +70,7 @@ def works(scene: Scene, *names: str, provider: str = "anthropic", takes: timedel
 
 
 def until(scene: Scene, provider: str = "anthropic") -> datetime | None:
-    hold = scene.store.read(partial(holds.hold_of, provider=provider))
+    hold = scene.store.read(partial(queue.hold_of, provider=provider))
     return hold.until if hold else None
 
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from rota.engine.clock import SystemClock
-from rota.engine.execute import pause_for
-from rota.engine.leases import Leases, lose
-from rota.engine.record import Finished, record
+from rota.engine.loops.executor import pause_for
+from rota.engine.loops.leases import Leases, lose
+from rota.engine.transactions.finish import Finished, record
 from rota.model.errors import DatabaseBusy
 from rota.model.records import Outcome
 from rota.model.spec import Draw, Overlap, OverlapPolicy, Retry
 from rota.model.states import Status
-from rota.operations.draining import drain_worker
-from rota.rules.lease import LEASE, RENEW_EVERY
-from rota.rules.takes import Takes
-from rota.store import processes
+from rota.operations.group_actions import drain_worker
+from rota.rules.liveness import LEASE, RENEW_EVERY
+from rota.rules.queue_order import PoolFilter
 from rota.store.driver import Operation
-from rota.store.queue import declare_pools
-from rota.testing import Scene
+from rota.store.tables import processes
+from rota.store.tables.queue import declare_pools
+from rota.testing.scene import Scene
 from tests.engine.conftest import command
 from tests.engine.machines import Machine
 from tests.waiting import LONGEST_WAIT
@@ -187,8 +187,8 @@ async def test_a_worker_takes_only_runs_of_its_pools_and_leaves_those_it_must_no
     alone.declare(command("draw", pools=(Draw("gpu"),), overlap=ALLOW), command("copy", overlap=ALLOW))
     for name in ("draw", "copy", "draw", "copy"):
         alone.trigger(name)
-    gpu = Machine(alone, "gpu-box", takes=Takes(only=("gpu",)))
-    rest = Machine(alone, "small", takes=Takes(but=("gpu",)))
+    gpu = Machine(alone, "gpu-box", takes=PoolFilter(only=("gpu",)))
+    rest = Machine(alone, "small", takes=PoolFilter(but=("gpu",)))
     assert [one.run.job for one in rest.claim(4)] == ["copy", "copy"]
     assert [one.run.job for one in gpu.claim(4)] == ["draw", "draw"]
     for one in (gpu, rest):

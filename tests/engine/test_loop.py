@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rota.engine.engine import Failing
-from rota.engine.loop import Loop
+from rota.engine.loops.loop import Loop
+from rota.engine.scheduler import Failing
 from rota.model.errors import RotaError, StorageFull
-from rota.testing import FakeClock, Scene
+from rota.testing.doubles import FakeClock
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.declare.plan import Change, ChangeKind
+from rota.declare.plan import ChangeKind, JobChange
 from rota.model.agents import Access
 from rota.model.errors import (
     ApprovalVoid,
@@ -18,23 +18,23 @@ from rota.model.errors import (
     NotYours,
     PolicyRefused,
 )
-from rota.model.making import AgentPolicy, Approval, Limits, Maker
+from rota.model.proposals import AgentPolicy, Approval, Author, Limits
 from rota.model.records import Job
 from rota.model.spec import AgentWork, FirstRun, JobSpec, Kind, Retry, Schedule, Work
-from rota.operations.applying import carry_out
 from rota.operations.jobs import find_job, show_job
-from rota.operations.made import made_jobs
-from rota.operations.making import approve, put_made, remove_all, switch_off
-from rota.operations.pausing import Chosen, pause, resume
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.project.apply import carry_out
+from rota.operations.proposal_actions import approve, put_made, remove_all, switch_off
+from rota.operations.proposals import made_jobs
+from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
-from rota.operations.starting import trigger
-from rota.operations.summary import summarise, summary_json
-from rota.store import making
-from rota.testing import Scene
+from rota.operations.status.summary import summarise, summary_json
+from rota.store.tables import jobs
+from rota.testing.scene import Scene
 from tests.engine.conftest import audit, command, cron, every
 
-MINE = Maker("user-42")
-THEIRS = Maker("agent:reviewer", "id", "nightly:1", limits=Limits("reviewer", Access.READ))
+MINE = Author("user-42")
+THEIRS = Author("agent:reviewer", "id", "nightly:1", limits=Limits("reviewer", Access.READ))
 WAITS = AgentPolicy(approval=Approval.REQUIRED)
 
 
@@ -44,7 +44,7 @@ def asking(name: str, schedule: Schedule | None = None, *, task: str = "", **cha
     return replace(spec, **changes)
 
 
-def put(scene: Scene, spec: JobSpec, *, maker: Maker = MINE, policy: AgentPolicy | None = None) -> Job:
+def put(scene: Scene, spec: JobSpec, *, maker: Author = MINE, policy: AgentPolicy | None = None) -> Job:
     now = scene.clock.now()
     return scene.store.write(partial(put_made, wanted=spec, maker=maker, policy=policy, now=now)).job
 
@@ -55,7 +55,7 @@ def done(scene: Scene, spec: JobSpec) -> str:
 
 def allow(scene: Scene, name: str, digest: str | None = None) -> Job:
     found = scene.store.read(partial(find_job, name=name))
-    shown = making.digest_of(found.spec) if digest is None else digest
+    shown = jobs.digest_of(found.spec) if digest is None else digest
     return scene.store.write(partial(approve, name=name, digest=shown, now=scene.clock.now()))
 
 
@@ -198,12 +198,12 @@ async def test_one_that_ran_once_is_made_anew_also_a_moment_later(scene: Scene) 
 
 async def test_a_job_is_paused_and_resumed_while_it_waits_for_approval(scene: Scene) -> None:
     put(scene, asking("watch", cron("*/10 * * * *")), policy=WAITS)
-    pause(scene.store, Chosen(("watch",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("watch",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("1h")
     allow(scene, "watch")
     await scene.advance("1h")
     assert scene.history("watch") == []
-    resume(scene.store, Chosen(("watch",)), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(("watch",)), catch_up=False, now=scene.clock.now())
     await scene.advance("10m")
     assert [run.reason or run.status for run in scene.history("watch")] == ["paused", "COMPLETED"]
     assert scene.history("watch")[0].count == 6
@@ -213,7 +213,7 @@ async def test_a_job_is_paused_and_resumed_while_it_waits_for_approval(scene: Sc
 async def test_a_job_that_is_proposed_while_everything_is_paused_is_clean_and_begins_when_both_allow_it(
     scene: Scene, schedule: Schedule
 ) -> None:
-    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(everything=True), until=None, reason="", now=scene.clock.now())
     put(scene, asking("watch", schedule), policy=WAITS)
     assert audit(scene).violations == ()
     await scene.advance("1h")
@@ -221,7 +221,7 @@ async def test_a_job_that_is_proposed_while_everything_is_paused_is_clean_and_be
     allow(scene, "watch")
     await scene.advance("1h")
     assert scene.history("watch") == []
-    resume(scene.store, Chosen(everything=True), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(everything=True), catch_up=False, now=scene.clock.now())
     await scene.advance("10m")
     assert [run.reason or run.status for run in scene.history("watch")] == ["paused", "COMPLETED"]
 
@@ -242,7 +242,7 @@ async def test_an_approved_job_begins_with_its_next_instant_and_makes_nothing_up
     await scene.advance("90m")
     job = allow(scene, "watch")
     assert job.provisional_at is None
-    assert job.approved == making.digest_of(job.spec)
+    assert job.approved == jobs.digest_of(job.spec)
     assert scene.history("watch") == []
     await scene.advance("30m")
     assert len(scene.history("watch")) == 1
@@ -259,7 +259,7 @@ async def test_an_interval_that_is_approved_begins_with_its_pause(scene: Scene) 
 
 
 async def test_an_approval_is_for_exactly_what_was_shown(scene: Scene) -> None:
-    shown = making.digest_of(put(scene, asking("watch"), policy=WAITS).spec)
+    shown = jobs.digest_of(put(scene, asking("watch"), policy=WAITS).spec)
     put(scene, asking("watch", task="and delete everything"), policy=WAITS)
     with pytest.raises(ApprovalVoid):
         allow(scene, "watch", shown)
@@ -294,7 +294,7 @@ async def test_only_what_waits_can_be_approved(scene: Scene) -> None:
 async def test_a_file_that_takes_a_job_over_makes_it_its_own(scene: Scene) -> None:
     job = put(scene, asking("watch"), policy=WAITS)
     wanted = asking("watch", cron("0 * * * *"))
-    change = Change(ChangeKind.ADOPT, "watch", wanted, job)
+    change = JobChange(ChangeKind.ADOPT, "watch", wanted, job)
     now = scene.clock.now()
     scene.store.write(partial(carry_out, change=change, source="file:rota.yaml", tzdata="now", now=now))
     taken = scene.store.read(partial(find_job, name="watch"))
@@ -323,7 +323,7 @@ async def test_an_expired_job_refuses_to_start_before_it_is_retired(scene: Scene
 
 
 async def test_starts_by_agents_are_recorded_and_bounded(scene: Scene) -> None:
-    scene.store.write(partial(making.set_policy, wanted=AgentPolicy(creations_per_hour=2)))
+    scene.store.write(partial(jobs.set_policy, wanted=AgentPolicy(creations_per_hour=2)))
     for name in ("a", "b", "c"):
         scene.declare(command(name))
     born = trigger(scene.store, "a", now=scene.clock.now(), by=THEIRS)
@@ -333,7 +333,7 @@ async def test_starts_by_agents_are_recorded_and_bounded(scene: Scene) -> None:
     with pytest.raises(PolicyRefused) as caught:
         trigger(scene.store, "c", now=scene.clock.now(), by=THEIRS)
     assert caught.value.rule == "too_many_starts"
-    trigger(scene.store, "c", now=scene.clock.now(), by=Maker("run:other", "id", "other:1"))
+    trigger(scene.store, "c", now=scene.clock.now(), by=Author("run:other", "id", "other:1"))
     await scene.advance("1s")
 
 

@@ -14,22 +14,24 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota.engine import group, poll
-from rota.engine.claim import Claimed, Known, claim, usable_slots
-from rota.engine.enqueue import active_for, cancel, enqueue
-from rota.engine.fire import fire
-from rota.engine.pause import pause_job
-from rota.engine.prune import prune_batch
-from rota.engine.record import Finished, record
+from rota.engine.loops.pruner import prune_batch
+from rota.engine.transactions import groups as groups_transactions
+from rota.engine.transactions import poll
+from rota.engine.transactions.claim import ClaimCache, Claimed, claim, usable_slots
+from rota.engine.transactions.enqueue import active_for, cancel, enqueue
+from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.fire import fire
+from rota.engine.transactions.pause import pause_job
 from rota.model.ids import new_id
 from rota.model.records import Outcome, Run
 from rota.model.spec import Draw, GroupMode, Member, OnFailure, Overlap, OverlapPolicy, Retention
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
-from rota.operations.applying import change_to
-from rota.rules.overlap import After, Go, Refuse, Replace, judge
-from rota.store import births, changes, counters, direct, finding, groups, jobs, polls, queue, runs
+from rota.operations.project.apply import change_to
+from rota.rules.admission import After, Allow, Refuse, Replace, judge
 from rota.store.driver import Database, Store
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres.setup import open_postgres
+from rota.store.tables import activity, audit, direct_calls, jobs, queue, run_queries, runs
+from rota.store.tables import groups as groups_table
 from tests.postgres import lay_postgres
 from tests.store.making import (
     CANCELLED,
@@ -131,7 +133,7 @@ def trigger(job_id: str, *, at=NOW) -> Operation:
         verdict = judge(job.spec.overlap, active_for(db, job))
         if isinstance(verdict, Refuse):
             return None
-        assert isinstance(verdict, (Go, After, Replace))
+        assert isinstance(verdict, (Allow, After, Replace))
         return enqueue(db, job, verdict, trigger=Trigger.MANUAL, now=at).id
 
     return operation
@@ -148,7 +150,7 @@ def recording(run: Run, holder, outcome: Outcome = DONE, *, alone: bool = False)
     return lambda db: record(db, finished, epoch=holder.epoch, now=NOW + MINUTE, alone=alone)
 
 
-def taking(holder, slots: range, *, known: Known | None = None) -> Operation:
+def taking(holder, slots: range, *, known: ClaimCache | None = None) -> Operation:
     return lambda db: [one.run.id for one in claim(db, holder, usable_slots(db, holder, slots), now=NOW, known=known)]
 
 
@@ -164,7 +166,7 @@ def test_an_instant_that_two_fire_is_fired_once_and_nobody_waits(two):
     met = two.meet(lambda db: fire(db, job.id, now=FULL_HOUR), lambda db: fire(db, job.id, now=FULL_HOUR))
     assert not met.waited
     assert (len(met.first.runs), met.second.runs) == (1, ())
-    assert len(two.read(lambda db: finding.newest_runs(db, job.id, limit=9))) == 1
+    assert len(two.read(lambda db: run_queries.newest_runs(db, job.id, limit=9))) == 1
 
 
 @alone
@@ -211,7 +213,7 @@ def test_two_starts_of_a_job_that_runs_alone_make_one_run(two):
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.FORBID))
     met = two.meet(trigger(job.id), trigger(job.id))
     assert met.second is None
-    assert len(two.read(lambda db: finding.unfinished_runs(db, job.id))) == 1
+    assert len(two.read(lambda db: run_queries.unfinished_runs(db, job.id))) == 1
 
 
 @alone
@@ -235,14 +237,16 @@ def test_the_last_two_members_of_a_group_end_it_between_them(two):
     names = ["one", "two"]
     for name in names:
         add_job(two.here, name)
-    founding = group.Founding("both", GroupMode.PARALLEL, OnFailure.CONTINUE, tuple(Member(name) for name in names))
-    begun = two.here.write(lambda db: group.found(db, founding, now=NOW).group)
-    members = two.read(lambda db: groups.member_runs(db, begun.id))
+    founding = groups_transactions.NewGroup(
+        "both", GroupMode.PARALLEL, OnFailure.CONTINUE, tuple(Member(name) for name in names)
+    )
+    begun = two.here.write(lambda db: groups_transactions.found(db, founding, now=NOW).group)
+    members = two.read(lambda db: groups_table.member_runs(db, begun.id))
     for slot, member in enumerate(members):
         two.here.write(lambda db, member=member, slot=slot: begin(db, member, holder, slot=slot))
     met = two.meet(recording(members[0], holder), recording(members[1], holder))
     assert met.waited
-    assert two.read(lambda db: groups.group_by_id(db, begun.id)).status is GroupStatus.COMPLETED
+    assert two.read(lambda db: groups_table.group_by_id(db, begun.id)).status is GroupStatus.COMPLETED
 
 
 def test_two_claims_take_different_runs_and_nobody_waits(two):
@@ -291,7 +295,7 @@ def test_two_processes_of_a_worker_do_not_use_a_slot_twice(two):
         add_run(two.here, job, at=NOW + number * SECOND)
     met = two.meet(taking(one, range(1)), taking(other, range(2)))
     assert met.waited
-    assert sorted(run.slot for run in two.read(finding.running_runs)) == [0, 1]
+    assert sorted(run.slot for run in two.read(run_queries.running_runs)) == [0, 1]
 
 
 def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(two):
@@ -330,7 +334,7 @@ def test_a_run_is_ended_by_one_of_two_who_end_it(two):
     run = running(two, job, holder)
     met = two.meet(recording(run, holder, CANCELLED), recording(run, holder))
     assert (list(met.first), met.second) == ([run.id], {})
-    kept = two.read(counters.counts)
+    kept = two.read(runs.counts)
     assert kept[Status.CANCELLED] == {holder.worker_id: 1}
 
 
@@ -361,7 +365,7 @@ def test_numbers_of_runs_have_neither_gap_nor_double(two):
     """INV-005."""
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
     two.meet(trigger(job.id), trigger(job.id, at=NOW + SECOND))
-    assert [run.number for run in two.read(lambda db: finding.newest_runs(db, job.id, limit=9))] == [2, 1]
+    assert [run.number for run in two.read(lambda db: run_queries.newest_runs(db, job.id, limit=9))] == [2, 1]
 
 
 def test_two_who_need_a_new_lane_share_it(two):
@@ -375,8 +379,11 @@ def test_two_who_need_a_new_lane_share_it(two):
 def test_two_groups_of_a_name_get_different_numbers(two):
     """R-15."""
     add_job(two.here, "one")
-    founding = group.Founding("both", GroupMode.PARALLEL, OnFailure.CONTINUE, (Member("one"),))
-    met = two.meet(lambda db: group.found(db, founding, now=NOW), lambda db: group.found(db, founding, now=NOW))
+    founding = groups_transactions.NewGroup("both", GroupMode.PARALLEL, OnFailure.CONTINUE, (Member("one"),))
+    met = two.meet(
+        lambda db: groups_transactions.found(db, founding, now=NOW),
+        lambda db: groups_transactions.found(db, founding, now=NOW),
+    )
     assert (met.first.group.number, met.second.group.number) == (1, 2)
 
 
@@ -384,10 +391,10 @@ def test_two_callers_get_different_turns_and_nobody_waits(two):
     """R-13."""
 
     def asking(db: Database) -> None:
-        direct.ask(db, direct.Call(new_id(NOW), None, None, None, 1, {}, PROCESS, NOW))
+        direct_calls.ask(db, direct_calls.WaitingCall(new_id(NOW), None, None, None, 1, {}, PROCESS, NOW))
 
     assert not two.meet(asking, asking).waited
-    assert len(two.read(direct.calls)) == 2
+    assert len(two.read(direct_calls.calls)) == 2
 
 
 def test_a_run_that_is_born_while_aging_is_set_gets_the_place_that_it_then_has(two):
@@ -414,7 +421,7 @@ def test_a_run_that_somebody_repeats_is_not_pruned_meanwhile(two):
 
     def repeat(db: Database) -> str:
         found = jobs.job_by_id(db, job.id)
-        return enqueue(db, found, Go(), trigger=Trigger.MANUAL, now=NOW, retry_of=run.id).id
+        return enqueue(db, found, Allow(), trigger=Trigger.MANUAL, now=NOW, retry_of=run.id).id
 
     met = two.meet(repeat, lambda db: prune_batch(db, job=job, now=NOW + HOUR, limit=10))
     assert met.waited
@@ -430,19 +437,19 @@ def test_two_who_prune_a_job_prune_each_run_once(two):
     pruning = partial(prune_batch, job=job, now=NOW + HOUR, limit=10)
     met = two.meet(pruning, pruning)
     assert (met.first, met.second) == ([run.id], [])
-    assert two.read(counters.counts)[Status.COMPLETED] == {holder.worker_id: 0}
+    assert two.read(runs.counts)[Status.COMPLETED] == {holder.worker_id: 0}
 
 
 def test_who_begins_to_wait_for_a_poll_that_ends_meanwhile_is_let_go(two):
     """R-16."""
     holder = add_holder(two.here)
-    asking, polling = add_job(two.here), add_job(two.here, polls.POLL)
+    asking, polling = add_job(two.here), add_job(two.here, activity.POLL)
     run = running(two, polling, holder, slot=1)
 
     def wait(db: Database) -> str:
         poll.look(db, born=NOW, now=NOW)
-        newborn = births.Newborn(new_id(NOW), asking, Trigger.MANUAL, NOW, waiting_for=WaitingFor.POLL)
-        births.insert_run(db, newborn, number=jobs.next_number(db, asking.id))
+        newborn = runs.NewRun(new_id(NOW), asking, Trigger.MANUAL, NOW, waiting_for=WaitingFor.POLL)
+        runs.insert_run(db, newborn, number=jobs.next_number(db, asking.id))
         return newborn.id
 
     met = two.meet(wait, recording(run, holder, replace(DONE, poll={"open": 3})))
@@ -454,13 +461,13 @@ def test_what_both_count_is_counted_and_nobody_waits(two):
     jobs_of = [add_job(two.here, name) for name in ("one", "other")]
     met = two.meet(trigger(jobs_of[0].id), trigger(jobs_of[1].id))
     assert not met.waited
-    assert two.read(counters.counts)[Status.QUEUED] == {counters.NOBODY: 2}
+    assert two.read(runs.counts)[Status.QUEUED] == {runs.NOBODY: 2}
 
 
 def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
     """Who follows reads no further than the oldest transaction under way."""
     jobs_of = [add_job(two.here, name) for name in ("one", "other")]
-    seen = two.read(changes.bounds).last
+    seen = two.read(audit.bounds).last
     read_meanwhile: list[Any] = []
 
     def second(db: Database) -> str | None:
@@ -469,15 +476,17 @@ def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
     def first(db: Database) -> str | None:
         born = trigger(jobs_of[0].id)(db)
         two.there.write(second)
-        read_meanwhile.extend(two.there.read(lambda other: changes.changes_after(other, seen, limit=9)))
+        read_meanwhile.extend(two.there.read(lambda other: audit.changes_after(other, seen, limit=9)))
         return born
 
     two.here.write(first)
     after = max([seen, *(one.seq for one in read_meanwhile)])
-    born = {one.id for job in jobs_of for one in two.read(lambda db, job=job: finding.newest_runs(db, job.id, limit=9))}
+    born = {
+        one.id for job in jobs_of for one in two.read(lambda db, job=job: run_queries.newest_runs(db, job.id, limit=9))
+    }
 
     def all_told() -> bool:
-        rest = two.read(lambda db: changes.changes_after(db, after, limit=9))
+        rest = two.read(lambda db: audit.changes_after(db, after, limit=9))
         return {one.subject for one in [*read_meanwhile, *rest] if one.kind == "run.created"} == born
 
     until(all_told, what="both runs to be told")  # transactions of other tests on this server hold it up
@@ -488,14 +497,14 @@ def test_every_run_that_one_statement_moves_is_told(two):
     job = add_job(two.here, overlap=Overlap(OverlapPolicy.ALLOW))
     born = [add_run(two.here, job).id for _ in range(120)]
     holder = add_holder(two.here)
-    seen = two.read(changes.bounds).last
+    seen = two.read(audit.bounds).last
     taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(born)]
     moved = two.here.write(
         lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
     )
     assert moved == 120
-    until(lambda: two.read(changes.bounds).last > seen, what="the change to be told")
-    told = two.read(lambda db: changes.changes_after(db, seen, limit=1000))
+    until(lambda: two.read(audit.bounds).last > seen, what="the change to be told")
+    told = two.read(lambda db: audit.changes_after(db, seen, limit=1000))
     assert {one.subject for one in told} == set(born)
     assert len({one.seq for one in told}) == 3
 
@@ -504,10 +513,10 @@ def test_changes_of_another_cluster_do_not_hide_new_ones(two):
     """A dump that is put elsewhere carries numbers of transactions that are yet to come there."""
     with psycopg.connect(two.address, autocommit=True) as connection:
         connection.execute("INSERT INTO change (seq, kind, subject) VALUES (1::bigint << 60, 'run', 'elsewhere')")
-    seen = two.read(changes.bounds).last
+    seen = two.read(audit.bounds).last
     open_postgres(two.address, now=lambda: NOW).close()
     job = add_job(two.here)
-    found = until(lambda: two.read(lambda db: changes.changes_after(db, seen, limit=9)), what="the change to be told")
+    found = until(lambda: two.read(lambda db: audit.changes_after(db, seen, limit=9)), what="the change to be told")
     assert [one.subject for one in found] == [job.id]
 
 
@@ -523,7 +532,7 @@ def test_a_run_made_where_the_clock_is_behind_counts_as_the_newer_one(two):
 def test_a_run_that_a_refused_start_looks_at_is_looked_for_again_by_a_claim(two):
     """A refusal changes nothing, so nobody is told that the run is free again."""
     holder, job = add_holder(two.here), add_job(two.here, overlap=Overlap(OverlapPolicy.FORBID))
-    run, known = add_run(two.here, job), Known()
+    run, known = add_run(two.here, job), ClaimCache()
     met = two.meet(trigger(job.id), taking(holder, range(1), known=known))
     assert (met.first, met.second, known.passed_over) == (None, [], True)
     assert two.here.write(taking(holder, range(2), known=known)) == [run.id]
@@ -532,12 +541,12 @@ def test_a_run_that_a_refused_start_looks_at_is_looked_for_again_by_a_claim(two)
 
 def test_what_a_claim_that_was_rolled_back_read_is_not_remembered_inv_005(two):
     """INV-005: until a claim is committed, the version that it read may yet be another one's."""
-    holder, job, known = add_holder(two.here), add_job(two.here), Known()
+    holder, job, known = add_holder(two.here), add_job(two.here), ClaimCache()
 
     def change_and_take(db: Database, *, priority: int) -> list[Claimed]:
         stored = jobs.job_by_id(db, job.id)
         change_to(db, stored, spec_of(priority=priority), source="file", tzdata=TZDATA, now=NOW)
-        enqueue(db, jobs.job_by_id(db, job.id), Go(), trigger=Trigger.MANUAL, now=NOW)
+        enqueue(db, jobs.job_by_id(db, job.id), Allow(), trigger=Trigger.MANUAL, now=NOW)
         return claim(db, holder, usable_slots(db, holder, range(1)), now=NOW, known=known)
 
     def rolled_back(db: Database) -> None:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from rota.engine.memory import OBJECTS, collect_rarely
+from rota.engine.membership.control import OBJECTS, collect_rarely
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.spec import ByMode, FirstRun, Jitter, JobSpec, Kind, Member, Mode, QuietHours, Retry, Schedule, Work
 from rota.model.states import Reason, Status
-from rota.operations.cadence import touch
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.stopping import cancel_run
-from rota.store import cadence
-from rota.testing import Scene, Script
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.run_actions import cancel_run
+from rota.operations.status.status import touch
+from rota.store.tables import activity
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
 from tests.engine.conftest import ALLOW, NOON, command, cron, every, function
 from tests.engine.real_work import play
@@ -121,7 +122,7 @@ async def test_the_end_of_an_agents_run_is_activity(scene: Scene) -> None:
     await scene.advance("31m")
     assert scene.told("review") == [("COMPLETED", None)]
     assert scene.job("look").mode is Mode.ACTIVE
-    last = scene.store.read(cadence.last_activity)
+    last = scene.store.read(activity.last_activity)
     assert (last.what, last.at) == ("review:1 ended", NOON + 150 * MINUTE)
 
 
@@ -141,7 +142,7 @@ async def test_an_agent_that_goes_by_the_mode_does_not_keep_itself_active(scene:
     scene.declare(replace(agent("fix"), schedule=adaptive(), retry=retry))
     await scene.advance("30m")
     assert len(scene.told("fix")) > 4
-    assert scene.store.read(cadence.last_activity) is None
+    assert scene.store.read(activity.last_activity) is None
 
 
 async def test_a_person_who_starts_an_agent_that_goes_by_the_mode_makes_it_active_at_its_end(scene: Scene) -> None:
@@ -150,7 +151,7 @@ async def test_a_person_who_starts_an_agent_that_goes_by_the_mode_makes_it_activ
     scene.declare(replace(agent("fix"), schedule=adaptive(ByMode(HOUR, HOUR, None))))
     scene.trigger("fix")
     await scene.advance("121m")
-    assert scene.store.read(cadence.last_activity).what == "fix:1 ended"
+    assert scene.store.read(activity.last_activity).what == "fix:1 ended"
 
 
 async def test_what_functions_of_a_job_that_goes_by_the_mode_start_does_not_keep_it_active(scene: Scene) -> None:
@@ -166,11 +167,11 @@ async def test_what_functions_of_a_job_that_goes_by_the_mode_start_does_not_keep
     touch(scene.store, now=NOON - MINUTE)
     await play(scene)
     assert scene.told("review") == [("COMPLETED", None)]
-    assert scene.store.read(cadence.last_activity).what == "touch"
+    assert scene.store.read(activity.last_activity).what == "touch"
     scene.declare(function("plain", schedule=every("1h")))
     scene.clock.advance("1m")
     await play(scene)
-    assert scene.store.read(cadence.last_activity).what == "review:2 ended"
+    assert scene.store.read(activity.last_activity).what == "review:2 ended"
 
 
 async def test_the_members_of_a_group_that_goes_by_the_mode_do_not_keep_it_active(scene: Scene) -> None:
@@ -180,7 +181,7 @@ async def test_the_members_of_a_group_that_goes_by_the_mode_do_not_keep_it_activ
     scene.declare(agent("review"), JobSpec("nightly", group, schedule=adaptive(ByMode(HOUR, HOUR, HOUR))))
     await scene.advance("3h")
     assert scene.told("nightly")[-1] == ("COMPLETED", None)
-    assert scene.store.read(cadence.last_activity) is None
+    assert scene.store.read(activity.last_activity) is None
 
 
 async def test_quiet_hours_make_a_job_dormant_and_let_it_go_when_they_end(scene: Scene) -> None:
@@ -234,10 +235,10 @@ async def test_a_paused_job_keeps_its_pause_through_a_change_of_mode(scene: Scen
     touch(scene.store, now=NOON)
     scene.declare(command("look", schedule=adaptive()))
     await scene.advance("1m")
-    pause(scene.store, Chosen(names=("look",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(names=("look",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("2h")
     before = len(fires(scene, "look"))
-    resume(scene.store, Chosen(names=("look",)), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(names=("look",)), catch_up=False, now=scene.clock.now())
     await scene.advance("1m")
     assert len(fires(scene, "look")) >= before + 4
     assert scene.history("look")[before].reason in ("paused", None)

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from rota.engine.claim import Holder
-from rota.engine.neighbours import LEAST_PAUSE, Neighbours, announce
-from rota.engine.slots import Slots
+from rota.engine.loops.claimer import LEAST_PAUSE, PeerNotifier, Slots, announce
+from rota.engine.transactions.claim import ClaimOwner
 from rota.model.records import ProcessIdentity
 
 ME = ProcessIdentity("boot", 1, 1)
@@ -35,7 +34,7 @@ def told(*, leased=True, free=False, pauses=(0.0,)):
         store, clock, slots = Heard(), Clock(), Slots(1)
         if not free:
             slots.take(0, "run")
-        neighbours = Neighbours(store, clock, holder=Holder("worker", 1, ME, leased=leased), slots=slots)
+        neighbours = PeerNotifier(store, clock, holder=ClaimOwner("worker", 1, ME, leased=leased), slots=slots)
         for pause in pauses:
             clock.elapsed += pause
             neighbours.tell()

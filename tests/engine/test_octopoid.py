@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.polling import POLL
 from rota.declare.registry import default
-from rota.engine.shared_state import scheduler_state
+from rota.declare.sections import POLL
+from rota.engine.transactions.poll import scheduler_state
 from rota.model.errors import FileProblems
 from rota.model.spec import Draw, Kind
 from rota.model.states import Status, WaitingFor
-from rota.operations.applying import apply
-from rota.operations.cadence import touch
-from rota.operations.loading import Loaded, load_project
+from rota.operations.project.apply import apply
+from rota.operations.project.load import Loaded, load_project
+from rota.operations.status.status import touch
 from rota.runners.output import folder_of
-from rota.store import budgets
-from rota.testing import Scene
+from rota.store.tables import budgets
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON
 from tests.engine.real_work import pass_time, play
 from tests.engine.spending import used

@@ -9,10 +9,11 @@ from rota.model.errors import DatabaseGone
 from rota.model.records import Outcome, Run
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.stopping import cancel_run
-from rota.operations.watching import QueueWatch, ended_with
+from rota.operations.run_actions import cancel_run
+from rota.operations.status.feed import QueueWatch, ended_with
 from rota.store.driver import Operation, Store
-from rota.testing import Scene, Script
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import command
 from tests.engine.test_groups import declare, group
 

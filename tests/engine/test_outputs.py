@@ -5,20 +5,20 @@ from functools import partial
 
 import pytest
 
-from rota.engine.outputs import LIVE_LIMIT, Outputs
+from rota.engine.loops.executor import LIVE_LIMIT, Outputs
 from rota.model.spec import OutputPolicy
 from rota.model.states import Status
 from rota.runners.output import folder_of, make_folder
 from rota.runners.writer import BoundedWriter
-from rota.store import outputs
-from rota.testing import Scene
+from rota.store.tables import run_queries
+from rota.testing.scene import Scene
 from tests.engine.conftest import command, function
 
 pytestmark = pytest.mark.anyio
 
 
 def stored(scene: Scene, run_id: str) -> bytes:
-    pieces = scene.store.read(partial(outputs.read, run_id=run_id, after=0, limit=10_000))
+    pieces = scene.store.read(partial(run_queries.read, run_id=run_id, after=0, limit=10_000))
     assert [one.offset for one in pieces] == sorted(one.offset for one in pieces)
     return b"".join(one.data for one in pieces)
 

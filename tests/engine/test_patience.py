@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from rota.engine.patience import Brief, Patience
+from rota.engine.membership.shutdown import ShortLockStore, StartupRetry
 from rota.model.errors import DatabaseBusy, DatabaseGone, StorageFull
 from rota.store.driver import Database
-from rota.store.link import statement
-from rota.testing import FakeClock, Scene
+from rota.store.postgres.pipeline import statement
+from rota.testing.doubles import FakeClock
+from rota.testing.scene import Scene
 from tests.scene import many_machines
 
 pytestmark = pytest.mark.anyio
@@ -50,11 +51,11 @@ class Step:
 
 
 @pytest.fixture
-def patience() -> Callable[..., Patience]:
+def patience() -> Callable[..., StartupRetry]:
     def make(
         *, over: Callable[[], bool] = lambda: False, within: timedelta | None = None, away: Any = None
-    ) -> Patience:
-        return Patience(away or Away(), PassingClock(datetime(2026, 1, 1, tzinfo=UTC)), over=over, within=within)
+    ) -> StartupRetry:
+        return StartupRetry(away or Away(), PassingClock(datetime(2026, 1, 1, tzinfo=UTC)), over=over, within=within)
 
     return make
 
@@ -68,7 +69,7 @@ def gone() -> Exception:
 
 
 async def test_a_step_that_others_held_up_is_done_again_and_told_once(
-    patience: Callable[..., Patience], caplog: pytest.LogCaptureFixture
+    patience: Callable[..., StartupRetry], caplog: pytest.LogCaptureFixture
 ) -> None:
     """R-22, R-23."""
     step = Step(busy(), gone(), busy())
@@ -78,21 +79,21 @@ async def test_a_step_that_others_held_up_is_done_again_and_told_once(
     assert caplog.text.count("trying again") == caplog.text.count("goes on") == 1
 
 
-async def test_what_does_not_pass_by_itself_is_not_tried_again(patience: Callable[..., Patience]) -> None:
+async def test_what_does_not_pass_by_itself_is_not_tried_again(patience: Callable[..., StartupRetry]) -> None:
     step = Step(StorageFull("no room", hint="make some"))
     with pytest.raises(StorageFull):
         await patience().do(step)
     assert step.attempts == 1
 
 
-async def test_a_first_start_gives_up_after_a_while(patience: Callable[..., Patience]) -> None:
+async def test_a_first_start_gives_up_after_a_while(patience: Callable[..., StartupRetry]) -> None:
     step = Step(*(busy() for _ in range(1000)))
     with pytest.raises(DatabaseBusy):
         await patience(within=timedelta(seconds=10)).do(step)
     assert 1 < step.attempts < 1000
 
 
-async def test_a_start_that_nobody_wants_any_more_is_given_up(patience: Callable[..., Patience]) -> None:
+async def test_a_start_that_nobody_wants_any_more_is_given_up(patience: Callable[..., StartupRetry]) -> None:
     step = Step(gone(), gone(), gone())
     with pytest.raises(DatabaseGone):
         await patience(over=lambda: step.attempts == 2).do(step)
@@ -100,7 +101,7 @@ async def test_a_start_that_nobody_wants_any_more_is_given_up(patience: Callable
 
 
 async def test_a_step_that_waits_for_a_database_that_is_away_is_left_when_nobody_wants_it(
-    patience: Callable[..., Patience],
+    patience: Callable[..., StartupRetry],
 ) -> None:
     left = asyncio.Event()
 
@@ -122,13 +123,13 @@ def lock_timeout(db: Database) -> str:
 @many_machines
 async def test_the_steps_of_a_start_wait_a_second_at_most_for_rows_that_others_hold(scene: Scene) -> None:
     """So whoever is told to stop hears it in time; all other transactions wait as long as ever."""
-    brief = Brief(scene.store)
+    brief = ShortLockStore(scene.store)
     assert (brief.write(lock_timeout), await brief.submit(lock_timeout)) == ("1s", "1s")
     assert (scene.store.write(lock_timeout), await scene.store.submit(lock_timeout)) == ("10s", "10s")
 
 
 async def test_what_a_step_of_a_start_writes_is_stored(scene: Scene) -> None:
-    brief = Brief(scene.store)
+    brief = ShortLockStore(scene.store)
     brief.write(lambda db: db.execute("meta_set", key="first", value="1"))
     await brief.submit(lambda db: db.execute("meta_set", key="second", value="2"))
     assert brief.read(lambda db: [db.row("meta_get", key=key) for key in ("first", "second")]) == [("1",), ("2",)]

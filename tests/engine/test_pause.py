@@ -8,14 +8,15 @@ import pytest
 from rota.model.errors import InvalidValue
 from rota.model.spec import FirstRun
 from rota.model.states import Reason, Status
-from rota.operations.pausing import Chosen, pause, resume
-from rota.testing import Scene, Script
+from rota.operations.pause import JobSelection, pause, resume
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, command, cron, every
 from tests.engine.test_apply import put
 
 pytestmark = pytest.mark.anyio
 
-EVERYTHING = Chosen(everything=True)
+EVERYTHING = JobSelection(everything=True)
 
 
 def minutes(count: int) -> timedelta:
@@ -23,11 +24,13 @@ def minutes(count: int) -> timedelta:
 
 
 def hold(scene: Scene, *names: str, until=None, reason: str = "upgrade"):
-    return pause(scene.store, Chosen(names) if names else EVERYTHING, until=until, reason=reason, now=scene.clock.now())
+    return pause(
+        scene.store, JobSelection(names) if names else EVERYTHING, until=until, reason=reason, now=scene.clock.now()
+    )
 
 
 def let_go(scene: Scene, *names: str, catch_up: bool = False):
-    return resume(scene.store, Chosen(names) if names else EVERYTHING, catch_up=catch_up, now=scene.clock.now())
+    return resume(scene.store, JobSelection(names) if names else EVERYTHING, catch_up=catch_up, now=scene.clock.now())
 
 
 async def test_instants_in_a_pause_become_one_counted_row_at_resume(scene: Scene) -> None:

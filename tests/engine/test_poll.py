@@ -8,9 +8,10 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.spec import ByMode, Condition, Gates, JobSpec, Kind, RepeatedFailure, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.operations.cadence import look_at_cadence, touch
-from rota.operations.stopping import cancel_run
-from rota.testing import Scene, Script
+from rota.operations.run_actions import cancel_run
+from rota.operations.status.status import look_at_cadence, touch
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, audit, command, every, function
 from tests.scene import tamper
 

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from rota.declare.polling import POLL
-from rota.model.budget import Account, Exceeded, Per, Unit
+from rota.declare.sections import POLL
+from rota.model.budgets import Account, Exceeded, Per, Unit
 from rota.model.spec import EnvValue, Gates, JobSpec, Kind, Retry, Schedule, Spend, Work
 from rota.model.states import Reason, Status, WaitingFor
-from rota.operations.system import Heartbeat, Liveness, look
-from rota.testing import Scene
+from rota.operations.status.status import Heartbeat, Liveness, look
+from rota.testing.scene import Scene
 from tests.engine.conftest import command, every
 from tests.engine.real_work import pass_time, play
 from tests.engine.spending import put, used

@@ -8,19 +8,20 @@ from functools import partial
 
 import pytest
 
-from rota.engine.prune import Pruner
-from rota.engine.restore import settle_restored
+from rota.engine.loops.pruner import Pruner
+from rota.engine.recovery import settle_restored
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, JobSpec, OnRestart, Retention, Retry, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.applying import apply
-from rota.operations.explaining import explain
-from rota.operations.pools import pool_views, pool_wait
-from rota.operations.stopping import cancel_run
-from rota.rules.pool_words import say_shortage
-from rota.settings import Scheduler, Settings
-from rota.store import direct, queue
-from rota.testing import Scene, Script
+from rota.operations.capacity import pool_views, pool_wait
+from rota.operations.explain import explain
+from rota.operations.project.apply import apply
+from rota.operations.run_actions import cancel_run
+from rota.settings import SchedulerSettings, Settings
+from rota.store.tables import direct_calls, queue
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
+from rota.text.jobs import say_shortage
 from tests.engine.calling import call
 from tests.engine.conftest import ALLOW, audit, command, function
 from tests.engine.test_apply import declared
@@ -35,7 +36,7 @@ MINUTE = timedelta(minutes=1)
 def put(scene: Scene, *specs: JobSpec, aging: timedelta | None = None, **capacities: int) -> None:
     """Apply these jobs and pools as the whole file."""
     file = declared(scene, *specs)
-    scheduler = Scheduler(aging=aging)
+    scheduler = SchedulerSettings(aging=aging)
     file.settings = Settings(scene.settings.folder, scene.settings.state, scheduler=scheduler, pools=capacities)
     apply(scene.store, file, now=scene.clock.now())
 
@@ -337,7 +338,7 @@ async def test_a_restored_database_draws_on_nothing(unaudited: Scene) -> None:
     scene.store.write(partial(settle_restored, made_at=now, host="elsewhere", reason="restored", now=now))
     assert used(scene) == {"gpu": 0, "ollama": 0}
     assert scene.told("long") == [("FAILED", "process_restarted")]
-    assert scene.store.read(direct.calls) == []
+    assert scene.store.read(direct_calls.calls) == []
     let_go.set()
 
 

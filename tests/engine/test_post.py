@@ -10,9 +10,9 @@ import pytest
 from standardwebhooks import Webhook
 
 from rota.engine.clock import SystemClock
-from rota.engine.ports import Letter
-from rota.engine.post import ThreadedPost
-from rota.model.notify import Channel, Receipt, Target
+from rota.engine.loops.notifier import ThreadedPost
+from rota.engine.ports import Message
+from rota.model.notifications import Channel, DeliveryResult, Target
 from rota.settings import Settings
 from tests.stub_server import Reply, StubServer, serving
 
@@ -31,15 +31,15 @@ def place(server: StubServer) -> tuple[str, ...]:
     return (server.url.removeprefix("http://"),)
 
 
-async def send(target: Target, folder: Path, *, at: datetime = NOW, **environ: str) -> Receipt:
+async def send(target: Target, folder: Path, *, at: datetime = NOW, **environ: str) -> DeliveryResult:
     post = ThreadedPost(Settings(folder, folder), {"PATH": "/usr/bin:/bin", **environ})
-    return await post.send(Letter("msg_1", target, PAYLOAD, at=at))
+    return await post.send(Message("msg_1", target, PAYLOAD, at=at))
 
 
 async def test_a_webhook_is_signed_with_the_secrets_that_it_names(server: StubServer, tmp_path: Path) -> None:
     target = Target("ops", Channel.WEBHOOK, address=f"{server.url}/a", signing=("HOOK",), allow_private=place(server))
     receipt = await send(target, tmp_path, at=SystemClock().now(), HOOK=SECRET)
-    assert receipt == Receipt(ok=True, answer=200)
+    assert receipt == DeliveryResult(ok=True, answer=200)
     assert Webhook(SECRET).verify(server.bodies[0], server.asked[0][1]) == PAYLOAD
 
 

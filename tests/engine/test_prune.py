@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.prune import ROWS_A_BATCH, Folder, Kept, choose_output, output_folders
+from rota.engine.loops.pruner import ROWS_A_BATCH, Folder, OutputOwner, choose_output, output_folders
 from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.spec import JobSpec, Kind, Member, Retention, Retry, Work
 from rota.model.states import Reason, Status
-from rota.operations.retrying import retry_run
+from rota.operations.run_actions import retry_run
 from rota.runners.output import folder_of, make_folder
-from rota.store import events, groups
 from rota.store.driver import Database
-from rota.testing import Scene, Script
+from rota.store.tables import audit, groups
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, told
 from tests.engine.conftest import NOON, command, cron
 
@@ -92,32 +93,32 @@ async def test_output_goes_with_its_age_and_its_run_stays(scene: Scene) -> None:
 
 
 async def test_old_events_go_too(scene: Scene) -> None:
-    scene.store.write(lambda db: events.note(db, "test", now=scene.clock.now()))
+    scene.store.write(lambda db: audit.insert_event(db, "test", now=scene.clock.now()))
     scene.clock.advance(timedelta(days=366))
     await scene.engine.prune_loop.turn()
-    assert scene.store.read(lambda db: events.newest(db, since=NOON, limit=10)) == []
+    assert scene.store.read(lambda db: audit.newest(db, since=NOON, limit=10)) == []
 
 
 async def test_old_events_go_in_batches_and_young_ones_stay(scene: Scene) -> None:
     def many(db: Database, count: int) -> None:
         for _ in range(count):
-            events.note(db, "test", now=scene.clock.now())
+            audit.insert_event(db, "test", now=scene.clock.now())
 
     scene.store.write(partial(many, count=2 * ROWS_A_BATCH + 1))
     scene.clock.advance(timedelta(days=300))
     scene.store.write(partial(many, count=1))
     scene.clock.advance(timedelta(days=66))
     await scene.engine.prune_loop.turn()
-    assert len(scene.store.read(lambda db: events.newest(db, since=NOON, limit=10))) == 1
+    assert len(scene.store.read(lambda db: audit.newest(db, since=NOON, limit=10))) == 1
 
 
-def folders(sizes: list[int]) -> tuple[list[Folder], dict[str, Kept]]:
+def folders(sizes: list[int]) -> tuple[list[Folder], dict[str, OutputOwner]]:
     made = [new_id(NOON + number * timedelta(minutes=1)) for number in range(len(sizes))]
     found = [Folder(folder_of(Path("state"), one), size) for one, size in zip(made, sizes, strict=True)]
-    return found, {one: Kept("job", finished=True) for one in made}
+    return found, {one: OutputOwner("job", finished=True) for one in made}
 
 
-def chosen(found: list[Folder], known: dict[str, Kept], total: int | None) -> list[int]:
+def chosen(found: list[Folder], known: dict[str, OutputOwner], total: int | None) -> list[int]:
     doomed = choose_output(found, known, retention={}, default=Retention(), total=total, now=NOON + DAY)
     return [found.index(one) for one in doomed]
 

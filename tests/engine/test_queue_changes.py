@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.move import Where
+from rota.engine.transactions.enqueue import Where
 from rota.model.errors import (
     AgingOrders,
     Immutable,
@@ -21,11 +21,12 @@ from rota.model.errors import (
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, Overlap, OverlapPolicy, Retry, WhenFalse
 from rota.model.states import Held, Reason, Status, WaitingFor
-from rota.operations.bulk import AT_ONCE, Filter, cancel_matching, enqueue_many, match_runs
-from rota.operations.changing import Destination, edit_run, move_runs
+from rota.operations.bulk import AT_ONCE, Filter, cancel_matching, match_runs, trigger_many
 from rota.operations.queue import look_at_queue
-from rota.store import order, queue
-from rota.testing import Scene, Script
+from rota.operations.run_actions import Destination, edit_run, move_runs
+from rota.store.tables import queue
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import ALLOW, NOON, QUEUE, REPLACE, audit, command
 
 pytestmark = pytest.mark.anyio
@@ -62,11 +63,11 @@ def edit(scene: Scene, handle: str, **changes):
 
 
 def many(scene: Scene, name: str, count: int, **changes):
-    return enqueue_many(scene.store, name, [{}] * count, now=scene.clock.now(), **changes)
+    return trigger_many(scene.store, name, [{}] * count, now=scene.clock.now(), **changes)
 
 
 def ready(scene: Scene) -> list[str]:
-    return [run.handle for run in scene.store.read(lambda db: order.runs_of(db, order.ready(db, limit=20_000)))]
+    return [run.handle for run in scene.store.read(lambda db: queue.runs_of(db, queue.ready(db, limit=20_000)))]
 
 
 async def test_runs_start_in_the_order_into_which_they_were_moved_dec_005(busy: Scene) -> None:
@@ -206,7 +207,7 @@ async def test_expires_after_holds_for_moved_edited_and_retried_runs_r_09(busy: 
 async def test_ten_thousand_runs_enter_by_one_call_in_their_order(busy: Scene) -> None:
     """Bulk: all in one transaction, numbered and placed in the order of the list."""
     params = [{"x": number} for number in range(AT_ONCE)]
-    born = enqueue_many(busy.store, "work", params, now=busy.clock.now())
+    born = trigger_many(busy.store, "work", params, now=busy.clock.now())
     assert [one.number for one in born] == list(range(1, AT_ONCE + 1))
     assert ready(busy) == [one.handle for one in born]
     found = busy.history("work")
@@ -220,7 +221,7 @@ async def test_ten_thousand_runs_enter_by_one_call_in_their_order(busy: Scene) -
 
 async def test_one_wrong_item_refuses_all_of_them_and_is_named(busy: Scene) -> None:
     with pytest.raises(InvalidValue, match="item 3: job 'work' has no param 'z'"):
-        enqueue_many(busy.store, "work", [{"x": 1}, {}, {"z": 1}], now=busy.clock.now())
+        trigger_many(busy.store, "work", [{"x": 1}, {}, {"z": 1}], now=busy.clock.now())
     assert busy.history("work") == []
     with pytest.raises(InvalidValue, match="too many"):
         many(busy, "work", AT_ONCE + 1)
@@ -317,7 +318,7 @@ async def test_queued_runs_keep_order_and_waiting_reasons_over_restarts_dec_008(
 
     def standing():
         found = busy.store.read(
-            lambda db: order.runs_of(db, [*order.ready(db, limit=99), *order.waiting(db, limit=99)])
+            lambda db: queue.runs_of(db, [*queue.ready(db, limit=99), *queue.waiting(db, limit=99)])
         )
         return [(run.handle, run.waiting_for, run.not_before, run.params, run.predecessor_id) for run in found]
 

@@ -9,11 +9,12 @@ from rota.model.clock import to_ms
 from rota.model.records import Run
 from rota.model.spec import Anchor, Misfire, MisfirePolicy, QuietHours, QuietPolicy, Schedule
 from rota.model.states import Status
-from rota.operations.auditing.report import Check
-from rota.operations.backfilling import Range, backfill
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.zones import adopt_tzdata
-from rota.testing import Scene, Script
+from rota.operations.bulk import Range, backfill
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.project.apply import adopt_tzdata
+from rota.operations.verify.report import Check
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, audit, command, cron, every
 from tests.engine.test_apply import put
 from tests.scene import tamper
@@ -170,9 +171,9 @@ async def test_a_pause_inside_the_window_leaves_its_instants_waiting(scene: Scen
     """R-20, R-17: a pause holds fires back, and theirs comes later."""
     scene.declare(command("sync", schedule=quiet(HALF_HOURLY)))
     await scene.advance("70m")
-    pause(scene.store, Chosen(("sync",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("sync",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("40m")
-    resume(scene.store, Chosen(("sync",)), catch_up=True, now=scene.clock.now())
+    resume(scene.store, JobSelection(("sync",)), catch_up=True, now=scene.clock.now())
     await scene.advance("70m")
     assert rows(scene, "sync")[1:3] == [
         ("SKIPPED", "quiet_hours", "13:00-14:00", 3),
@@ -184,7 +185,7 @@ async def test_a_pause_over_the_end_of_the_window_counts_its_instants(scene: Sce
     """R-20, R-17."""
     scene.declare(command("sync", schedule=quiet(HALF_HOURLY)))
     await scene.advance("70m")
-    pause(scene.store, Chosen(("sync",)), until=at(15.25), reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("sync",)), until=at(15.25), reason="", now=scene.clock.now())
     await scene.advance("130m")
     assert rows(scene, "sync")[1:] == [("SKIPPED", "paused", "13:00-15:00", 5)]
     await scene.advance("20m")
@@ -195,11 +196,11 @@ async def test_a_paused_job_that_is_edited_inside_counts_what_came(scene: Scene)
     """R-20, R-17."""
     put(scene, command("sync", schedule=quiet(HALF_HOURLY)))
     await scene.advance("70m")
-    pause(scene.store, Chosen(("sync",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("sync",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("30m")
     put(scene, command("sync", schedule=quiet(cron("*/20 * * * *"))))
     assert rows(scene, "sync")[1:] == [("SKIPPED", "paused", "13:00-13:30", 2)]
-    resume(scene.store, Chosen(("sync",)), catch_up=False, now=scene.clock.now())
+    resume(scene.store, JobSelection(("sync",)), catch_up=False, now=scene.clock.now())
     await scene.advance("90m")
 
 
@@ -283,9 +284,9 @@ async def test_an_excluded_anchored_instant_goes_on_an_interval_after_the_day(sc
 async def test_a_person_may_have_an_excluded_instant_run_after_a_pause(scene: Scene) -> None:
     """R-20: `resume --catch-up once` is asked for by hand."""
     scene.declare(command("sync", schedule=replace(HALF_HOURLY, excluded=("11-15",))))
-    pause(scene.store, Chosen(("sync",)), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(("sync",)), until=None, reason="", now=scene.clock.now())
     await scene.advance("70m")
-    resume(scene.store, Chosen(("sync",)), catch_up=True, now=scene.clock.now())
+    resume(scene.store, JobSelection(("sync",)), catch_up=True, now=scene.clock.now())
     await scene.settle()
     assert rows(scene, "sync") == [("SKIPPED", "paused", "12:30", 1), ("COMPLETED", None, "13:00", None)]
 

@@ -10,9 +10,10 @@ import pytest
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Gates, OnRestart
 from rota.model.states import Reason, Status
-from rota.operations.stopping import cancel_run
-from rota.store import runs
-from rota.testing import Scene, Script
+from rota.operations.run_actions import cancel_run
+from rota.store.tables import runs
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import reserve
 from tests.engine.conftest import ALLOW, NOON, command, cron, every, function
 
@@ -197,7 +198,7 @@ async def test_a_worker_whose_run_was_taken_cannot_write_it(scene: Scene) -> Non
     await scene.quiet()
     (run,) = scene.history("long")
     outcome = Outcome(Status.FAILED, Reason.EXIT_CODE)
-    late = runs.End(run.id, outcome, expected=Status.RUNNING, at=scene.clock.now())
+    late = runs.RunEnd(run.id, outcome, expected=Status.RUNNING, at=scene.clock.now())
     assert scene.store.write(partial(runs.finish_runs, ends=[late], epoch=1)) == []
     assert scene.told("long") == [("RUNNING", None)]
 

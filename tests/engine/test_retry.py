@@ -24,13 +24,13 @@ from rota.model.spec import (
     Retry,
 )
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.operations.auditing.report import Check
-from rota.operations.bulk import enqueue_many
-from rota.operations.explaining import explain
-from rota.operations.retrying import retry_run
-from rota.operations.stopping import cancel_run
-from rota.store import runs
-from rota.testing import Scene, Script
+from rota.operations.bulk import trigger_many
+from rota.operations.explain import explain
+from rota.operations.run_actions import cancel_run, retry_run
+from rota.operations.verify.report import Check
+from rota.store.tables import runs
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every, function
 from tests.engine.test_apply import put
 from tests.engine.test_groups import group
@@ -639,7 +639,7 @@ async def test_r_31_many_starts_at_once_take_the_place_of_retries_too(scene: Sce
     failing(scene, replace(spec, work=replace(spec.work, params={"to": "ann"})))
     scene.trigger("mail")
     await scene.settle()
-    enqueue_many(scene.store, "mail", [{"to": "ann"}, {"to": "bob"}], now=scene.clock.now())
+    trigger_many(scene.store, "mail", [{"to": "ann"}, {"to": "bob"}], now=scene.clock.now())
     retried = scene.history("mail")[1]
     assert (retried.status, retried.error) == ("CANCELLED", "mail:3 was started by hand and takes its place")
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from rota.engine.claim import Claimed
-from rota.model.agents import Brief, Session
+from rota.engine.transactions.claim import Claimed
+from rota.model.agents import AgentSession, Brief
 from rota.model.records import Outcome
 from rota.model.spec import AgentWork, Carry, SessionMode
 from rota.model.states import Reason, Status
-from rota.testing import Scene, Script
-from rota.testing.clock import FakeClock
-from rota.testing.scripted import ScriptedProcesses
+from rota.testing.doubles import FakeClock, Script, ScriptedProcesses
+from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +51,7 @@ def talking(**keys: Any) -> Any:
 
 
 def said(session: str, usd: float = 0.0, *, adapter: str = "claude", **more: Any) -> Outcome:
-    return replace(DONE, session=Session(session, usd=usd, tokens_in=7, adapter=adapter), **more)
+    return replace(DONE, session=AgentSession(session, usd=usd, tokens_in=7, adapter=adapter), **more)
 
 
 async def test_the_next_run_gets_the_session_of_the_last_with_its_totals(scene: Scene, seeing: Seeing) -> None:
@@ -62,8 +61,8 @@ async def test_the_next_run_gets_the_session_of_the_last_with_its_totals(scene: 
     await run(scene)
     assert [brief.session for brief in seeing.briefs] == [
         None,
-        Session("s-1", usd=0.25, tokens_in=7, adapter="claude"),
-        Session("s-2", usd=0.5, tokens_in=7, adapter="claude"),
+        AgentSession("s-1", usd=0.25, tokens_in=7, adapter="claude"),
+        AgentSession("s-2", usd=0.5, tokens_in=7, adapter="claude"),
     ]
     assert scene.history("talk")[-1].decisions["session"] == "s-2"
 

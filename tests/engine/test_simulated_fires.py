@@ -10,28 +10,22 @@ from typing import Any
 
 import pytest
 
-from rota.declare.validate import read_project
-from rota.engine.claim import Claimed, Holder
-from rota.engine.engine import Engine
-from rota.engine.pause import pause_job
-from rota.engine.record import Finished
-from rota.model.names import Names
+from rota.declare.project import read_project
+from rota.engine.scheduler import Engine
+from rota.engine.transactions.claim import Claimed, ClaimOwner
+from rota.engine.transactions.finish import Finished
+from rota.engine.transactions.pause import pause_job
 from rota.model.records import Outcome, Run
-from rota.model.spec import Condition
+from rota.model.spec import Condition, Names
 from rota.model.states import Reason, Status
-from rota.operations.applying import apply_in
-from rota.operations.simulating.accounts import Accounts
-from rota.operations.simulating.assuming import read_length
-from rota.operations.simulating.copying import State, copy_state
-from rota.operations.simulating.people import TOUCH, AtWork, Away, Person, at_work
-from rota.operations.simulating.played import PlayedJob, PlayedRun
-from rota.operations.simulating.playing import Player
-from rota.operations.simulating.stage import Skipped
-from rota.operations.simulating.staging import Assumptions, set_stage
+from rota.operations.project.apply import apply_in
+from rota.operations.simulate.model import Accounts, PlayedJob, PlayedRun, Skipped
+from rota.operations.simulate.player import TOUCH, AtWork, Away, Person, Player, at_work, read_length
+from rota.operations.simulate.state import Assumptions, State, copy_state, set_stage
 from rota.rules.admission import ConditionResult
-from rota.store import jobs
-from rota.store.cadence import touch
-from rota.testing import Script
+from rota.store.tables import jobs
+from rota.store.tables.activity import touch
+from rota.testing.doubles import Script
 from tests.engine.conftest import NOON, audit
 from tests.scene import Scene
 
@@ -246,7 +240,7 @@ class PollsAtOnce:
 class PollingScene(Scene):
     """A scene in which a poll takes no time, neither the clock's nor ours."""
 
-    def _make_engine(self, holder: Holder) -> Engine:
+    def _make_engine(self, holder: ClaimOwner) -> Engine:
         polls = PollsAtOnce(self)
         return Engine(
             self.store,

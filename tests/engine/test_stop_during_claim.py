@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.stopping import Stop, Stopping
-from rota.testing import Scene
+from rota.engine.membership.shutdown import Stop, Stopping
+from rota.testing.scene import Scene
 from tests.engine.conftest import command
 
 pytestmark = pytest.mark.anyio

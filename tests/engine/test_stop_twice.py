@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rota.model.spec import Condition, Gates
-from rota.testing import Scene
+from rota.testing.scene import Scene
 from tests.engine.conftest import command
 from tests.waiting import LONGEST_WAIT
 

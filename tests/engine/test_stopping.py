@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.execute import pause_for
-from rota.engine.stopping import Stop, StopMode, Stopping, wanted_stop
-from rota.settings import Scheduler
-from rota.testing import Scene, Script
+from rota.engine.loops.executor import pause_for
+from rota.engine.membership.shutdown import Stop, StopMode, Stopping, wanted_stop
+from rota.settings import SchedulerSettings
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
 from tests.engine.conftest import command
 
@@ -128,6 +129,6 @@ async def test_another_wish_ends_agents_too(scene: Scene) -> None:
 
 @pytest.mark.parametrize("mode", ["grace", "detach"])
 def test_a_stop_uses_what_the_file_says_unless_a_time_is_named(mode: StopMode) -> None:
-    scheduler = Scheduler(shutdown_grace=A_MOMENT, agent_shutdown_grace=LONG)
+    scheduler = SchedulerSettings(shutdown_grace=A_MOMENT, agent_shutdown_grace=LONG)
     assert wanted_stop(mode, None, scheduler=scheduler) == Stop(mode, A_MOMENT, LONG)
     assert wanted_stop(mode, 5, scheduler=scheduler) == Stop(mode, timedelta(seconds=5))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine import direct as calling
-from rota.engine.stopping import Stop, StopMode, Stopping
+from rota.engine.membership.shutdown import Stop, StopMode, Stopping
+from rota.engine.transactions import direct_calls
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Member, Retry, Work
 from rota.model.states import Status
-from rota.store import direct
-from rota.testing import Script
+from rota.store.tables import direct_calls as direct_calls_table
+from rota.testing.doubles import Script
 from tests.engine.calling import call, reserve, told
 from tests.engine.conftest import NOON, audit, command
 from tests.scene import Scene
@@ -45,7 +45,7 @@ class Busy:
     def hand_back(self) -> None:
         """End the caller's own code, which had a slot."""
         now, done = self.scene.clock.now(), Outcome(Status.COMPLETED)
-        self.scene.store.write(lambda db: calling.finish(db, self.reserved, done, epoch=None, now=now))
+        self.scene.store.write(lambda db: direct_calls.finish(db, self.reserved, done, epoch=None, now=now))
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_who_comes_while_the_scheduler_stops_is_sent_away(busy: Busy, mode
     late = call(busy.scene, "extract")
     await busy.scene.settle()
     assert told(busy.scene, late) is None
-    assert [one.slot for one in busy.scene.store.read(direct.calls)] == []
+    assert [one.slot for one in busy.scene.store.read(direct_calls_table.calls)] == []
     busy.hand_back()
     await busy.scene.advance(HOUR)
     await stopping

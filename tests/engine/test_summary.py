@@ -5,15 +5,15 @@ from functools import partial
 
 import pytest
 
-from rota.engine.pause import pause_everything
+from rota.engine.transactions.pause import pause_everything
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, WhenFalse
 from rota.model.states import Reason, Status
-from rota.operations.cadence import touch
-from rota.operations.summary import Summary, summarise_in, summary_json
-from rota.operations.system import Heartbeat, Liveness
-from rota.store import queue, workers
-from rota.testing import Scene, Script
+from rota.operations.status.status import Heartbeat, Liveness, touch
+from rota.operations.status.summary import SchedulerSummary, summarise_in, summary_json
+from rota.store.tables import processes, queue
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.conftest import ALLOW, NOON, command, every
 from tests.scene import one_machine
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 def summary(
     scene: Scene, *, slots: int = 16, taken: int = 0, liveness: Liveness = Liveness.RUNNING, worker: str | None = None
-) -> Summary:
+) -> SchedulerSummary:
     beat = Heartbeat(liveness, answer={"concurrency": slots, "slots_taken": taken})
     look = partial(summarise_in, state=scene.settings.state, beat=beat, now=scene.clock.now(), worker=worker)
     return scene.store.read(look)
@@ -90,7 +90,7 @@ async def test_nothing_is_claimable_while_everything_is_paused(scene: Scene) -> 
 
 async def test_a_worker_is_registered_by_identifier_or_name_while_its_process_lives(scene: Scene) -> None:
     worker_id = scene.session.holder.worker_id
-    (worker,) = scene.store.read(workers.workers)
+    (worker,) = scene.store.read(processes.workers)
     assert summary(scene).registered is None
     assert summary(scene, worker=worker_id).registered is True
     assert summary(scene, worker=worker.name).registered is True

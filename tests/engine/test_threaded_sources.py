@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.sources import ThreadedSources
+from rota.engine.loops.work_sources import ThreadedSources
 from rota.model.errors import SecretMissing, SourceError
 from rota.model.spec import EnvValue, SourceKind, WorkSource
 from rota.settings import Settings

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.pause import pause_job
+from rota.engine.transactions.pause import pause_job
 from rota.model.records import Outcome
 from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status
-from rota.operations.auditing.report import Report
-from rota.operations.stopping import cancel_run
-from rota.rules.ticks import LONGEST_UNSEEN
-from rota.store import processes, runs
-from rota.store.processes import end_process
-from rota.testing import Script
+from rota.operations.run_actions import cancel_run
+from rota.operations.verify.report import AuditReport
+from rota.rules.liveness import LONGEST_UNSEEN
+from rota.store.tables import processes, runs
+from rota.store.tables.processes import end_process
+from rota.testing.doubles import Script
 from tests.engine.conftest import ALLOW, NOON, QUEUE, audit, command, cron, every, function
 from tests.engine.machines import Machine
 from tests.engine.ticking import TickScene
@@ -38,7 +38,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     """A project with two slots that nobody serves, at noon; what the test leaves is audited."""
     made = Scene(tmp_path, NOON, concurrency=2)
     yield made
-    found: Report = audit(made)
+    found: AuditReport = audit(made)
     made.store.close()
     assert found.violations == ()
 

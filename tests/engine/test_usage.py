@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.usage import By, UsageView, look_at_usage
-from rota.store.usage import Amount
-from rota.testing import Scene, Script
+from rota.operations.budgets import By, UsageView, look_at_usage
+from rota.store.tables.budgets import Amount
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, reserve
 from tests.engine.conftest import ALLOW, NOON, command
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rota
-from rota.engine.lock import take_serve_lock
+from rota.engine.membership.locks import take_serve_lock
 from rota.model.clock import from_ms, to_ms
 from rota.model.errors import UnknownJob
 from rota.model.ids import new_id
@@ -33,23 +33,23 @@ from rota.model.spec import (
     QuietPolicy,
     Schedule,
 )
-from rota.operations.auditing.instants import instants_of
-from rota.operations.auditing.ledger import COUNTED
-from rota.operations.auditing.report import Check
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.verify import verify
-from rota.rules.cron import check_cron
-from rota.rules.instants import next_instant
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.verify.instants import instants_of
+from rota.operations.verify.ledger import COUNTED
+from rota.operations.verify.report import Check
+from rota.operations.verify.verify import verify
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.instants import next_instant
 from rota.runners.output import folder_of, make_folder
-from rota.testing import Script
+from rota.testing.doubles import Script
 from tests.engine.conftest import NOON, ONCE, QUEUE, REPLACE, audit, command, cron, every
 from tests.engine.test_apply import put
 from tests.scene import Scene, copied, drop_trigger, kept, sqlite_alone, tamper
 
 pytestmark = pytest.mark.anyio
 
-PLANNED = ("due", "planner", "pause", "cursor", "instants", "cron", "interval", "jitter", "lull", "quiet", "exclusion")
-PLANNING = {f"rota.rules.{name}" for name in PLANNED}
+PLANNED = ("plan", "cursor", "instants", "cron", "blackouts")
+PLANNING = {"rota.rules.pause", *(f"rota.rules.schedule.{name}" for name in PLANNED)}
 FIXED = replace(every("5m"), anchor=Anchor.FIXED)
 
 
@@ -86,15 +86,15 @@ def reached_from(module: str) -> set[str]:
 
 
 def test_the_auditor_shares_no_planning_code() -> None:
-    folder = Path(rota.__file__).parent / "operations" / "auditing"
-    parts = [f"rota.operations.auditing.{path.stem}" for path in folder.glob("*.py")]
-    reached = {one for part in [*parts, "rota.operations.verify"] for one in reached_from(part)}
+    folder = Path(rota.__file__).parent / "operations" / "verify"
+    parts = [f"rota.operations.verify.{path.stem}" for path in folder.glob("*.py")]
+    reached = {one for part in parts for one in reached_from(part)}
     assert "rota.store.rows" in reached
     assert reached & PLANNING == set()
 
 
 def test_the_walk_over_imports_would_find_planning_code() -> None:
-    assert reached_from("rota.engine.fire") >= PLANNING - {"rota.rules.pause"}
+    assert reached_from("rota.engine.transactions.fire") >= PLANNING - {"rota.rules.pause"}
 
 
 FIELDS = (
@@ -184,9 +184,9 @@ async def test_downtime_overlap_pause_edit_crash_and_step_leave_it_clean(scene: 
     scene.clock.advance("5h")
     await scene.start()
     await scene.advance("30m")
-    pause(scene.store, Chosen(everything=True), until=None, reason="", now=scene.clock.now())
+    pause(scene.store, JobSelection(everything=True), until=None, reason="", now=scene.clock.now())
     await scene.advance("2h")
-    resume(scene.store, Chosen(everything=True), catch_up=True, now=scene.clock.now())
+    resume(scene.store, JobSelection(everything=True), catch_up=True, now=scene.clock.now())
     jobs["grid"] = replace(jobs["grid"], schedule=cron("3 * * * *"))
     jobs["slow"] = replace(jobs["slow"], enabled=False)
     put(scene, *jobs.values())
@@ -579,7 +579,7 @@ async def test_a_violation_names_job_and_run(unaudited: Scene) -> None:
 async def test_a_paused_job_that_lost_its_held_cursor_is_found(unaudited: Scene) -> None:
     """R-20."""
     await worked(unaudited)
-    pause(unaudited.store, Chosen(("tick",)), until=None, reason="", now=unaudited.clock.now())
+    pause(unaudited.store, JobSelection(("tick",)), until=None, reason="", now=unaudited.clock.now())
     assert audit(unaudited).clean
     tamper(unaudited, f"UPDATE job SET held_for = NULL WHERE id = {TICK}")
     assert [violation.check for violation in audit(unaudited).violations] == [Check.CURSOR]

@@ -9,9 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.operations.auditing.report import Check
+from rota.operations.verify.report import Check
 from rota.runners.processes import TAG
-from rota.testing import Scene, Script
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, reserve
 from tests.engine.conftest import audit, command
 from tests.scene import tamper

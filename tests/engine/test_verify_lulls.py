@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rota.model.clock import from_ms, to_ms
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
-from rota.operations.auditing.lulls import Fate, lulls_of
-from rota.rules.lull import lull_at
+from rota.operations.verify.instants import Fate, lulls_of
+from rota.rules.schedule.blackouts import lull_at
 
 ZONES = ["UTC", "Europe/Madrid", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Pacific/Apia"]
 WINDOWS = [

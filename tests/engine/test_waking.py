@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rota.engine.claim import Claimed
-from rota.engine.loop import Loop
+from rota.engine.loops.loop import Loop
+from rota.engine.transactions.claim import Claimed
 from tests.engine.conftest import command
 from tests.scene import Scene
 from tests.waiting import LONGEST_WAIT

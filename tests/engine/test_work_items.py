@@ -9,22 +9,23 @@ from typing import Any
 
 import pytest
 
-from rota.engine.outbox import Outbox
-from rota.model.claims import Claim, ClaimState
+from rota.engine.loops.work_sources import WorkReporter
+from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SecretMissing, SourceError
-from rota.model.records import Outcome
+from rota.model.records import Claim, ClaimState, Outcome
 from rota.model.spec import AgentWork, JobSpec, Kind, Retry, SourceKind, Work, WorkSource
 from rota.model.states import Reason, Status
-from rota.model.work import WorkAhead, WorkItem, WorkReport, WorkRequest
-from rota.operations.doctor import untold_findings
-from rota.operations.explaining import explain
+from rota.operations.admin.doctor import untold_findings
+from rota.operations.explain import explain
+from rota.operations.run_actions import cancel_run
 from rota.operations.runs import show_run
-from rota.operations.stopping import cancel_run
-from rota.operations.system import Attention, Heartbeat, Liveness, look
+from rota.operations.status.attention import Attention
+from rota.operations.status.status import Heartbeat, Liveness, look
 from rota.operations.views import whole_run_json
-from rota.rules.machine import Level
-from rota.store import work
-from rota.testing import Scene, Script
+from rota.rules.health_checks import Severity
+from rota.store.tables import work_items
+from rota.testing.doubles import Script
+from rota.testing.scene import Scene
 from tests.engine.calling import call, told
 from tests.engine.conftest import ALLOW, NO_RETRY, audit, every
 from tests.scene import tamper
@@ -96,7 +97,7 @@ def stock(scene: Scene, *items: str, takes: timedelta = MINUTE, ending: Outcome 
 
 def claims(scene: Scene) -> list[Claim]:
     """Return the newest claim of each run of `fix`."""
-    found = [scene.store.read(partial(work.of_run, run_id=run.id)) for run in scene.history("fix")]
+    found = [scene.store.read(partial(work_items.of_run, run_id=run.id)) for run in scene.history("fix")]
     return [claim for claim in found if claim is not None]
 
 
@@ -264,7 +265,7 @@ async def test_what_a_source_was_never_told_needs_attention_and_is_a_finding(sce
     )
     assert look(scene.store, DEAD, now=scene.clock.now(), scope="api").attention == ()
     (finding,) = scene.store.read(partial(untold_findings, now=scene.clock.now()))
-    assert (finding.level, finding.text) == (Level.WARNING, "run shelf: 1 report or release was given up: gone")
+    assert (finding.level, finding.text) == (Severity.WARNING, "run shelf: 1 report or release was given up: gone")
     later = scene.clock.now() + timedelta(days=8)
     assert look(scene.store, DEAD, now=later).attention == ()
     assert list(scene.store.read(partial(untold_findings, now=later))) == []
@@ -431,11 +432,11 @@ async def test_what_is_planned_is_told_by_one_process_alone(scene: Scene) -> Non
     scene.clock.advance("10m")
     now = scene.clock.now()
     taken = [
-        scene.store.write(partial(work.take, claim=claims(scene)[0].claim, now=now, until=now + MINUTE))
+        scene.store.write(partial(work_items.take, claim=claims(scene)[0].claim, now=now, until=now + MINUTE))
         for _ in range(2)
     ]
     assert taken == [True, False]
-    assert await Outbox(scene.store, scene.clock, scene.sources).round() == now + MINUTE
+    assert await WorkReporter(scene.store, scene.clock, scene.sources).round() == now + MINUTE
 
 
 async def test_rows_of_items_go_with_their_runs(scene: Scene) -> None:
@@ -444,8 +445,8 @@ async def test_rows_of_items_go_with_their_runs(scene: Scene) -> None:
     scene.trigger("fix")
     await scene.advance("2m")
     run_id = scene.history("fix")[0].id
-    scene.store.write(partial(work.forget_runs, run_ids=[run_id]))
-    assert scene.store.read(partial(work.of_run, run_id=run_id)) is None
+    scene.store.write(partial(work_items.forget_runs, run_ids=[run_id]))
+    assert scene.store.read(partial(work_items.of_run, run_id=run_id)) is None
 
 
 async def test_a_restored_copy_leaves_items_alone_that_may_be_worked_on_elsewhere(scene: Scene) -> None:
@@ -453,7 +454,7 @@ async def test_a_restored_copy_leaves_items_alone_that_may_be_worked_on_elsewher
     scene.declare(fixer())
     scene.trigger("fix")
     await scene.settle()
-    assert scene.store.write(partial(work.leave_all, why="restored", now=scene.clock.now())) == 1
+    assert scene.store.write(partial(work_items.leave_all, why="restored", now=scene.clock.now())) == 1
     assert claims(scene)[0].state is ClaimState.GIVEN_UP
 
 

@@ -4,17 +4,17 @@ from functools import partial
 
 import pytest
 
-from rota.engine.life import life_here
+from rota.engine.membership.locks import life_here
 from rota.model.errors import UnknownWorker, WorkerAlive
 from rota.model.spec import Draw
 from rota.model.states import Held
-from rota.operations.draining import drain_worker, forget_worker
-from rota.operations.explaining import held_by
-from rota.operations.system import Heartbeat, Liveness
+from rota.operations.explain import held_by
+from rota.operations.group_actions import drain_worker, forget_worker
+from rota.operations.status.status import Heartbeat, Liveness
 from rota.operations.workers import Presence, WorkerState, anybody_takes, machines_needing, worker_states
-from rota.rules.takes import Takes
-from rota.store import workers
-from rota.testing import Scene
+from rota.rules.queue_order import PoolFilter
+from rota.store.tables import processes
+from rota.testing.scene import Scene
 from tests.engine.conftest import command
 from tests.engine.machines import Machine
 from tests.scene import ON_POSTGRES
@@ -52,7 +52,7 @@ async def test_ones_own_folder_is_told_by_its_lock_r_22(scene: Scene) -> None:
 async def test_a_run_waits_as_no_worker_when_nobody_there_takes_its_pools_r_02(scene: Scene) -> None:
     """R-02: derived when somebody looks."""
     scene.engine.claimer.allowed = False
-    Machine(scene, "small", takes=Takes(but=("gpu",)))
+    Machine(scene, "small", takes=PoolFilter(but=("gpu",)))
     found = named(scene, "small")
     beat = Heartbeat(Liveness.ELSEWHERE, workers=tuple(found))
     assert anybody_takes(found, ())
@@ -94,7 +94,7 @@ async def test_machines_that_are_all_drained_need_somebody_and_runs_say_whom_the
 async def test_a_machine_that_was_drained_for_its_crashes_says_so_until_it_is_resumed(scene: Scene) -> None:
     """R-23."""
     other = Machine(scene, "b", kind="serve")
-    scene.store.write(partial(workers.drain, worker_id=other.holder.worker_id, draining=True, crashes=6))
+    scene.store.write(partial(processes.drain, worker_id=other.holder.worker_id, draining=True, crashes=6))
     wanted = "b was drained, since it crashed 6 times in a row: find the cause   rota workers resume b"
     assert needing(scene) == [wanted]
     drain_worker(scene.store, "b", draining=False)

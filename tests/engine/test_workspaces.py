@@ -10,16 +10,15 @@ from typing import ClassVar
 
 import pytest
 
-from rota.engine.claim import Claimed
-from rota.engine.execute import pause_for
+from rota.engine.loops.executor import pause_for
+from rota.engine.transactions.claim import Claimed
 from rota.model.errors import StateError
-from rota.model.records import Outcome
+from rota.model.records import Outcome, Worktree
 from rota.model.spec import JobSpec, Workspace
 from rota.model.states import Reason, Status
-from rota.model.workspaces import Worktree
-from rota.store import worktrees
-from rota.testing import Scene, Script
-from rota.testing.scripted import ScriptedProcesses
+from rota.store.tables import work_items
+from rota.testing.doubles import Script, ScriptedProcesses
+from rota.testing.scene import Scene
 from tests.engine.agent_jobs import agent
 from tests.scene import one_machine
 from tests.waiting import LONGEST_WAIT
@@ -85,7 +84,7 @@ async def running(scene: Scene, name: str = "fix") -> Worktree:
 
 def of(scene: Scene, name: str = "fix") -> Worktree | None:
     """Return the worktree of a job's newest run."""
-    return scene.store.read(partial(worktrees.worktree_of_run, run_id=scene.history(name)[-1].id))
+    return scene.store.read(partial(work_items.worktree_of_run, run_id=scene.history(name)[-1].id))
 
 
 async def ended(scene: Scene, name: str = "fix", ending: Outcome | None = None) -> None:
@@ -324,7 +323,7 @@ async def test_work_in_a_worktree_of_a_run_that_never_started_is_kept_all_the_sa
     await until(scene, lambda: scene.history("fix")[-1].status.final)
     await scene.engine.workspace_loop.turn()
     assert branches(repository) == ["main", "rota/fix-1"]
-    [kept] = scene.store.read(worktrees.kept_worktrees)
+    [kept] = scene.store.read(work_items.kept_worktrees)
     assert (kept.path, kept.kept_why) == (first.path, "it has commits")
 
 

@@ -3,9 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-from rota.engine.looking import look_once
-from rota.engine.session import close_session
-from rota.engine.ticks import note_look
+from rota.engine.activity import note_look
+from rota.engine.membership.session import close_session
+from rota.engine.scheduler import run_once
 from tests.scene import Scene
 
 
@@ -23,7 +23,7 @@ class TickScene(Scene):
         """Enter and look, as `rota tick` does; return how many runs were recovered."""
         recovered = await self.start()
         self.left = False
-        looked_at = await look_once(self.engine, self.clock)
+        looked_at = await run_once(self.engine, self.clock)
         await self.quiet()
         for loop in self.engine.loops:
             assert loop.pulse.error is None, f"the {loop.name} loop failed: {loop.pulse.error}"

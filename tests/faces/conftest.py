@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import cli
-from rota.engine.claim import Holder, claim, start
-from rota.engine.record import Finished, record
+from rota.cli.main import cli
+from rota.engine.transactions.claim import ClaimOwner, claim, start
+from rota.engine.transactions.finish import Finished, record
 from rota.model.records import Outcome
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
-from rota.store import finding, processes
+from rota.store.tables import processes, run_queries
 from tests.template import lay_database
 from tests.workers import ensure_worker
 
@@ -90,7 +90,7 @@ class Project:
         store = open_state(self.state, self.clock, create=False)
         try:
             holder = store.write(self._holder)
-            taken = len(store.read(finding.running_runs))
+            taken = len(store.read(run_queries.running_runs))
             for one in store.write(partial(claim, holder=holder, free=range(taken, 50), now=self.clock.now())):
                 store.write(partial(start, claimed=one, holder=holder, process=holder.identity, now=self.clock.now()))
         finally:
@@ -118,13 +118,13 @@ class Project:
         finally:
             store.close()
 
-    def _holder(self, db: Any) -> Holder:
+    def _holder(self, db: Any) -> ClaimOwner:
         now, me = self.clock.now(), identity()
         worker = ensure_worker(db, name="here", now=now)
         epoch = processes.open_process(
             db, worker_id=worker, kind="serve", identity=me, lock="none", version="0", now=now
         )
-        return Holder(worker, epoch, me)
+        return ClaimOwner(worker, epoch, me)
 
 
 @pytest.fixture

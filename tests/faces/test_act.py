@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.fire import fire
-from rota.engine.lock import take_serve_lock
+from rota.engine.membership.locks import take_serve_lock
+from rota.engine.transactions.fire import fire
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from rota.operations.jobs import find_job
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
 from rota.runners.output import folder_of, make_folder
 from tests.faces.conftest import Project
 

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from rota.model.errors import InvalidValue
-from rota.operations.adding import read_settings, replace_file
+from rota.operations.project.edit import read_settings, replace_file
 from tests.faces.conftest import Project
 
 FILE = "# mine\ntimezone: Europe/Berlin\njobs:\n  a:   # first\n    command: [x]\n"

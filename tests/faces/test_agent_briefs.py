@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.model.agents import Session
-from rota.model.records import Outcome
+from rota.model.agents import AgentSession
+from rota.model.records import Outcome, Worktree
 from rota.model.states import Status
-from rota.model.workspaces import Worktree
-from rota.operations.project import open_state
-from rota.store import runs, worktrees
+from rota.operations.project.locate import open_state
 from rota.store.driver import Database
-from rota.store.sessions import save_session
+from rota.store.tables import runs, work_items
+from rota.store.tables.work_items import save_session
 from tests.faces.conftest import NOON, Project
 
 CLAUDE = '#!/bin/sh\n[ "$1" = --version ] && echo "2.1.259 (Claude Code)"\n'
@@ -52,7 +51,7 @@ def write(project: Project, operation: Callable[[Database], object]) -> None:
         store.close()
 
 
-def keep_talking(db: Database, session: Session) -> None:
+def keep_talking(db: Database, session: AgentSession) -> None:
     job = db.row("job_id_of", name="talk")
     assert job is not None
     save_session(db, job[0], session, run_id="r", now=NOON)
@@ -102,7 +101,7 @@ def test_a_dry_run_tells_what_git_would_refuse(agents: Project) -> None:
 
 def test_a_dry_run_tells_the_session_and_what_is_carried_over(agents: Project) -> None:
     assert line(agents.ok("run", "talk", "--dry-run"), "session") == "resume: begins a new one"
-    write(agents, lambda db: keep_talking(db, Session("s-7", adapter="claude")))
+    write(agents, lambda db: keep_talking(db, AgentSession("s-7", adapter="claude")))
     told = agents.ok("run", "talk", "--dry-run")
     assert line(told, "session") == "resume: goes on with s-7"
     assert line(told, "carry") == "the last summary and the job's state"
@@ -123,7 +122,7 @@ def test_an_agent_is_denied_the_files_of_rota_the_state_and_git(agents: Project)
 
 
 def test_a_stored_session_that_the_program_would_take_for_an_option_starts_nothing(agents: Project) -> None:
-    write(agents, lambda db: keep_talking(db, Session("--yolo", adapter="claude")))
+    write(agents, lambda db: keep_talking(db, AgentSession("--yolo", adapter="claude")))
     assert "session: '--yolo' begins with `-`" in agents.ok("run", "talk", "--dry-run")
 
 
@@ -143,9 +142,9 @@ def kept(project: Project) -> Worktree:
     tree = Worktree(run["id"], "fix:1", "/srv/api", str(path), "rota/fix-1", "4f1c2d9", NOON)
     told = {"workspace": {"kind": "worktree", "path": tree.path, "branch": tree.branch, "base": tree.base}}
     write(project, lambda db: runs.note_decisions(db, tree.run_id, told))
-    write(project, lambda db: worktrees.store_worktree(db, tree))
+    write(project, lambda db: work_items.store_worktree(db, tree))
     project.carry_out([Outcome(Status.COMPLETED, exit_code=0)])
-    write(project, lambda db: worktrees.keep_worktree(db, tree, why="it has commits", now=NOON))
+    write(project, lambda db: work_items.keep_worktree(db, tree, why="it has commits", now=NOON))
     return tree
 
 

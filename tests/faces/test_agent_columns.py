@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rota.engine.lock import take_serve_lock
-from rota.model.budget import Usage
+from rota.engine.membership.locks import take_serve_lock
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from tests.faces.conftest import Project

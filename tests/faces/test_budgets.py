@@ -3,15 +3,15 @@
 from datetime import timedelta
 from functools import partial
 
-from rota.engine.budget import reserve
-from rota.engine.claim import claim, start
-from rota.engine.record import Finished, record
-from rota.model.budget import Usage
+from rota.engine.transactions.budgets import reserve
+from rota.engine.transactions.claim import claim, start
+from rota.engine.transactions.finish import Finished, record
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.project import open_state
-from rota.rules.admission import Go, Wait
-from rota.store import runs
+from rota.operations.project.locate import open_state
+from rota.rules.admission import Admit, Defer
+from rota.store.tables import runs
 from tests.faces.conftest import Project
 
 FILE = """timezone: Europe/Madrid
@@ -36,10 +36,10 @@ def play(project: Project, *usages: Usage | None, end: bool = True) -> None:
             run = one.run
             gate = partial(reserve, run_id=run.id, spec=one.spec, job_id=run.job_id, epoch=holder.epoch, now=now)
             verdict = store.write(gate)
-            if isinstance(verdict, Wait):
+            if isinstance(verdict, Defer):
                 waits = {"waiting_for": verdict.waiting_for, "not_before": verdict.until}
                 store.write(partial(runs.release_run, run_id=run.id, epoch=holder.epoch, **waits))
-            elif isinstance(verdict, Go):
+            elif isinstance(verdict, Admit):
                 store.write(partial(start, claimed=one, holder=holder, process=holder.identity, now=now))
                 if end:
                     outcome = Outcome(Status.COMPLETED, exit_code=0, usage=next(told, None))

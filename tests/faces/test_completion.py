@@ -10,17 +10,17 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import COMMANDS, cli
+from rota.cli.main import COMMANDS, cli
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.store.names import FileReader, known_jobs, known_runs
+from rota.store.completion import FileReader, known_jobs, known_runs
 from tests.faces.conftest import Project
 from tests.postgres import lay_postgres
 
 HEAVY = ("pydantic", "apsw", "rich", "psutil", "asyncio")
 ASK = """
 import os, sys
-from rota.cli import main
+from rota.cli import run as main
 try: main()
 except SystemExit: pass
 print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rota.cli.console import LINES_AT_ONCE, Console
-from rota.engine.birth import Born
-from rota.engine.fire import Fired
-from rota.engine.stopping import Stop
+from rota.engine.membership.shutdown import Stop
+from rota.engine.transactions.fire import Fired
+from rota.engine.transactions.insert import RunRef
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.project import Place, open_state
+from rota.operations.project.locate import ProjectPaths, open_state
 from rota.operations.runs import show_run
 from rota.settings import Settings
 from tests.faces.conftest import NOON, Project
@@ -24,14 +24,14 @@ JOBS = 'timezone: Europe/Madrid\njobs:\n  disk: {command: [echo, hi]}\n  nightly
 
 
 def fired(number: int) -> Fired:
-    return Fired("disk", (Born(f"id-{number}", "disk", number),))
+    return Fired("disk", (RunRef(f"id-{number}", "disk", number),))
 
 
 def play(project: Project, *events: Fired, as_json: bool = False) -> None:
     """Serve for a moment in which these instants come."""
 
     async def serve() -> None:
-        place = Place(project.folder, project.state)
+        place = ProjectPaths(project.folder, project.state)
         console = Console(place, project.clock, as_json=as_json)
         console.serving(Settings(project.folder, project.state, timezone="Europe/Madrid"), recovered=1)
         for event in events:
@@ -68,7 +68,7 @@ def test_only_the_runs_that_were_taken_over_here_are_said_to_go_on_and_queued_on
     store.close()
 
     async def serve() -> None:
-        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console = Console(ProjectPaths(project.folder, project.state), project.clock, as_json=False)
         settings = Settings(project.folder, project.state, timezone="UTC")
         console.serving(settings, recovered=1, going_on=[taken.id])
         console.close()
@@ -107,7 +107,7 @@ def test_a_dense_job_is_collapsed_and_nothing_is_lost(project: Project, capsys: 
 
 
 def test_a_skip_is_told_with_its_reason_and_count(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    play(project, Fired("disk", (), ((Born("id", "disk", 4), Reason.MISSED, 288),)))
+    play(project, Fired("disk", (), ((RunRef("id", "disk", 4), Reason.MISSED, 288),)))
     assert "13:00:00  disk:4      SKIPPED missed ×288" in capsys.readouterr().out
 
 
@@ -120,7 +120,7 @@ def test_a_failure_that_is_tried_again_says_when(project: Project, capsys: pytes
     store.close()
 
     async def serve() -> None:
-        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console = Console(ProjectPaths(project.folder, project.state), project.clock, as_json=False)
         console.serving(Settings(project.folder, project.state, timezone="UTC"), recovered=0)
         console.finished(failed)
         console.close()
@@ -156,7 +156,7 @@ def test_the_end_of_an_agent_is_told_in_words(
     store.close()
 
     async def serve() -> None:
-        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console = Console(ProjectPaths(project.folder, project.state), project.clock, as_json=False)
         console.serving(Settings(project.folder, project.state, timezone="UTC"), recovered=0)
         console.finished(ended)
         console.close()
@@ -175,7 +175,7 @@ def test_with_json_each_line_is_an_object(project: Project, capsys: pytest.Captu
 
 
 def test_the_console_tells_time_in_the_zone_it_was_given(tmp_path: Path) -> None:
-    console = Console(Place(tmp_path, tmp_path / ".rota"), Project(tmp_path).clock, zone="Europe/Madrid")
+    console = Console(ProjectPaths(tmp_path, tmp_path / ".rota"), Project(tmp_path).clock, zone="Europe/Madrid")
     assert console.time() == "13:00:00"
     console.close()
 
@@ -184,7 +184,7 @@ def test_a_stop_says_how_long_runs_and_agents_may_go_on(project: Project, capsys
     """R-08."""
 
     async def serve() -> None:
-        console = Console(Place(project.folder, project.state), project.clock, as_json=False)
+        console = Console(ProjectPaths(project.folder, project.state), project.clock, as_json=False)
         console.stopping(Stop("grace", timedelta(seconds=30), timedelta(minutes=10)), running=2)
         console.close()
 
@@ -204,7 +204,7 @@ def test_what_recovery_brings_is_told_after_the_heading(project: Project, capsys
     store.close()
 
     async def serve() -> None:
-        console = Console(Place(project.folder, project.state), project.clock)
+        console = Console(ProjectPaths(project.folder, project.state), project.clock)
         console.finished(replace(ended, status=Status.FAILED, reason=Reason.PROCESS_RESTARTED, finished_at=NOON))
         settings = Settings(project.folder, project.state, timezone="Europe/Madrid")
         console.serving(settings, recovered=2, going_on=[ended.id, other.id])
@@ -234,5 +234,5 @@ def test_a_stop_says_what_becomes_of_what_runs(
     project: Project, capsys: pytest.CaptureFixture[str], stop: Stop, told: str
 ) -> None:
     project.applied(JOBS)
-    Console(Place(project.folder, project.state), project.clock).stopping(stop, running=2)
+    Console(ProjectPaths(project.folder, project.state), project.clock).stopping(stop, running=2)
     assert capsys.readouterr().out == f"{told}\n"

@@ -10,17 +10,17 @@ from functools import partial
 import pytest
 
 from rota.cli.invocation import Invocation
-from rota.engine import direct as calling
-from rota.engine.claim import Claimed, Holder, claim, start
-from rota.engine.lock import Lock, take_serve_lock
+from rota.engine.membership.locks import Lock, take_serve_lock
+from rota.engine.transactions import direct_calls
+from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.direct import ask_for_work
-from rota.operations.project import open_state
+from rota.operations.direct_actions import ask_for_work
+from rota.operations.project.locate import open_state
 from rota.runners.output import folder_of, make_folder
 from rota.runners.processes import identity
-from rota.store import direct
 from rota.store.driver import Database
+from rota.store.tables import direct_calls as direct_calls_table
 from tests.faces.conftest import Project
 
 FILE = """
@@ -46,7 +46,7 @@ class Scheduler:
         self.project = project
         self.lock: Lock | None = take_serve_lock(project.state)
         self.steps: list[Step] = []
-        self.holder: Holder | None = None
+        self.holder: ClaimOwner | None = None
         self.claimed: list[Claimed] = []
         project.pause = self.pause
 
@@ -82,7 +82,7 @@ class Scheduler:
     def ends(self, outcome: Outcome) -> Step:
         def step(db: Database) -> None:
             for one in self.claimed:
-                assert calling.finish(db, one.run.id, outcome, epoch=None, now=self.project.clock.now())
+                assert direct_calls.finish(db, one.run.id, outcome, epoch=None, now=self.project.clock.now())
 
         return step
 
@@ -91,7 +91,7 @@ class Scheduler:
         ask_for_work(db, name="extract", params=None, caller=identity(), now=self.project.clock.now())
 
     def dismisses(self, db: Database) -> None:
-        direct.dismiss(db)
+        direct_calls_table.dismiss(db)
 
     def vanishes(self, _db: Database) -> None:
         assert self.lock is not None
@@ -179,7 +179,7 @@ def test_a_call_that_runs_longer_than_the_limit_is_cancelled(project: Project, s
     assert "extract was still running and is cancelled" in result.stdout
     call_id = scheduler.claimed[0].run.id
     store = open_state(project.state, project.clock, create=False)
-    found = store.read(partial(direct.direct_by_id, call_id=call_id))
+    found = store.read(partial(direct_calls_table.direct_by_id, call_id=call_id))
     store.close()
     assert found is not None
     assert found.cancel_requested_at is not None

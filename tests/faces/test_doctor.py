@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.lock import take_serve_lock
-from rota.engine.pause import pause_everything
-from rota.operations.project import open_state
-from rota.rules.guard import REASON
+from rota.engine.membership.locks import take_serve_lock
+from rota.engine.transactions.pause import pause_everything
+from rota.operations.project.locate import open_state
+from rota.rules.liveness import REASON
 from tests.agents.programs import answering
 from tests.faces.conftest import Project
 

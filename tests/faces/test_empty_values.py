@@ -1,12 +1,11 @@
 """An empty value on the command line is a mistake that is named, never the same as no value."""
 
 from collections.abc import Iterator
-from importlib import import_module
 
 import click
 import pytest
 
-from rota.cli.root import COMMANDS
+from rota.cli.main import COMMANDS, load_command
 from tests.faces.conftest import Project
 
 FILE = "jobs:\n  disk: {interval: 1h, command: [echo, hi]}\n"
@@ -15,7 +14,7 @@ FILE = "jobs:\n  disk: {interval: 1h, command: [echo, hi]}\n"
 def options() -> Iterator[tuple[list[str], str]]:
     """Every option that takes a text, of every command and of those below it."""
     for name in COMMANDS:
-        yield from _options([name], import_module(f"rota.cli.{name}").command)
+        yield from _options([name], load_command(name))
 
 
 def _options(path: list[str], command: click.Command) -> Iterator[tuple[list[str], str]]:

@@ -5,8 +5,8 @@ from functools import partial
 
 from rota.engine.clock import tzdata_version
 from rota.model.spec import JobSpec, Kind, Schedule, Work
-from rota.operations.applying import create
-from rota.operations.project import open_state
+from rota.operations.project.apply import create
+from rota.operations.project.locate import open_state
 from tests.faces.conftest import Project
 
 FILE = """\

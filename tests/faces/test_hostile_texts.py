@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rota.cli.console import configure_logging
 from rota.cli.invocation import Invocation
-from rota.cli.logging import configure_logging
-from rota.cli.root import COMMANDS, cli
-from rota.cli.streams import clean_streams
+from rota.cli.main import COMMANDS, cli
+from rota.cli.output import clean_streams
 from rota.log import log
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status

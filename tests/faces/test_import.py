@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import cli
+from rota.cli.main import cli
 from tests.faces.conftest import Project
 
 CRONTAB = """\

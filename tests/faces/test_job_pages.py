@@ -5,18 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from rota.http.pages.jobs import record_of
 from rota.model.errors import InvalidValue
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.changing import step_run
-from rota.operations.job_pages import JobQuery, Sort, page_of_jobs
-from rota.operations.jobs import list_jobs, show_job
-from rota.operations.params import read_value, write_value
-from rota.operations.project import open_state
+from rota.operations.jobs import JobQuery, Sort, list_jobs, list_versions, page_of_jobs, show_job
+from rota.operations.project.locate import open_state
 from rota.operations.queue import look_at_queue
-from rota.operations.versions import list_versions
+from rota.operations.run_actions import read_value, step_run, write_value
 from rota.operations.views import is_failing
-from rota.rules.history import record_of
 from rota.store.driver import Store
 from tests.faces.conftest import Project
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.lock import take_serve_lock
-from rota.engine.pause import end_timed_pauses
+from rota.engine.membership.locks import take_serve_lock
+from rota.engine.transactions.pause import end_timed_pauses
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
 from tests.faces.conftest import Project
 
 FILE = """

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.operations.access import Caller, Scope, know_token, read_token
-from rota.runners.secrets import read_env_file
+from rota.operations.admin.access import Caller, Scope, know_token, read_token
+from rota.runners.environment import read_env_file
 from tests.faces.conftest import Project
 
 FILE = "jobs:\n  a: {command: [echo, hi], env: {KEY: {secret: GITHUB_TOKEN}}}\n"
@@ -99,7 +99,7 @@ def test_a_secret_is_stored_as_it_was_given(applied: Project, value: str) -> Non
     from click.testing import CliRunner
 
     from rota.cli.invocation import Invocation
-    from rota.cli.root import cli
+    from rota.cli.main import cli
 
     (applied.state / "secrets.env").write_text("# mine\nOTHER=1\nexport GITHUB_TOKEN=old\n")
     invocation = Invocation({"HOME": str(applied.folder)}, applied.folder, applied.clock)
@@ -125,7 +125,7 @@ def given(project: Project, name: str, value: str, *flags: str) -> str:
     from click.testing import CliRunner
 
     from rota.cli.invocation import Invocation
-    from rota.cli.root import cli
+    from rota.cli.main import cli
 
     invocation = Invocation({"HOME": str(project.folder)}, project.folder, project.clock)
     return CliRunner().invoke(cli, ["secrets", "set", name, *flags], obj=invocation, input=value).output

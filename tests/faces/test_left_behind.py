@@ -6,14 +6,14 @@ from importlib import metadata
 
 import pytest
 
-from rota.engine.lock import take_process_lock
+from rota.engine.membership.locks import take_process_lock
 from rota.model.errors import DatabaseNewer
-from rota.operations.project import locate, open_state
-from rota.operations.tools.makers import named_maker, project_declares
+from rota.operations.project.locate import locate, open_state
+from rota.operations.tools.context import named_maker, project_declares
 from rota.operations.tools.toolbox import Toolbox
 from rota.runners.processes import identity
-from rota.store import processes, workers
 from rota.store.driver import Database
+from rota.store.tables import processes
 from tests.faces.conftest import NOON, Project
 from tests.faces.test_doctor import findings
 from tests.scene import tamper_file
@@ -29,8 +29,8 @@ def alive(project: Project, *, kind: str, version: str) -> Iterator[None]:
     lock = take_process_lock(project.state)
 
     def enter(db: Database) -> None:
-        worker = workers.only_worker(db) or "w"
-        workers.insert_worker(db, workers.Worker("w", "here"), now=NOON)
+        worker = processes.only_worker(db) or "w"
+        processes.insert_worker(db, processes.Worker("w", "here"), now=NOON)
         processes.open_process(
             db, worker_id=worker, kind=kind, identity=identity(1), lock=lock.path.name, version=version, now=NOON
         )

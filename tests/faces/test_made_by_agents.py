@@ -10,15 +10,15 @@ from typing import Any
 import click
 import pytest
 
-from rota.cli.root import COMMANDS, cli
-from rota.engine.claim import claim, start
-from rota.engine.direct import finish
+from rota.cli.main import COMMANDS, cli
+from rota.engine.transactions.claim import claim, start
+from rota.engine.transactions.direct_calls import finish
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.direct import ask_for_work
-from rota.operations.project import open_state
+from rota.operations.direct_actions import ask_for_work
+from rota.operations.project.locate import open_state
 from rota.runners.processes import identity
-from rota.store.audit import entries
+from rota.store.tables.audit import entries
 from tests.faces.conftest import NOON, Project
 from tests.faces.test_tools import DAILY, Tools
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from rota.cli.mcp import ProjectTools
+from rota.cli.commands.agents import ProjectTools
 from rota.mcp import ARGUMENTS_LIMIT, responder, server_of
 from rota.operations.tools.catalog import TOOLS
 from tests import forking
@@ -269,7 +269,8 @@ def test_a_start_imports_neither_the_sdk_nor_what_only_calls_need() -> None:
         "asyncio",
     )
     script = (
-        "import sys, rota.cli.root, rota.cli.mcp, rota.mcp; from rota.operations.tools.catalog import tools_of;"
+        "import sys, rota.cli.main, rota.cli.commands.agents, rota.mcp;"
+        "from rota.operations.tools.catalog import tools_of;"
         f"tools_of(lambda *_: {{}}); print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -12,14 +12,13 @@ import apsw
 import psycopg
 import pytest
 
-from rota.engine.lock import take_serve_lock
+from rota.engine.membership.locks import take_serve_lock
 from rota.faults import VARIABLE
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.project import make_state
-from rota.store.moving import BATCH, End, tables
-from rota.store.postgres_moving import PostgresEnd
-from rota.store.sqlite_moving import SqliteEnd
+from rota.operations.project.locate import make_state
+from rota.store.postgres.transfer import PostgresEnd
+from rota.store.transfer import BATCH, CopyEnd, SqliteEnd, tables
 from tests.faces.conftest import NOON, Project
 from tests.postgres import lay_postgres, spoil_postgres
 
@@ -67,7 +66,7 @@ def fill(project: Project, *, many: int = MANY) -> None:
     connection.close()
 
 
-def rows_of(end: End) -> dict[str, list[Any]]:
+def rows_of(end: CopyEnd) -> dict[str, list[Any]]:
     try:
         return {table.name: [row for rows in end.batches(table) for row in rows] for table in tables()}
     finally:

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from rota.model.notify import DeliveryStatus, Event, Receipt
-from rota.operations.notifying import trial_payload
-from rota.operations.project import open_state
-from rota.store import deliveries
+from rota.model.notifications import DeliveryResult, DeliveryStatus, Event
+from rota.operations.notifications import trial_payload
+from rota.operations.project.locate import open_state
 from rota.store.driver import Database
+from rota.store.tables import notifications
 from tests.faces.conftest import Project, StillClock
 from tests.stub_server import Reply, StubServer, serving
 
@@ -53,13 +53,13 @@ def deliver(project: Project, *statuses: DeliveryStatus) -> None:
 
 
 def _deliver(db: Database, *, run_id: str, handle: str, status: DeliveryStatus) -> None:
-    target = deliveries.targets(db)["ops"]
-    deliveries.insert(db, target, Event.FAILED, run_id=run_id, handle=handle, own=False, now=NOW)
-    (made,) = deliveries.listed(db, run_id=run_id, limit=1)
+    target = notifications.targets(db)["ops"]
+    notifications.insert(db, target, Event.FAILED, run_id=run_id, handle=handle, own=False, now=NOW)
+    (made,) = notifications.listed(db, run_id=run_id, limit=1)
     if status is not DeliveryStatus.PENDING:
-        failed = Receipt(ok=False, answer=500, error="500 no")
-        receipt = failed if status is DeliveryStatus.FAILED else Receipt(ok=True, answer=0)
-        deliveries.done(db, made.id, status, receipt=receipt, now=NOW)
+        failed = DeliveryResult(ok=False, answer=500, error="500 no")
+        receipt = failed if status is DeliveryStatus.FAILED else DeliveryResult(ok=True, answer=0)
+        notifications.done(db, made.id, status, receipt=receipt, now=NOW)
 
 
 def test_a_test_is_sent_to_the_target_of_the_file(told: Project, server: StubServer) -> None:
@@ -149,8 +149,8 @@ def test_retrying_names_something(told: Project) -> None:
 def test_a_target_that_was_switched_off_is_enabled_again(told: Project) -> None:
     assert told.ok("notify", "enable", "ops") == "ops was not switched off\n"
     store = open_state(told.folder / ".rota", told.clock, create=False)
-    endpoint = store.read(deliveries.targets)["ops"].endpoint
-    store.write(partial(deliveries.endpoint_gone, name=endpoint, error="410 Gone", now=NOW))
+    endpoint = store.read(notifications.targets)["ops"].endpoint
+    store.write(partial(notifications.endpoint_gone, name=endpoint, error="410 Gone", now=NOW))
     store.close()
     assert "off: 410 Gone" in told.ok("notify")
     assert told.ok("notify", "enable", "ops") == "ops is told again\n"

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from functools import partial
 
-from rota.engine.pause import pause_everything
-from rota.operations.project import open_state
-from rota.rules.guard import REASON
+from rota.engine.transactions.pause import pause_everything
+from rota.operations.project.locate import open_state
+from rota.rules.liveness import REASON
 from tests.faces.conftest import Project
 
 TWO = """

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from rota.engine.claim import claim
-from rota.operations.project import open_state
+from rota.engine.transactions.claim import claim
+from rota.operations.project.locate import open_state
 from tests.faces.conftest import Project
 
 FILE = """pools: {ollama: 1, gpu: 4}

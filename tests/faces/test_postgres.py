@@ -8,12 +8,12 @@ import pytest
 from rota.engine.clock import SystemClock
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
-from rota.operations.project import locate, open_place
-from rota.rules.lease import LEASE
-from rota.store import processes, workers
+from rota.operations.project.locate import locate, open_place
+from rota.rules.liveness import LEASE
 from rota.store.driver import Database
-from rota.store.postgres_opening import open_postgres
-from rota.store.workers import Worker
+from rota.store.postgres.setup import open_postgres
+from rota.store.tables import processes
+from rota.store.tables.processes import Worker
 from tests.faces.conftest import Project
 from tests.postgres import lay_postgres
 from tests.proxy import Proxy
@@ -92,7 +92,7 @@ def enter(address: str, name: str, *, kind: str) -> None:
     )
 
     def begin(db: Database) -> None:
-        workers.insert_worker(db, worker, now=clock.now())
+        processes.insert_worker(db, worker, now=clock.now())
         epoch = processes.open_process(
             db, worker_id=worker.id, kind=kind, identity=me, lock=name, version="0", now=clock.now()
         )

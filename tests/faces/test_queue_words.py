@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.model.states import Held
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
 from rota.operations.queue import QueueView, hold_words, look_in, queue_json
-from rota.operations.system import Heartbeat, Liveness
+from rota.operations.status.status import Heartbeat, Liveness
 from tests.faces.conftest import Project
 
 JOBS = """

@@ -6,8 +6,8 @@ import pytest
 
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.project import open_state
-from rota.store import chains
+from rota.operations.project.locate import open_state
+from rota.store.tables import run_queries
 from tests.faces.conftest import Project
 
 COMPLETED = Outcome(Status.COMPLETED, exit_code=0)
@@ -214,7 +214,7 @@ def release(project: Project) -> None:
     """Wait out the backoff of the pending retry, and let that fail too."""
     project.clock.advance(timedelta(minutes=1))
     store = open_state(project.state, project.clock, create=False)
-    store.write(lambda db: chains.let_go_due(db, project.clock.now()))
+    store.write(lambda db: run_queries.let_go_due(db, project.clock.now()))
     store.close()
     project.carry_out([FAILED])
 

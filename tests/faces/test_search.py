@@ -4,7 +4,7 @@ import pytest
 
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
 from rota.operations.runs import show_run
 from rota.runners.output import folder_of, make_folder
 from tests.faces.conftest import Project

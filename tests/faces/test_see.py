@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from rota.cli.tables import Column, fitting, kept, laid_out
-from rota.model.budget import Usage
+from rota.cli.output import Column, fitting, kept, laid_out
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.rules.times import day_time, read_instant
+from rota.text.format import day_time, read_instant
 from tests.faces.conftest import NOON, Project
 
 DONE = Outcome(Status.COMPLETED, exit_code=0)

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from rota.model.errors import ServiceUnavailable
-from rota.operations.service import Service, find_manager, lingers, output_of_service, own_program
-from rota.operations.service_units import ServiceFacts
-from rota.settings import Scheduler
+from rota.operations.admin.service import Service, ServiceFacts, find_manager, lingers, output_of_service, own_program
+from rota.settings import SchedulerSettings
 from tests.faces.conftest import Project
 
 NOTES = """#!/bin/sh
@@ -45,7 +44,13 @@ class Managed:
         project = Project(folder)
         project.write("jobs: {}\n")
         facts = ServiceFacts(
-            (str(programs / "rota"),), folder, folder / ".rota", "/bin", Scheduler().shutdown_grace, system, every=every
+            (str(programs / "rota"),),
+            folder,
+            folder / ".rota",
+            "/bin",
+            SchedulerSettings().shutdown_grace,
+            system,
+            every=every,
         )
         self.service = Service(facts, manager, environ, root=folder / "root")
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import cli
+from rota.cli.main import cli
 from tests import forking
 from tests.waiting import LONGEST_WAIT, until
 

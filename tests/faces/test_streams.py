@@ -5,7 +5,7 @@ import os
 import click
 import pytest
 
-from rota.cli.streams import BackgroundWriter, background_streams
+from rota.cli.output import BackgroundWriter, background_streams
 from tests.waiting import until
 
 WORDS = "{} dropped".format

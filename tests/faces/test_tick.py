@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.tick import code_of
-from rota.engine.lock import SERVE_LOCK, TICK_LOCK, take, take_process_lock
-from rota.engine.ticks import KIND, note_look
-from rota.operations.project import Place, open_state
+from rota.cli.commands.tick import code_of
+from rota.engine.activity import KIND, note_look
+from rota.engine.membership.locks import SERVE_LOCK, TICK_LOCK, take, take_process_lock
+from rota.operations.project.locate import ProjectPaths, open_state
 from rota.runners.processes import identity
-from rota.store import processes
+from rota.serve.tick import Tick, TickReport
 from rota.store.driver import Database
-from rota.ticking import Tick, TickReport
+from rota.store.tables import processes
 from tests.faces.conftest import Project
 from tests.workers import ensure_worker
 
@@ -119,7 +119,7 @@ def test_another_tick_that_looks_is_left_alone(due: Project) -> None:
     """Two ticks at the same moment: the second waits a little, then leaves it to the first."""
     lock = take(due.state / TICK_LOCK)
     assert lock is not None
-    place = Place(due.folder, due.state)
+    place = ProjectPaths(due.folder, due.state)
     try:
         report = asyncio.run(Tick(place, due.clock, environ={}, patience=timedelta()).run())
     finally:

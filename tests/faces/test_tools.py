@@ -10,15 +10,15 @@ import pytest
 
 from rota.mcp import say_error
 from rota.model.errors import JobProblems, RotaError
-from rota.model.making import Maker
+from rota.model.proposals import Author
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.project import locate, open_state
-from rota.operations.tools.answers import LONG, NOTICE
+from rota.operations.project.locate import locate, open_state
 from rota.operations.tools.catalog import TOOLS, Tool, tools_of
-from rota.operations.tools.makers import RUN_ID, maker_of, named_maker, project_declares
+from rota.operations.tools.context import RUN_ID, maker_of, named_maker, project_declares
+from rota.operations.tools.reads import LONG, NOTICE
 from rota.operations.tools.toolbox import Toolbox
-from rota.store.audit import entries
+from rota.store.tables.audit import entries
 from tests.faces.conftest import Project
 
 FILE = """
@@ -48,7 +48,7 @@ DAILY = {"name": "watch", "task": "Look at CI.", "schedule": "0 9 * * mon-fri"}
 class Tools:
     """The toolbox of a maker in a project."""
 
-    def __init__(self, project: Project, maker: Maker | None = None) -> None:
+    def __init__(self, project: Project, maker: Author | None = None) -> None:
         self.project = project
         self.maker = maker
 
@@ -84,7 +84,7 @@ def inside(tools: Tools) -> Tools:
     return Tools(tools.project, running(tools.project, "nightly:1"))
 
 
-def running(project: Project, handle: str) -> Maker:
+def running(project: Project, handle: str) -> Author:
     """Start a queued run, and return it as a maker."""
     project.begin()
     run_id = project.json("show", handle)["id"]
@@ -100,7 +100,7 @@ def running(project: Project, handle: str) -> Maker:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_every_tool_has_a_text_and_a_schema_that_knows_its_keys(tools: Tools, name: str) -> None:
-    box = Toolbox(None, None, None, maker=Maker(), declare=None)  # type: ignore[arg-type]
+    box = Toolbox(None, None, None, maker=Author(), declare=None)  # type: ignore[arg-type]
     tool = next(one for one in box.tools if one.name == name)
     jsonschema.Draft202012Validator.check_schema(tool.input_schema)
     assert len(tool.description) > 60
@@ -134,7 +134,7 @@ def test_the_tools_are_those_of_the_document() -> None:
 
 
 def test_what_is_accepted_is_what_the_schema_says(tools: Tools) -> None:
-    box = Toolbox(None, None, None, maker=Maker(), declare=None)  # type: ignore[arg-type]
+    box = Toolbox(None, None, None, maker=Author(), declare=None)  # type: ignore[arg-type]
     schema = box.tools[0].input_schema
     whole = {
         **DAILY,
@@ -402,7 +402,7 @@ def test_a_job_is_named_in_exactly_one_way(tools: Tools) -> None:
 
 
 def test_the_jobs_of_another_maker_are_seen_and_not_changed(tools: Tools) -> None:
-    Tools(tools.project, Maker("user-42")).call("schedule_job", **DAILY)
+    Tools(tools.project, Author("user-42")).call("schedule_job", **DAILY)
     (seen,) = tools.call("list_jobs", label="")["jobs"][:1]
     assert (seen["name"], seen["made_by"], seen["yours"]) == ("watch", "user-42", False)
     assert "was made by user-42" in tools.refusal("unschedule_job", name="watch")

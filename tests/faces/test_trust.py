@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 
 from rota.declare.registry import default
-from rota.model.making import Maker
-from rota.operations.project import locate
-from rota.operations.tools.makers import project_declares
+from rota.model.proposals import Author
+from rota.operations.project.locate import locate
+from rota.operations.tools.context import project_declares
 from tests.faces.conftest import Project
 from tests.waiting import LONGEST_WAIT
 
@@ -264,7 +264,7 @@ def test_agents_do_not_trust(cloned: Cloned) -> None:
 
 def test_a_tool_that_makes_a_job_in_a_state_that_came_with_the_folder_imports_nothing(cloned: Cloned) -> None:
     declare = project_declares(locate(str(cloned.folder), {}, cloned.folder), {"HOME": str(cloned.home)})
-    assert declare("more", {"run": "sweep"}, Maker()).work.function == "sweep"
+    assert declare("more", {"run": "sweep"}, Author()).work.function == "sweep"
     assert not cloned.ran
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
 from tests.faces.conftest import Project

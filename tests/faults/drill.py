@@ -17,16 +17,15 @@ import psutil
 import psycopg
 
 from rota.engine.clock import SystemClock
-from rota.engine.wake import wake
+from rota.engine.membership.control import wake
 from rota.faults import VARIABLE
-from rota.model.address import SQLITE
 from rota.model.records import ProcessIdentity
-from rota.operations.applying import apply
-from rota.operations.loading import load_project
-from rota.operations.project import open_state
-from rota.operations.starting import trigger
-from rota.operations.stopping import cancel_run
-from rota.operations.verify import verify
+from rota.model.store_url import SQLITE
+from rota.operations.project.apply import apply
+from rota.operations.project.load import load_project
+from rota.operations.project.locate import open_state
+from rota.operations.run_actions import cancel_run, trigger
+from rota.operations.verify.verify import verify
 from rota.runners.processes import TAG
 from rota.store.driver import Store
 from tests.faults.ledger import account

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.model.address import SQLITE
 from rota.model.errors import RotaError
+from rota.model.store_url import SQLITE
 from rota.runners.processes import send_signal
 from tests.faults.drill import Damage, Drill
 

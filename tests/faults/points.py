@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from rota.engine.wake import ask
-from rota.model.address import SQLITE
+from rota.engine.membership.control import ask
+from rota.model.store_url import SQLITE
 from tests.faults.drill import Drill
 from tests.service.serving import kill
 from tests.waiting import LONGEST_WAIT, until

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-from rota.model.address import SQLITE
+from rota.model.store_url import SQLITE
 from tests.faults import cuts, kills, points, steps, trees
 from tests.faults.drill import Damage, Drill
 from tests.faults.shims import compiled

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from rota.engine.clock import SystemClock
-from rota.model.address import SQLITE
-from rota.rules.clock import AMONG_MACHINES
+from rota.model.store_url import SQLITE
+from rota.rules.liveness import AMONG_MACHINES
 from tests.faults.drill import Damage, Drill
 from tests.waiting import until
 

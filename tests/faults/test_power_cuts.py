@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.model.spec import Overlap, OverlapPolicy
-from rota.operations.starting import trigger
+from rota.operations.run_actions import trigger
 from rota.store.migrate import open_store
 from tests.faults.cuts import CLEAR, FAILING, cut, fail, judge, places, write
 from tests.faults.shims import compiled

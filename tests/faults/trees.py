@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rota.engine.clock import SystemClock
-from rota.operations.project import open_state
+from rota.operations.project.locate import open_state
+from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
-from rota.operations.starting import trigger
 from tests.service.keeping import PRELUDE
 from tests.service.serving import Project, ended, kill
 from tests.service.test_process_trees import SHAPES

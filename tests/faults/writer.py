@@ -15,20 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rota.engine.birth import Born
-from rota.engine.claim import Claimed, Holder, claim, start
-from rota.engine.fire import fire
-from rota.engine.record import finish
+from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
+from rota.engine.transactions.finish import finish
+from rota.engine.transactions.fire import fire
+from rota.engine.transactions.insert import RunRef
 from rota.model.errors import RotaError
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import JobSpec, Kind, Overlap, OverlapPolicy, Schedule, Work
 from rota.model.states import Status
-from rota.operations.applying import create
-from rota.operations.starting import trigger
+from rota.operations.project.apply import create
+from rota.operations.run_actions import trigger
 from rota.runners.keeper import store_durably
 from rota.store.driver import Database
 from rota.store.migrate import open_store
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 from tests.faults.disk import acknowledgement
 from tests.store.making import NOW, enter
 
@@ -82,7 +82,7 @@ class Writer:
         return [self._trigger, self._fire, self._claim, self._start, self._record, self._outcome]
 
     async def _prepare(self) -> None:
-        def make(db: Database) -> Holder:
+        def make(db: Database) -> ClaimOwner:
             work = Work(Kind.COMMAND, command=("true",), params={"note": ""})
             hand = JobSpec("hand", work, overlap=ALLOW)
             tick = JobSpec("tick", work, Schedule(cron=("* * * * *",)), overlap=ALLOW)
@@ -99,7 +99,7 @@ class Writer:
 
     async def _trigger(self) -> None:
         params = {"note": LARGE if self._chance.random() < 0.3 else ""}
-        born: Born = trigger(self._store, "hand", now=self._now, params=params)
+        born: RunRef = trigger(self._store, "hand", now=self._now, params=params)
         self._told("run", id=born.id, status="QUEUED")
 
     async def _fire(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota.model.errors import JobProblems
 from rota.model.states import Status
-from rota.testing import PlayedScheduler
+from rota.testing.scene import PlayedScheduler
 from tests.library.conftest import LONG, Held
 
 MIDNIGHT = "2026-03-02T00:00:00+00:00"

@@ -174,9 +174,9 @@ def test_before_the_start_a_job_can_be_taken_back(scheduler: rota.Scheduler) -> 
 
 
 def test_a_job_of_a_file_is_not_taken_over(store: Path) -> None:
-    from rota.declare.validate import read_project
+    from rota.declare.project import read_project
     from rota.engine.clock import SystemClock
-    from rota.operations.applying import apply
+    from rota.operations.project.apply import apply
 
     with rota.Scheduler(store) as scheduler:
         folder = store.parents[1]

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import rota
-from rota.cli.root import cli
+from rota.cli.main import cli
 from rota.model.states import Status
 from tests.library.conftest import LONG, run_now
 from tests.waiting import until

@@ -8,10 +8,10 @@ import pytest
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.engine.lock import AlreadyServing, take_serve_lock
-from rota.model.errors import EmptyApply, InvalidValue, StateError
+from rota.engine.membership.locks import take_serve_lock
+from rota.model.errors import AlreadyServing, EmptyApply, InvalidValue, StateError
 from rota.model.states import Reason, Status
-from rota.operations.verify import verify
+from rota.operations.verify.verify import verify
 from tests.library.conftest import LONG, Held, first_run, run_now
 from tests.waiting import until
 

@@ -123,5 +123,5 @@ def test_the_same_tools_for_a_project_on_disk(tmp_path: Path) -> None:
 
 
 def test_rota_alone_does_not_load_the_tools() -> None:
-    script = "import sys, rota; assert 'rota.operations.tools' not in sys.modules and 'mcp' not in sys.modules"
+    script = "import sys, rota; assert 'rota.operations.tools.toolbox' not in sys.modules and 'mcp' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -161,7 +161,7 @@ def test_a_wait_that_is_too_short_says_so_and_the_run_goes_on(scheduler: rota.Sc
 
 def test_who_waits_for_a_run_that_another_thread_cancels_hears_of_it(scheduler: rota.Scheduler) -> None:
     from rota.engine.clock import SystemClock
-    from rota.operations.stopping import cancel_run
+    from rota.operations.run_actions import cancel_run
 
     scheduler.add_job("later", command=["true"], conditions=[{"command": ["sh", "-c", "exit 10"]}], when_false="wait")
     scheduler.start()

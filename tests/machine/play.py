@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from rota.engine.move import Where
+from rota.engine.transactions.enqueue import Where
 from rota.model.errors import RotaError
 from rota.model.ids import begin_again
 from rota.model.records import Outcome
@@ -35,16 +35,13 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.states import Reason, Status
-from rota.operations import bulk, grouping
-from rota.operations.backfilling import Range, backfill
-from rota.operations.changing import Destination, edit_run, move_runs
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.retrying import retry_run
+from rota.operations import bulk, group_actions
+from rota.operations.bulk import Range, backfill
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, trigger
 from rota.operations.runs import find_run
-from rota.operations.starting import trigger
-from rota.operations.stopping import cancel_run
-from rota.store import queue
-from rota.testing import CountingStore, Script
+from rota.store.tables import queue
+from rota.testing.doubles import CountingStore, Script
 from tests.engine.calling import call as ask_call
 from tests.engine.calling import reserve, withdraw
 from tests.machine.model import Call, Ending, Group, Job, Model, Refused, Run
@@ -212,7 +209,7 @@ class Machine(Standing):
         job = self.job_at(pick)
         params = [{} if job.members else {"value": value} for value in values]
         values = [0 if job.members else value for value in values]
-        real = partial(bulk.enqueue_many, self.scene.store, job.name, params, now=self.now, force=force)
+        real = partial(bulk.trigger_many, self.scene.store, job.name, params, now=self.now, force=force)
         self.allowed(lambda: self.model.trigger_many(job, values, force=force), real)
         self.tick()
 
@@ -338,7 +335,7 @@ class Machine(Standing):
         self.model.found("made", seats, mode=mode, on_failure=on_failure)
         wanted = [Member(name, {"value": value}, always=always) for name, always, value in seats]
         made = {"mode": GroupMode(mode), "on_failure": OnFailure(on_failure)}
-        grouping.create(self.scene.store, "made", wanted, now=self.now, **made)
+        group_actions.create(self.scene.store, "made", wanted, now=self.now, **made)
 
     def group_at(self, pick: int) -> Group:
         return self.model.groups[-1 - pick % len(self.model.groups)]
@@ -361,7 +358,7 @@ class Machine(Standing):
             self.model.cancel_group(group)
 
         handle = f"{group.name}:{group.number}"
-        self.allowed(expected, partial(grouping.cancel, self.scene.store, handle, now=self.now))
+        self.allowed(expected, partial(group_actions.cancel, self.scene.store, handle, now=self.now))
 
     def repeat_group(self, group: Group) -> None:
         def expected() -> None:
@@ -370,7 +367,7 @@ class Machine(Standing):
             self.model.repeat(group, name=group.name)
 
         handle = f"{group.name}:{group.number}"
-        self.allowed(expected, partial(grouping.retry, self.scene.store, handle, now=self.now))
+        self.allowed(expected, partial(group_actions.retry, self.scene.store, handle, now=self.now))
 
     # processes
 
@@ -515,7 +512,7 @@ class Machine(Standing):
         """Pause everything, for some time or until somebody resumes; or do that."""
         if self.model.paused:
             self.model.resume()
-            resume(self.scene.store, Chosen(everything=True), catch_up=False, now=self.now)
+            resume(self.scene.store, JobSelection(everything=True), catch_up=False, now=self.now)
         else:
             self.pause(seconds)
 
@@ -523,7 +520,7 @@ class Machine(Standing):
         until = None if seconds is None else self.model.now + seconds * 1000
         self.model.pause(until)
         ends = None if seconds is None else self.now + timedelta(seconds=seconds)
-        pause(self.scene.store, Chosen(everything=True), until=ends, reason="", now=self.now)
+        pause(self.scene.store, JobSelection(everything=True), until=ends, reason="", now=self.now)
 
     # the scheduler itself
 

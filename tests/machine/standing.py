@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rota.model.clock import to_ms
-from rota.operations.verify import verify
-from rota.store import queue
+from rota.operations.verify.verify import verify
+from rota.store.tables import queue
 from tests.engine.calling import look
 from tests.machine.model import Model, Run
 from tests.scene import Beside, Scene

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.model.ids import begin_again
-from rota.operations.access import Caller, Scope, make_session
+from rota.operations.admin.access import Caller, Scope, make_session
 from tests.api.conftest import BASE, FILE, Api, opened
 from tests.asgi import Client
 from tests.faces.conftest import Project

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from rota.http.pages.fitting import LARGEST
-from rota.model.budget import Usage
+from rota.http.pages.page import LARGEST
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from rota.operations.jobs import show_job
 from tests.faces.test_made_by_agents import FILE
 from tests.faces.test_tools import DAILY, Tools

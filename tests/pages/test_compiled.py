@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from rota.http.pages.compiled import Compiled
+from rota.http.pages.components import Compiled
 
 
 def rendered(folder: Path) -> str:

@@ -8,12 +8,11 @@ from functools import partial
 import pytest
 
 from rota.http.app import make_app
-from rota.http.doorman import Doorman
-from rota.http.pages.static import FOLDER, asset_path, assets
+from rota.http.pages.page import STATIC_FOLDER, asset_path, assets
+from rota.http.security import Authenticator
 from rota.model.errors import DatabaseBusy
-from rota.operations.access import Scope
-from rota.operations.following import newest
-from rota.operations.login import ended_sessions
+from rota.operations.admin.access import Scope, ended_sessions
+from rota.operations.status.feed import newest
 from tests.api.conftest import BASE
 from tests.asgi import Client
 from tests.pages.conftest import Page, Site
@@ -157,7 +156,7 @@ def test_nothing_else_is_served_beside_them(site: Site, name: str) -> None:
 
 
 def test_styles_and_scripts_load_nothing_from_elsewhere() -> None:
-    for path in FOLDER.iterdir():
+    for path in STATIC_FOLDER.iterdir():
         text = path.read_text().replace("http://www.w3.org/", "")
         assert "http:" not in text, path
         assert "https:" not in text, path
@@ -166,7 +165,7 @@ def test_styles_and_scripts_load_nothing_from_elsewhere() -> None:
 
 def test_pages_work_below_the_path_of_a_proxy(site: Site) -> None:
     context = replace(site.api.context, base_path="/rota")
-    doorman = Doorman(site.clock, token=lambda: site.api.token, public_url="https://ops.example.net/rota")
+    doorman = Authenticator(site.clock, token=lambda: site.api.token, public_url="https://ops.example.net/rota")
     with closing(Client(make_app(context, doorman), base_url="http://ops.example.net")) as behind:
         headers = {**HTML, "Authorization": f"Bearer {site.api.token}"}
         page = Page(behind.get("/rota/", headers=headers))

@@ -4,14 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.engine.pauses import Pause
+from rota.engine.activity import PauseState
 from rota.model.spec import Mode
-from rota.operations.health import Health, look_at_health
-from rota.operations.system import Heartbeat, Liveness
+from rota.operations.status.status import Health, Heartbeat, Liveness, look_at_health
 from tests.pages.conftest import Site
 
 RUNNING = Heartbeat(Liveness.RUNNING, 1, {"enabled": True})
-PAUSED = Pause(None, datetime(2026, 11, 15, tzinfo=UTC), None, "upgrade")
+PAUSED = PauseState(None, datetime(2026, 11, 15, tzinfo=UTC), None, "upgrade")
 NOW = timedelta()
 
 
@@ -30,7 +29,7 @@ NOW = timedelta()
     ],
 )
 def test_health_is_a_level_and_a_word(
-    beat: Heartbeat, lag: timedelta, paused: Pause | None, told: tuple[str, str]
+    beat: Heartbeat, lag: timedelta, paused: PauseState | None, told: tuple[str, str]
 ) -> None:
     found = Health(beat, lag, Mode.ACTIVE, paused)
     assert (found.level, found.word) == told

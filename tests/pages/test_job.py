@@ -5,11 +5,10 @@ from datetime import timedelta
 from rota.model.clock import iso
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.access import Scope
-from rota.operations.job_pages import JobQuery, page_of_jobs
-from rota.operations.jobs import show_job
+from rota.operations.admin.access import Scope
+from rota.operations.jobs import JobQuery, page_of_jobs, show_job
 from rota.operations.runs import history
-from rota.rules.coming import coming_fires
+from rota.rules.schedule.preview import coming_fires
 from tests.pages.conftest import Site
 
 GOOD = Outcome(Status.COMPLETED, exit_code=0)

@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from rota.operations.runs import history
 from tests.pages.conftest import Page, Site
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from rota.operations.jobs import show_job
 from tests.pages.conftest import Page, Site
 

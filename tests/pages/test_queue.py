@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rota.model.states import Status
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from rota.operations.queue import look_at_queue
 from rota.operations.runs import show_run
 from tests.pages.conftest import Site

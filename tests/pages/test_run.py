@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.access import Scope
+from rota.operations.admin.access import Scope
 from rota.operations.runs import show_run
 from tests.pages.conftest import Site
 from tests.pages.test_runs import BROKEN, DONE, play

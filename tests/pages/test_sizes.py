@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.http.pages.fitting import LARGEST
+from rota.http.pages.page import LARGEST
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.operations.starting import trigger
+from rota.operations.run_actions import trigger
 from tests.api.conftest import opened
 from tests.faces.conftest import Project
 from tests.pages.conftest import Site

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.notify import DeliveryStatus
-from rota.operations.access import Scope
-from rota.operations.notifying import list_deliveries
+from rota.model.notifications import DeliveryStatus
+from rota.operations.admin.access import Scope
+from rota.operations.notifications import list_deliveries
 from rota.settings import Settings
-from rota.store import deliveries
 from rota.store.queries import load_migrations
+from rota.store.tables import notifications
 from tests.pages.conftest import Site
 from tests.pages.test_overview import FAILED, ran
 
@@ -29,7 +29,7 @@ def failed_delivery(site: Site) -> Site:
     site.project.write(TOLD)
     site.project.ok("apply")
     ran(site, "hello", FAILED)
-    site.store.write(lambda db: deliveries.leave_all(db, "410 Gone", now=site.clock.now()))
+    site.store.write(lambda db: notifications.leave_all(db, "410 Gone", now=site.clock.now()))
     return site
 
 

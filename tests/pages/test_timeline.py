@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from rota.http.pages.timeline import drawing_of
-from rota.operations.timeline import Bar, Lane, Timeline, draw
-from rota.rules.quiet import QuietRun
-from rota.store import jobs
+from rota.http.pages.overview import drawing_of
+from rota.operations.status.overview import Bar, Lane, Timeline, draw
+from rota.rules.schedule.blackouts import QuietRun
 from rota.store.driver import Database
+from rota.store.tables import jobs
 from tests.pages.conftest import Site
 from tests.pages.test_overview import DONE, FAILED, ran
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.model.ids import new_id
-from rota.runners.command import Launch
-from rota.runners.spawning import Spawned, Spawner, wait_keeper
+from rota.runners.spawn_client import Launch, Spawned, Spawner, wait_keeper
 from tests.waiting import LONGEST_WAIT
 
 RUN_ID = new_id(datetime(2026, 11, 15, tzinfo=UTC))

@@ -14,8 +14,8 @@ import psutil
 from click.testing import CliRunner
 
 from rota.cli.invocation import Invocation
-from rota.cli.root import cli
-from rota.engine.wake import ask
+from rota.cli.main import cli
+from rota.engine.membership.control import ask
 from tests import forking
 from tests.waiting import LONGEST_WAIT, until
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.operations.secrets import store_secret
+from rota.operations.admin.secrets import store_secret
 from tests.service.serving import Project, ended
 from tests.service.test_http import client
 from tests.stub_server import Reply, StubServer, serving

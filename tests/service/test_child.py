@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.ids import IdSource
 from rota.model.spec import Condition, EnvValue, Isolate, Kind, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.runners.command import CommandRunner, RunFacts, Surroundings, prepare, prepare_check
-from rota.runners.interpreter import InterpreterFinder
-from rota.runners.launch import CHILD
-from rota.runners.spawning import Spawner
+from rota.runners.command import CHILD, CommandRunner, InterpreterFinder, prepare, prepare_check
+from rota.runners.environment import RunFacts, RunSurroundings
+from rota.runners.spawn_client import Spawner
 
 NOW = datetime(2026, 11, 15, 20, 41, 7, tzinfo=UTC)
 MODULE = """
@@ -156,7 +155,7 @@ class Project:
             state={"count": 1}, scheduler_state={"seen": [1], "old": 1, "same": 5},
         )  # fmt: skip
         self.runner = CommandRunner(Spawner(), state)
-        self.around = Surroundings(
+        self.around = RunSurroundings(
             project=folder,
             state=state,
             folder=self.runner.folder(self.facts.run_id),

@@ -16,7 +16,7 @@ from rota.model.spec import Kind, Work
 from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
 from rota.runners.processes import tagged
-from rota.runners.spawning import Spawner, wait_keeper
+from rota.runners.spawn_client import Spawner, wait_keeper
 from tests.service.keeping import TIMEOUTS, Marker, launch_of
 from tests.waiting import LONGEST_WAIT
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from rota.engine.clock import SystemClock
-from rota.engine.leases import lose
-from rota.engine.wake import ask
-from rota.store import processes
-from rota.store.postgres_opening import open_postgres
+from rota.engine.loops.leases import lose
+from rota.engine.membership.control import ask
+from rota.store.postgres.setup import open_postgres
+from rota.store.tables import processes
 from tests.postgres import lay_postgres, spoil_postgres
 from tests.proxy import Proxy
 from tests.service.machines import Machine

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rota.engine.clock import SystemClock
-from rota.model.durations import parse_duration
+from rota.model.clock import parse_duration
 from rota.model.errors import NoSlot
-from rota.operations.project import open_state
-from rota.operations.reserving import direct_call, reserve_slot
+from rota.operations.direct_actions import direct_call, reserve_slot
+from rota.operations.project.locate import open_state
 from tests.service.serving import Project, ended, gone, kill
 from tests.waiting import LONGEST_WAIT, until
 
@@ -31,8 +31,8 @@ jobs:
 RESERVING = """
 import asyncio, sys, pathlib
 from rota.engine.clock import SystemClock
-from rota.operations.project import open_state
-from rota.operations.reserving import reserve_slot
+from rota.operations.project.locate import open_state
+from rota.operations.direct_actions import reserve_slot
 
 async def main():
     clock, state = SystemClock(), pathlib.Path(sys.argv[1])

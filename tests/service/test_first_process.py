@@ -15,7 +15,7 @@ UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.getuid() else []), "
 
 SCRIPT = """
 import os, signal, sys
-from rota.runners.first import leave_first_place
+from rota.runners.processes import leave_first_place
 
 leave_first_place()
 stopped, out, go = [], os.pipe(), os.pipe()
@@ -88,6 +88,7 @@ def test_a_scheduler_stops_in_order_on_term(tmp_path: Path) -> None:
 
 def test_any_other_process_goes_on_as_it_is() -> None:
     code = (
-        "import os; from rota.runners import first; p = os.getpid(); first.leave_first_place(); print(p == os.getpid())"
+        "import os; from rota.runners.processes import leave_first_place\n"
+        "p = os.getpid(); leave_first_place(); print(p == os.getpid())"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

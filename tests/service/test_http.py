@@ -14,7 +14,7 @@ import httpx2
 import psutil
 import pytest
 
-from rota.operations.access import read_token
+from rota.operations.admin.access import read_token
 from tests.service.serving import Project, ended, kill
 from tests.waiting import LONGEST_WAIT, until
 

@@ -21,7 +21,7 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import OutputPolicy
 from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
-from rota.runners.spawning import wait_keeper
+from rota.runners.spawn_client import wait_keeper
 from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
 from tests.waiting import LONGEST_WAIT, until
 
@@ -287,7 +287,7 @@ import asyncio, fcntl, json, os, sys
 sys.path.insert(0, {root!r})
 from tests.service.keeping import launch_of
 from pathlib import Path
-from rota.runners.spawning import Spawner
+from rota.runners.spawn_client import Spawner
 
 async def main():
     lock = os.open({folder!r} + "/lock", os.O_CREAT | os.O_RDWR)
@@ -400,7 +400,7 @@ def test_a_stopped_spawner_says_so_to_those_who_wait(tmp_path):
 
 UNKILLABLE = """
 import json, os, sys
-from rota.runners.keeper import keep, listen_to_orders
+from rota.runners.keeper import keep; from rota.runners.keeper import listen_to_orders
 listen_to_orders()
 spec = json.loads(sys.argv[1])
 file = os.memfd_create("spec"); os.write(file, json.dumps(spec).encode())
@@ -438,7 +438,7 @@ def test_what_cannot_be_killed_ends_the_run_as_unkillable_with_its_pids(tmp_path
 
 WATCHED = """
 import json, os, sys
-from rota.runners.keeper import keep, listen_to_orders
+from rota.runners.keeper import keep; from rota.runners.keeper import listen_to_orders
 os.fsync = lambda file: os.write(1, b"s")
 listen_to_orders()
 file = os.memfd_create("spec"); os.write(file, sys.argv[1].encode())

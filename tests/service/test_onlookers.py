@@ -5,11 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.daemon import Daemon
 from rota.engine.clock import SystemClock
-from rota.engine.stopping import Stop
+from rota.engine.membership.shutdown import Stop
 from rota.model.errors import DatabaseGone
-from rota.operations.project import Place
+from rota.operations.project.locate import ProjectPaths
+from rota.serve.daemon import Daemon
 
 
 class Unable:
@@ -33,7 +33,7 @@ class Unable:
 def test_a_scheduler_goes_on_although_its_console_can_read_nothing_at_its_start(tmp_path: Path) -> None:
     (tmp_path / "rota.yaml").write_text("jobs: {}\n")
     console = Unable()
-    console.daemon = Daemon(Place(tmp_path, tmp_path / ".rota"), SystemClock(), environ={}, observer=console)
+    console.daemon = Daemon(ProjectPaths(tmp_path, tmp_path / ".rota"), SystemClock(), environ={}, observer=console)
     asyncio.run(console.daemon.run())
     assert "serving" in console.told
     assert "stopping" in console.told

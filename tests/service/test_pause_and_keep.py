@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from rota.engine.clock import SystemClock
-from rota.engine.wake import ask
+from rota.engine.membership.control import ask
 from tests.service.serving import Project
 from tests.waiting import LONGEST_WAIT, until
 

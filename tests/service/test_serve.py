@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.wake import ask
+from rota.engine.membership.control import ask
 from tests.scene import tamper_file
 from tests.service.serving import Project, ended, gone, kill
 from tests.waiting import LONGEST_WAIT, until

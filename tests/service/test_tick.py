@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rota.cli.tick import TELLS
+from rota.cli.commands.tick import TELLS
 from tests.service.serving import Process, Project, ended, gone, kill
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import Anchor, FirstRun, Schedule
-from rota.operations.verify import verify
+from rota.operations.verify.verify import verify
 from tests.simulation.lulls import quiet_end, wrong_fate
 from tests.simulation.play import Book, Played, Span
 from tests.unit.rules import cron_oracle

@@ -16,15 +16,14 @@ from rota.model.errors import RotaError
 from rota.model.ids import begin_again
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Schedule
-from rota.operations.applying import apply
-from rota.operations.pausing import Chosen, pause, resume
-from rota.operations.starting import trigger
-from rota.operations.stopping import cancel_run
-from rota.store import jobs
+from rota.operations.pause import JobSelection, pause, resume
+from rota.operations.project.apply import apply
+from rota.operations.run_actions import cancel_run, trigger
+from rota.store.tables import jobs
 from tests.simulation.plan import DAY, Day, Happening
 from tests.simulation.world import World
 
-EVERYTHING = Chosen(everything=True)
+EVERYTHING = JobSelection(everything=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +237,12 @@ class Played:
             self._write(change.name, self.now)
 
     def _do_pause(self, happening: Happening) -> None:
-        self._pause(Chosen((happening.job,)), [happening.job], happening.value)
+        self._pause(JobSelection((happening.job,)), [happening.job], happening.value)
 
     def _do_pause_all(self, happening: Happening) -> None:
         self._pause(EVERYTHING, [name for name, book in self.books.items() if not book.retired], happening.value)
 
-    def _pause(self, chosen: Chosen, names: list[str], seconds: int | None) -> None:
+    def _pause(self, chosen: JobSelection, names: list[str], seconds: int | None) -> None:
         until = None if seconds is None else self.now + timedelta(seconds=seconds)
         names = [name for name in names if not self.books[name].retired]
         if names:
@@ -260,12 +259,12 @@ class Played:
                 self._write(name, self.now)
 
     def _do_resume(self, happening: Happening) -> None:
-        self._resume(Chosen((happening.job,)), [happening.job], catch_up=happening.value)
+        self._resume(JobSelection((happening.job,)), [happening.job], catch_up=happening.value)
 
     def _do_resume_all(self, happening: Happening) -> None:
         self._resume(EVERYTHING, list(self.books), catch_up=happening.value)
 
-    def _resume(self, chosen: Chosen, names: list[str], *, catch_up: bool) -> None:
+    def _resume(self, chosen: JobSelection, names: list[str], *, catch_up: bool) -> None:
         names = [name for name in names if chosen.everything or not self.books[name].retired]
         self._end_pauses(names)
         paused = [name for name in names if self.books[name].paused]

@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from rota import faults
-from rota.engine.fire import fire
-from rota.store.driver import PLAIN, Database, Manner, Operation
+from rota.engine.transactions.fire import fire
+from rota.store.driver import PLAIN, Database, Operation, WriteOptions
 from tests import forking
 from tests.simulation.failing import failing
 from tests.simulation.world import DyingStore, World
@@ -139,7 +139,7 @@ class Late:
 class TwoTransactions(DyingStore):
     """Fires in two transactions: the rows, then the cursor."""
 
-    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> Any:
+    def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> Any:
         if not isinstance(operation, partial) or operation.func is not fire:
             return super().submit(operation, manner)
         held: list[dict[str, Any]] = []

@@ -10,29 +10,27 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from rota.engine.claim import Claimed
-from rota.engine.engine import Engine
-from rota.engine.heir import Heir
-from rota.engine.loop import Loop
-from rota.engine.record import Finished
-from rota.engine.recover import recover
-from rota.engine.release import next_release
-from rota.engine.session import Session, open_session
+from rota.engine.loops.loop import Loop
+from rota.engine.membership.session import Session, open_session
+from rota.engine.recovery import RecoveryContext, recover
+from rota.engine.scheduler import Engine
+from rota.engine.transactions.claim import Claimed
+from rota.engine.transactions.finish import Finished
+from rota.engine.transactions.pause import next_release
 from rota.model.clock import Clock
 from rota.model.errors import SpawnFailed
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, OverlapPolicy, Work
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
-from rota.settings import Scheduler, Settings
-from rota.store import jobs
-from rota.store.driver import PLAIN, Database, Manner, Operation
+from rota.settings import SchedulerSettings, Settings
+from rota.store.driver import PLAIN, Database, Done, Operation, Submitted, WriteOptions
 from rota.store.migrate import open_store
-from rota.store.postgres import PostgresStore
-from rota.store.postgres_opening import open_postgres
-from rota.store.sqlite import SqliteStore, connect
-from rota.store.writer import Done, Submitted
-from rota.testing import CountingStore, FakeClock
+from rota.store.postgres.setup import open_postgres
+from rota.store.postgres.store import PostgresStore
+from rota.store.sqlite.store import SqliteStore, connect
+from rota.store.tables import jobs
+from rota.testing.doubles import CountingStore, FakeClock
 from tests.memory import in_memory
 from tests.scene import ON_POSTGRES, Beside, address_of, forget_scenes
 from tests.template import lay_database
@@ -105,7 +103,7 @@ class DyingStore:
             raise Crashed
         return value
 
-    def submit(self, operation: Operation[Any], manner: Manner = PLAIN) -> "asyncio.Future[Any]":
+    def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._life.alive:
@@ -396,7 +394,7 @@ class World:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-simulation-", dir=in_memory()))
         self.clock = FakeClock(now)
         self.machine = Machine(self.clock, seed)
-        self.settings = Settings(self.folder, self.folder, scheduler=Scheduler(concurrency=slots))
+        self.settings = Settings(self.folder, self.folder, scheduler=SchedulerSettings(concurrency=slots))
         self.disk = lay_disk(self.folder, now)
         self.beside = Beside(self.folder)
         self.fuse = Fuse()
@@ -460,7 +458,7 @@ class World:
         self.fires += len(fired.runs) + len(fired.skips)
 
     async def _recover(self, session: Session) -> None:
-        heir = Heir(
+        heir = RecoveryContext(
             self.store,
             self.clock,
             holder=session.holder,

@@ -9,10 +9,10 @@ import apsw
 import psycopg
 
 from rota.store.driver import Store
-from rota.store.link import Link, rows_of, statement
 from rota.store.migrate import open_store
-from rota.store.postgres_opening import open_postgres
-from rota.store.sqlite import connect
+from rota.store.postgres.pipeline import PipelineConnection, rows_of, statement
+from rota.store.postgres.setup import open_postgres
+from rota.store.sqlite.store import connect
 from tests.postgres import lay_postgres
 from tests.store.making import NOW
 from tests.template import lay_database
@@ -45,7 +45,7 @@ def sqlite(folder: Path) -> Backend:
 def postgres(_: Path) -> Backend:
     address = lay_postgres()
     store = open_postgres(address, now=lambda: NOW)
-    beside = Link(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+    beside = PipelineConnection(psycopg.connect(address, autocommit=True), now=lambda: NOW)
 
     def sql(text: str, /, **params: Any) -> list[tuple[Any, ...]]:
         return rows_of(beside.run(statement(text), params))

@@ -4,14 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rota.engine.claim import Holder
-from rota.engine.record import finish
+from rota.engine.transactions.claim import ClaimOwner
+from rota.engine.transactions.finish import finish
 from rota.model.ids import new_id
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.store import births, jobs, processes, runs
 from rota.store.driver import Database, Store
+from rota.store.tables import jobs, processes, runs
 from tests.workers import ensure_worker
 
 NOW = datetime(2026, 11, 15, 20, 41, 7, 250_000, tzinfo=UTC)
@@ -42,9 +42,9 @@ def add_job(store: Store, name: str = "backup", *, next_at: datetime | None = NO
 
 
 def insert_run(db: Database, job: Job, *, at: datetime = NOW, **changes: Any) -> Run:
-    newborn = births.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
+    newborn = runs.NewRun(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
     newborn = replace(newborn, **changes)
-    births.insert_run(db, newborn, number=jobs.next_number(db, job.id))
+    runs.insert_run(db, newborn, number=jobs.next_number(db, job.id))
     return seen(db, newborn.id)
 
 
@@ -62,7 +62,7 @@ def look(store: Store, run: Run) -> Run:
     return store.read(lambda db: seen(db, run.id))
 
 
-def enter(db: Database, *, pid: int = 4321) -> Holder:
+def enter(db: Database, *, pid: int = 4321) -> ClaimOwner:
     worker_id = ensure_worker(db, name="host", now=NOW)
     identity = replace(PROCESS, pid=pid)
     epoch = processes.open_process(
@@ -75,31 +75,31 @@ def enter(db: Database, *, pid: int = 4321) -> Holder:
         clock_offset=timedelta(0),
         now=NOW,
     )
-    return Holder(worker_id, epoch, identity)
+    return ClaimOwner(worker_id, epoch, identity)
 
 
-def add_holder(store: Store, *, pid: int = 4321) -> Holder:
+def add_holder(store: Store, *, pid: int = 4321) -> ClaimOwner:
     return store.write(lambda db: enter(db, pid=pid))
 
 
-def dispatch(db: Database, run: Run, holder: Holder, *, slot: int = 0, started: bool = False) -> bool:
+def dispatch(db: Database, run: Run, holder: ClaimOwner, *, slot: int = 0, started: bool = False) -> bool:
     taken = runs.Taken(run.id, slot, started)
     return runs.claim_runs(db, [taken], worker_id=holder.worker_id, epoch=holder.epoch, now=NOW) == 1
 
 
-def begin(db: Database, run: Run, holder: Holder, *, slot: int = 0, at: datetime = NOW) -> bool:
+def begin(db: Database, run: Run, holder: ClaimOwner, *, slot: int = 0, at: datetime = NOW) -> bool:
     """Claim a run and start it, with its execution."""
     moved = dispatch(db, run, holder, slot=slot) and runs.start_run(db, run.id, epoch=holder.epoch, now=at)
-    begun = runs.Begun(run.id, run.job_id, slot)
+    begun = runs.StartedRun(run.id, run.job_id, slot)
     runs.insert_executions(db, [begun], worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=at)
     return moved
 
 
-def end(db: Database, run: Run, holder: Holder, outcome: Outcome = DONE, *, at: datetime = NOW + MINUTE) -> bool:
+def end(db: Database, run: Run, holder: ClaimOwner, outcome: Outcome = DONE, *, at: datetime = NOW + MINUTE) -> bool:
     return finish(db, run.id, outcome, expected=Status.RUNNING, epoch=holder.epoch, now=at)
 
 
-def run_in(store: Store, status: Status, job: Job, *, holder: Holder, slot: int = 0) -> Run:
+def run_in(store: Store, status: Status, job: Job, *, holder: ClaimOwner, slot: int = 0) -> Run:
     """Return a new run that reached `status` on a legal way."""
     run = add_run(store, job)
 

@@ -4,11 +4,11 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 
-from rota.model.budget import Account, Exceeded, Per, Price, Unit
-from rota.rules.budget_windows import window_of
-from rota.store import budgets
-from rota.store.budgets import Filled, Stored
+from rota.model.budgets import Account, Exceeded, Per, Price, Unit
+from rota.rules.budgets import window_of
 from rota.store.driver import Database, Store
+from rota.store.tables import budgets
+from rota.store.tables.budgets import Stored, UsedWindow
 from tests.store.making import HOUR, NOW
 
 DAY = Account("day", Unit.REQUESTS, 10, Per.DAY)
@@ -23,7 +23,7 @@ def opened(store: Store, account: Account = DAY) -> int:
     return store.write(lambda db: budgets.open_window(db, account, WINDOW)).id
 
 
-def look(store: Store, account: Account = DAY) -> Filled:
+def look(store: Store, account: Account = DAY) -> UsedWindow:
     found = store.read(lambda db: budgets.find_window(db, account, WINDOW))
     assert found is not None
     return found
@@ -92,7 +92,7 @@ class TestReserving:
         reserve(store, "run", window_id, 4)
         release(store, "run", "nobody")
 
-        assert look(store) == Filled(window_id, WINDOW, 10)
+        assert look(store) == UsedWindow(window_id, WINDOW, 10)
         assert store.read(lambda db: budgets.held(db, ["run"])) == []
 
     def test_what_it_spent_before_stays_charged(self, store):
@@ -149,7 +149,7 @@ class TestSettling:
         reserve(store, "run", window_id, 4)
         store.write(lambda db: [budgets.drop(db, one) for one in budgets.held(db, ["run"])])
 
-        assert look(store) == Filled(window_id, WINDOW, 10)
+        assert look(store) == UsedWindow(window_id, WINDOW, 10)
 
     def test_the_dearest_is_of_those_that_said_what_they_used(self, store):
         """R-19: of the newest ten."""

@@ -6,22 +6,22 @@ from datetime import timedelta
 import apsw
 import pytest
 
-from rota.engine.prune import prune_batch
+from rota.engine.loops.pruner import prune_batch
 from rota.model.ids import new_id
 from rota.model.spec import Retention
 from rota.model.states import Reason, Status, Trigger
-from rota.rules.lanes import GROUP_LANE
-from rota.store import births, counters, groups, jobs, runs
-from rota.store.counters import NOBODY
+from rota.rules.queue_order import GROUP_LANE
 from rota.store.migrate import HISTORY, digest, open_store
 from rota.store.queries import load_migrations
-from rota.store.sqlite import APPLICATION_ID
+from rota.store.sqlite.store import APPLICATION_ID
+from rota.store.tables import groups, jobs, runs
+from rota.store.tables.runs import NOBODY
 from tests.store.making import NOW, add_holder, add_job, add_run, dispatch, insert_run, look, run_in
 
 
 def counted(store):
     """Return the counters that are not 0."""
-    found = store.read(counters.counts)
+    found = store.read(runs.counts)
     return {status: kept for status, each in found.items() if (kept := {who: n for who, n in each.items() if n})}
 
 
@@ -55,9 +55,9 @@ def test_a_released_run_is_back_in_the_queue(store):
 
 def test_runs_born_together_are_all_counted(store):
     job = add_job(store)
-    shared = births.Newborn(new_id(NOW), job, Trigger.MANUAL, NOW)
-    siblings = [births.Sibling(new_id(NOW)) for _ in range(1000)]
-    store.write(lambda db: births.insert_runs(db, shared, siblings, first=jobs.next_numbers(db, job.id, 1000)))
+    shared = runs.NewRun(new_id(NOW), job, Trigger.MANUAL, NOW)
+    siblings = [runs.NewRunVariant(new_id(NOW)) for _ in range(1000)]
+    store.write(lambda db: runs.insert_runs(db, shared, siblings, first=jobs.next_numbers(db, job.id, 1000)))
     assert counted(store) == {Status.QUEUED: {NOBODY: 1000}}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.model.states import Status, Trigger
-from rota.store import order
+from rota.store.tables import queue
 from tests.store.making import NOW, SECOND, add_holder, add_job, add_run, run_in
 
 
@@ -33,5 +33,5 @@ def test_the_queue_is_what_is_stored_and_nothing_else_dec_008(store, backend):
         add_run(store, job, at=NOW + number * SECOND, priority=number % 2, rank=number % 2, position=10 - number)
     statement = "SELECT number FROM run WHERE status = 'QUEUED' ORDER BY rank DESC, position, created_at, id"
     numbers = [number for (number,) in backend.sql(statement)]
-    ready = store.read(lambda db: order.runs_of(db, order.ready(db, limit=10)))
+    ready = store.read(lambda db: queue.runs_of(db, queue.ready(db, limit=10)))
     assert [run.number for run in ready] == numbers == [4, 2, 3, 1]

@@ -2,15 +2,16 @@
 
 import pytest
 
-from rota.engine import group as engine
-from rota.engine.enqueue import cancel_group
-from rota.engine.group import Founding
+from rota.engine.transactions import groups as groups_transactions
+from rota.engine.transactions.enqueue import cancel_group
+from rota.engine.transactions.groups import NewGroup
 from rota.model.clock import to_ms
 from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.spec import GroupMode, Member, OnFailure, Retry
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
-from rota.store import births, groups, runs
+from rota.store.tables import groups as groups_table
+from rota.store.tables import runs
 from tests.store.making import CANCELLED, DONE, FAILED, NOW, add_holder, add_job, begin, end, seen
 
 SEQUENTIAL, PARALLEL = GroupMode.SEQUENTIAL, GroupMode.PARALLEL
@@ -20,16 +21,16 @@ def add_group(store, *jobs, mode=SEQUENTIAL, on_failure=OnFailure.STOP, name="ni
     """Make a group of these jobs at run time."""
     for job in dict.fromkeys(jobs):
         add_job(store, job, **changes)
-    founding = Founding(name, mode, on_failure, tuple(Member(job) for job in jobs))
-    return store.write(lambda db: engine.found(db, founding, now=NOW)).group
+    founding = NewGroup(name, mode, on_failure, tuple(Member(job) for job in jobs))
+    return store.write(lambda db: groups_transactions.found(db, founding, now=NOW)).group
 
 
 def seats_of(store, group):
-    return store.read(lambda db: groups.seats(db, group.id))
+    return store.read(lambda db: groups_table.seats(db, group.id))
 
 
 def group_of(store, group):
-    found = store.read(lambda db: groups.group_by_id(db, group.id))
+    found = store.read(lambda db: groups_table.group_by_id(db, group.id))
     assert found is not None
     return found
 
@@ -54,12 +55,12 @@ def test_a_group_reads_back_as_it_was_stored(store):
 
 def test_groups_made_at_run_time_are_numbered_by_name(store):
     add_job(store, "a")
-    founding = Founding("adhoc", SEQUENTIAL, OnFailure.STOP, (Member("a"),))
-    handles = [store.write(lambda db: engine.found(db, founding, now=NOW)).group.handle for _ in range(3)]
+    founding = NewGroup("adhoc", SEQUENTIAL, OnFailure.STOP, (Member("a"),))
+    handles = [store.write(lambda db: groups_transactions.found(db, founding, now=NOW)).group.handle for _ in range(3)]
     assert handles == ["adhoc:1", "adhoc:2", "adhoc:3"]
-    newest = store.read(lambda db: groups.newest_groups(db, "adhoc", limit=2))
+    newest = store.read(lambda db: groups_table.newest_groups(db, "adhoc", limit=2))
     assert [group.number for group in newest] == [3, 2]
-    [second] = store.read(lambda db: groups.group_by_number(db, "adhoc", 2))
+    [second] = store.read(lambda db: groups_table.group_by_number(db, "adhoc", 2))
     assert second.number == 2
 
 
@@ -123,18 +124,18 @@ def test_no_run_joins_a_final_group(store, backend):
     carry_out(store, holder, seat)
     job = add_job(store, "late")
     with pytest.raises(Exception, match="INV-006"):
-        store.write(lambda db: births.insert_run(db, _newborn(job, group_id=group.id, place=2), number=1))
+        store.write(lambda db: runs.insert_run(db, _newborn(job, group_id=group.id, place=2), number=1))
 
 
 def test_a_place_has_one_run_an_attempt(store, backend):
     """R-05: unique (group, place, attempt)."""
     group, job = add_group(store, "a", "b"), add_job(store, "other")
     with pytest.raises(backend.refusal, match=r"UNIQUE|unique"):
-        store.write(lambda db: births.insert_run(db, _newborn(job, group_id=group.id, place=1), number=1))
+        store.write(lambda db: runs.insert_run(db, _newborn(job, group_id=group.id, place=1), number=1))
 
 
 def _newborn(job, **changes):
-    return births.Newborn(id=new_id(NOW), job=job, trigger=Trigger.GROUP, created_at=NOW, lane_id=1, **changes)
+    return runs.NewRun(id=new_id(NOW), job=job, trigger=Trigger.GROUP, created_at=NOW, lane_id=1, **changes)
 
 
 def test_a_stopped_group_ends_in_the_transaction_of_the_failure(store):
@@ -142,7 +143,7 @@ def test_a_stopped_group_ends_in_the_transaction_of_the_failure(store):
     group, holder = add_group(store, "a", "b", "c"), add_holder(store)
 
     def fail(db):
-        run = seen(db, groups.seats(db, group.id)[0].run_id)
+        run = seen(db, groups_table.seats(db, group.id)[0].run_id)
         begin(db, run, holder)
         end(db, run, holder, Outcome(Status.FAILED, Reason.UNKILLABLE))
 
@@ -163,7 +164,7 @@ def test_the_newest_attempt_stands_for_its_place(store):
     again = seats_of(store, group)[0]
     assert (again.place, again.attempt, again.status) == (1, 2, Status.QUEUED)
     assert group_of(store, group).status is GroupStatus.RUNNING
-    assert len(store.read(lambda db: groups.member_runs(db, group.id))) == 3
+    assert len(store.read(lambda db: groups_table.member_runs(db, group.id))) == 3
 
 
 def test_cancelling_asks_those_that_run_and_ends_the_others(store):

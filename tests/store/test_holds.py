@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from rota.model.holds import PLENTY, ProviderHold, provider_pool
+from rota.model.agents import PLENTY, ProviderHold, provider_pool
 from rota.model.spec import Draw
-from rota.store import holds, queue
 from rota.store.driver import Database, Store
+from rota.store.tables import queue
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -22,17 +22,17 @@ def put(store: Store, *found: ProviderHold) -> None:
         queue.declare_pools(db, {POOL: PLENTY, "gpu": 1})
         queue.lane_of(db, [Draw("gpu"), Draw(POOL)])
         for one in found:
-            holds.put_hold(db, one)
+            queue.put_hold(db, one)
 
     store.write(write)
 
 
 def test_a_hold_is_read_as_it_was_stored(store: Store) -> None:
     put(store, hold("b"), hold("a", until=None))
-    assert store.read(partial(holds.hold_of, provider="b")) == hold("b")
-    assert store.read(partial(holds.hold_of, provider="a")) == hold("a", until=None)
-    assert store.read(partial(holds.hold_of, provider="c")) is None
-    assert store.read(holds.holds) == [hold("b")]
+    assert store.read(partial(queue.hold_of, provider="b")) == hold("b")
+    assert store.read(partial(queue.hold_of, provider="a")) == hold("a", until=None)
+    assert store.read(partial(queue.hold_of, provider="c")) is None
+    assert store.read(queue.holds) == [hold("b")]
 
 
 def test_the_pool_of_a_held_provider_gives_nothing_and_takes_back(store: Store) -> None:
@@ -58,24 +58,24 @@ def test_declaring_pools_again_leaves_a_hold(store: Store) -> None:
 
 def test_a_hold_ends_at_its_moment_and_its_count_is_remembered(store: Store) -> None:
     put(store, hold(), hold("later", until=NOON + 2 * HOUR))
-    assert store.read(holds.next_end) == NOON + HOUR
-    assert store.write(partial(holds.end_due, now=NOON + HOUR - timedelta(milliseconds=1))) == []
-    assert store.write(partial(holds.end_due, now=NOON + HOUR)) == ["acme"]
+    assert store.read(queue.next_end) == NOON + HOUR
+    assert store.write(partial(queue.end_due, now=NOON + HOUR - timedelta(milliseconds=1))) == []
+    assert store.write(partial(queue.end_due, now=NOON + HOUR)) == ["acme"]
     assert store.read(queue.room).closed == set()
-    assert store.read(partial(holds.hold_of, provider="acme")) == hold(until=None)
-    assert store.read(holds.next_end) == NOON + 2 * HOUR
+    assert store.read(partial(queue.hold_of, provider="acme")) == hold(until=None)
+    assert store.read(queue.next_end) == NOON + 2 * HOUR
 
 
 def test_forgetting_tells_whether_it_was_held(store: Store) -> None:
     put(store, hold(), hold("over", until=None))
-    forgotten = [store.write(partial(holds.forget_hold, provider=name)) for name in ("acme", "over", "unknown")]
+    forgotten = [store.write(partial(queue.forget_hold, provider=name)) for name in ("acme", "over", "unknown")]
     assert forgotten == [True, False, False]
-    assert store.read(holds.next_end) is None
+    assert store.read(queue.next_end) is None
 
 
 def test_only_ends_that_nobody_stated_move_with_the_clock(store: Store) -> None:
     """R-26."""
     put(store, hold("stated"), hold("guessed", stated=False))
-    store.write(partial(holds.shift, back=HOUR))
-    found = {one.provider: (one.until, one.set_at) for one in store.read(holds.holds)}
+    store.write(partial(queue.shift, back=HOUR))
+    found = {one.provider: (one.until, one.set_at) for one in store.read(queue.holds)}
     assert found == {"stated": (NOON + HOUR, NOON), "guessed": (NOON, NOON - HOUR)}

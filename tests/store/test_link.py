@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from rota.store.link import Link, Statement, rows_of, statement
+from rota.store.postgres.pipeline import PipelineConnection, Statement, rows_of, statement
 from tests.postgres import lay_postgres
 from tests.store.making import NOW
 from tests.waiting import until
@@ -23,7 +23,7 @@ def address():
 
 @pytest.fixture
 def link(address):
-    link = Link(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+    link = PipelineConnection(psycopg.connect(address, autocommit=True), now=lambda: NOW)
     yield link
     link.close()
 

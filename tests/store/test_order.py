@@ -5,20 +5,20 @@ from itertools import islice
 
 import pytest
 
-from rota.engine.move import Aim, Where, move
+from rota.engine.transactions.enqueue import Aim, Where, move
 from rota.model.errors import InvariantRefused
 from rota.model.spec import Draw
 from rota.model.states import Status, WaitingFor
-from rota.store import order, queue, runs
+from rota.store.tables import queue, runs
 from tests.store.making import MINUTE, NOW, SECOND, add_holder, add_job, add_run, look, run_in, seen
 
 
 def handles(store):
-    return store.read(lambda db: [run.handle for run in order.runs_of(db, order.ready(db, limit=1000))])
+    return store.read(lambda db: [run.handle for run in queue.runs_of(db, queue.ready(db, limit=1000))])
 
 
 def waiting_handles(store):
-    return store.read(lambda db: [run.handle for run in order.runs_of(db, order.waiting(db, limit=1000))])
+    return store.read(lambda db: [run.handle for run in queue.runs_of(db, queue.waiting(db, limit=1000))])
 
 
 def lanes(store, count):
@@ -56,7 +56,7 @@ def test_only_what_may_be_claimed_has_a_place_and_what_waits_keeps_the_same_orde
     run_in(store, Status.RUNNING, job, holder=add_holder(store))
     assert handles(store) == [first.handle, second.handle, third.handle]
     assert waiting_handles(store) == [soon.handle, late.handle]
-    counted = store.read(lambda db: (order.count_ready(db, limit=2), order.count_waiting(db, limit=10)))
+    counted = store.read(lambda db: (queue.count_ready(db, limit=2), queue.count_waiting(db, limit=10)))
     assert counted == (2, 2)
 
 
@@ -64,7 +64,7 @@ def test_a_place_is_counted_over_lanes_and_priorities_and_ends_at_the_limit(stor
     job, found = add_job(store), lanes(store, 2)
     low = [add_run(store, job, at=NOW + number * SECOND, lane_id=found[number % 2]) for number in range(6)]
     high = [add_run(store, job, at=NOW + MINUTE, priority=3, rank=3) for _ in range(2)]
-    places = [store.read(lambda db, run=run: order.place_of(db, run, limit=7)) for run in (*high, *low)]
+    places = [store.read(lambda db, run=run: queue.place_in_queue(db, run, limit=7)) for run in (*high, *low)]
     assert places == [1, 2, 3, 4, 5, 6, 7, None]
 
 
@@ -77,12 +77,12 @@ def test_a_walk_meets_everybody_once_in_order_however_little_it_fetches(store, b
     for number in range(150):
         waits = {"waiting_for": WaitingFor.PREDECESSOR} if number % 5 == 0 else {"lane_id": drawn.choice(found)}
         add_run(store, job, at=NOW + number * SECOND, position=drawn.randrange(40), **waits)
-    end = order.END if back else order.START
-    walked = store.read(lambda db: list(order.walk(db, 0, end, back=back, fetch=fetch)))
+    end = queue.END if back else queue.START
+    walked = store.read(lambda db: list(queue.walk(db, 0, end, back=back, fetch=fetch)))
     assert len(walked) == 150
     assert walked == sorted(walked, reverse=back)
     middle = walked[30]
-    beyond = store.read(lambda db: list(islice(order.walk(db, 0, middle, back=back), 5)))
+    beyond = store.read(lambda db: list(islice(queue.walk(db, 0, middle, back=back), 5)))
     assert beyond == walked[31:36]
 
 
@@ -127,7 +127,7 @@ def test_a_gap_that_closes_is_opened_anew_and_nobody_else_changes_place_r_03(sto
     expected = [*still[:10], *moving, *still[10:]]
     assert handles(store) == [run.handle for run in expected]
     assert waiting_handles(store) == [run.handle for run in waiting]
-    after = sorted((look(store, run) for run in everybody), key=order.spot_of)
+    after = sorted((look(store, run) for run in everybody), key=queue.spot_of)
     assert [run.id for run in after] == [run.id for run in everybody]
 
 
@@ -157,6 +157,6 @@ def test_a_change_that_the_schema_refuses_is_told_in_words_inv_001(store):
     run = run_in(store, Status.DISPATCHED, add_job(store), holder=holder)
     store.write(lambda db: runs.release_run(db, run.id, epoch=holder.epoch))
     with pytest.raises(InvariantRefused, match="frozen from its first dispatch") as refused:
-        store.write(lambda db: order.set_params(db, run.id, {"full": False}))
+        store.write(lambda db: queue.set_params(db, run.id, {"full": False}))
     assert refused.value.rule == "INV-001"
     assert look(store, run).params == run.params

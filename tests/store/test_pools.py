@@ -6,18 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from rota.engine.birth import bear
-from rota.engine.claim import Claimed, Holder, Known, ask_claim, claim, slots_to_fill
-from rota.engine.move import Aim, Where, move
-from rota.engine.pools import forget_kept, return_kept
-from rota.engine.record import finish_all
+from rota.engine.transactions.claim import ClaimCache, Claimed, ClaimOwner, ask_claim, claim, slots_to_fill
+from rota.engine.transactions.enqueue import Aim, Where, move
+from rota.engine.transactions.finish import finish_all, forget_kept, return_kept
+from rota.engine.transactions.insert import create_run
 from rota.model.ids import begin_again, new_id
 from rota.model.records import Job, Outcome
 from rota.model.spec import Draw
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.lanes import NO_POOLS, Pool, room_of, walk
-from rota.store import births, queue, runs
+from rota.rules.queue_order import NO_POOLS, Pool, room_of, walk
 from rota.store.driver import Database, Store
+from rota.store.tables import queue, runs
 from tests.store.making import CANCELLED, DONE, NOW, add_holder, add_job, look, seen
 
 TIMED_OUT = Outcome(Status.FAILED, Reason.TIMED_OUT)
@@ -41,11 +40,11 @@ def used(store: Store) -> dict[str, int]:
 
 def enqueue(store: Store, job: Job, *, later: int = 0, **changes) -> str:
     at = NOW + timedelta(milliseconds=later)
-    newborn = births.Newborn(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at, **changes)
-    return store.write(lambda db: bear(db, newborn)).id
+    newborn = runs.NewRun(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at, **changes)
+    return store.write(lambda db: create_run(db, newborn)).id
 
 
-def claim_for(store: Store, holder: Holder, *slots: int) -> list[Claimed]:
+def claim_for(store: Store, holder: ClaimOwner, *slots: int) -> list[Claimed]:
     return store.write(lambda db: claim(db, holder, slots, now=NOW))
 
 
@@ -53,8 +52,10 @@ def ids(claimed: list[Claimed]) -> list[str]:
     return [one.run.id for one in claimed]
 
 
-def end(store: Store, claimed: Claimed, holder: Holder, outcome: Outcome = CANCELLED, *, kept: set[str] | None = None):
-    ending = runs.End(claimed.run.id, outcome, expected=Status.DISPATCHED, at=NOW)
+def end(
+    store: Store, claimed: Claimed, holder: ClaimOwner, outcome: Outcome = CANCELLED, *, kept: set[str] | None = None
+):
+    ending = runs.RunEnd(claimed.run.id, outcome, expected=Status.DISPATCHED, at=NOW)
     return store.write(lambda db: finish_all(db, [ending], epoch=holder.epoch, now=NOW, kept=kept or ()))
 
 
@@ -202,8 +203,8 @@ class TestClaiming:
             (head,) = queue.heads(db)
             assert head.run_id == first
             if meanwhile == "one comes in front":
-                newborn = births.Newborn(id=new_id(NOW), job=job, trigger=Trigger.MANUAL, created_at=NOW, priority=1)
-                bear(db, newborn)
+                newborn = runs.NewRun(id=new_id(NOW), job=job, trigger=Trigger.MANUAL, created_at=NOW, priority=1)
+                create_run(db, newborn)
             elif meanwhile == "it moves to the end":
                 move(db, [seen(db, first)], Aim(Where.LAST))
             else:
@@ -259,7 +260,7 @@ class TestClaiming:
         enqueue(store, job)
         claim_for(store, holder, 0)
         waiting = enqueue(store, job)
-        ending = runs.End(waiting, CANCELLED, expected=Status.QUEUED, at=NOW)
+        ending = runs.RunEnd(waiting, CANCELLED, expected=Status.QUEUED, at=NOW)
         store.write(lambda db: finish_all(db, [ending], epoch=None, now=NOW))
         assert used(store) == {"ollama": 1}
 
@@ -344,7 +345,7 @@ def test_a_started_run_that_completes_gives_its_pools_back(store):
     run = enqueue(store, job)
     claim_for(store, holder, 0)
     store.write(lambda db: runs.start_run(db, run, epoch=holder.epoch, now=NOW))
-    ending = runs.End(run, DONE, expected=Status.RUNNING, at=NOW)
+    ending = runs.RunEnd(run, DONE, expected=Status.RUNNING, at=NOW)
     store.write(lambda db: finish_all(db, [ending], epoch=holder.epoch, now=NOW))
     assert used(store) == {"ollama": 0}
 
@@ -352,7 +353,7 @@ def test_a_started_run_that_completes_gives_its_pools_back(store):
 class TestRemembering:
     """What a process asks ahead because earlier claims found it so, it takes only where it still is so."""
 
-    def fill(self, store: Store, holder: Holder, known: Known, *slots: int, limit: int = 9) -> list[str]:
+    def fill(self, store: Store, holder: ClaimOwner, known: ClaimCache, *slots: int, limit: int = 9) -> list[str]:
         def take(db: Database) -> list[Claimed]:
             ask_claim(db, holder, slots, limit=limit, known=known)
             usable = slots_to_fill(db, holder, slots, limit=limit, known=known)
@@ -361,7 +362,7 @@ class TestRemembering:
         return ids(store.write(take))
 
     def test_claims_one_after_the_other_take_the_queue_in_order(self, store):
-        job, holder, known = add_job(store), add_holder(store), Known()
+        job, holder, known = add_job(store), add_holder(store), ClaimCache()
         wanted = [enqueue(store, job, later=number) for number in range(5)]
         taken = [self.fill(store, holder, known, *slots) for slots in ((0, 1), (2, 3), (4, 5))]
         assert taken == [wanted[:2], wanted[2:4], wanted[4:]]
@@ -369,7 +370,7 @@ class TestRemembering:
 
     def test_a_slot_that_another_process_of_the_folder_took_is_left_out(self, store):
         """R-04, INV-003."""
-        job, holder, known = add_job(store), add_holder(store), Known()
+        job, holder, known = add_job(store), add_holder(store), ClaimCache()
         first, second, third = [enqueue(store, job, later=number) for number in range(3)]
         assert self.fill(store, holder, known, 0) == [first]
         assert self.fill(store, holder, known, 0, 1) == [second]
@@ -378,7 +379,7 @@ class TestRemembering:
     def test_pools_that_came_since_count(self, store):
         """R-03: who lacks room in a pool does not go, and who draws on one goes in turn."""
         plain, drawing = add_job(store), add_job(store, "drawing", pools=OLLAMA)
-        holder, known = add_holder(store), Known()
+        holder, known = add_holder(store), ClaimCache()
         assert self.fill(store, holder, known, 0) == []
         assert known.plain
         declare(store, ollama=1)

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from rota.engine.execute import pause_for
+from rota.engine.loops.executor import pause_for
 from rota.model.errors import DatabaseBusy, DatabaseForeign, DatabaseGone, DatabaseNewer, NotApplied, StateError
-from rota.store.driver import Manner
-from rota.store.link import Link, rows_of, statement
-from rota.store.listening import Listener
-from rota.store.postgres_opening import is_made, open_postgres
+from rota.store.driver import WriteOptions
+from rota.store.postgres.pipeline import PipelineConnection, rows_of, statement
+from rota.store.postgres.setup import is_made, open_postgres
+from rota.store.postgres.store import Listener
 from tests.postgres import lay_postgres, server_address, start_server
 from tests.proxy import Proxy
 from tests.service.serving import gone
@@ -98,7 +98,7 @@ def test_what_is_submitted_aside_waits_for_nothing_that_was_submitted_before(sto
 
     async def both():
         first = store.submit(wait)
-        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), Manner(aside=True)), LONGEST_WAIT)
+        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), WriteOptions(aside=True)), LONGEST_WAIT)
         found = stored(beside)
         stored_aside.set()
         await asyncio.wait_for(first, LONGEST_WAIT)
@@ -113,7 +113,7 @@ def test_what_is_submitted_aside_waits_for_nothing_that_was_submitted_before(sto
 
 @pytest.fixture
 def link(address):
-    link = Link(psycopg.connect(address, autocommit=True), now=lambda: NOW)
+    link = PipelineConnection(psycopg.connect(address, autocommit=True), now=lambda: NOW)
     yield link
     link.close()
 
@@ -328,7 +328,10 @@ class Asked:
         return db.row("meta_get", key="key")
 
     async def play(self, store, *, writes=False, refused=False):
-        futures = [store.submit(partial(self.first, writes=writes)), store.submit(self.second, Manner(asks=self.asks))]
+        futures = [
+            store.submit(partial(self.first, writes=writes)),
+            store.submit(self.second, WriteOptions(asks=self.asks)),
+        ]
         if refused:
             futures.append(store.submit(refuse))
         return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
@@ -382,14 +385,16 @@ def test_who_is_asked_for_and_comes_alone_asks_when_he_begins(store):
 
 
 async def _alone(store, asked):
-    return await asyncio.wait_for(store.submit(asked.second, Manner(asks=asked.asks)), LONGEST_WAIT)
+    return await asyncio.wait_for(store.submit(asked.second, WriteOptions(asks=asked.asks)), LONGEST_WAIT)
 
 
 def test_what_comes_of_an_operation_is_foretold_before_it_is_acknowledged(store):
     noted = []
 
     async def play():
-        future = store.submit(partial(put, key="key"), Manner(foretold=lambda value: noted.append(("foretold", value))))
+        future = store.submit(
+            partial(put, key="key"), WriteOptions(foretold=lambda value: noted.append(("foretold", value)))
+        )
         noted.append(("done", await asyncio.wait_for(future, LONGEST_WAIT)))
 
     asyncio.run(play())
@@ -401,7 +406,8 @@ def test_nothing_is_foretold_of_what_is_refused(store):
 
     async def play():
         futures = [
-            store.submit(operation, Manner(foretold=noted.append)) for operation in (refuse, partial(put, key="key"))
+            store.submit(operation, WriteOptions(foretold=noted.append))
+            for operation in (refuse, partial(put, key="key"))
         ]
         return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
 

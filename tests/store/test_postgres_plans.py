@@ -6,10 +6,10 @@ import re
 import psycopg
 import pytest
 
-from rota.store import jobs
-from rota.store.link import REPLAN_AFTER, statement
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres.pipeline import REPLAN_AFTER, statement
+from rota.store.postgres.setup import open_postgres
 from rota.store.queries import load_queries
+from rota.store.tables import jobs
 from tests.postgres import lay_postgres
 from tests.store.making import NOW, add_job
 from tests.store.test_query_plans import HOT

@@ -7,8 +7,8 @@ import apsw
 import psycopg
 import pytest
 
-from rota.store.link import statement
 from rota.store.migrate import HISTORY
+from rota.store.postgres.pipeline import statement
 from rota.store.queries import load_migrations, load_queries
 from tests.postgres import lay_postgres
 

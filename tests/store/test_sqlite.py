@@ -11,9 +11,9 @@ import apsw
 import pytest
 
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, StateError, StorageFull
-from rota.store import finding, jobs
 from rota.store.migrate import open_store
-from rota.store.sqlite import LockWait, connect, mark_database, read_head
+from rota.store.sqlite.store import LockWait, connect, mark_database, read_head
+from rota.store.tables import jobs, run_queries
 from tests.store.making import NOW, add_job, insert_run
 from tests.waiting import LONGEST_WAIT
 
@@ -162,7 +162,7 @@ def test_one_refused_operation_harms_no_other_of_its_batch(store, beside):
 
     results = asyncio.run(play())
     assert [isinstance(result, LookupError) for result in results] == [number % 3 == 0 for number in range(9)]
-    stored = {run.id for run in store.read(lambda db: finding.newest_runs(db, job.id, limit=99))}
+    stored = {run.id for run in store.read(lambda db: run_queries.newest_runs(db, job.id, limit=99))}
     assert stored == {result.id for result in results if not isinstance(result, LookupError)}
     assert store.read(lambda db: jobs.job_by_id(db, job.id)).run_number == 6
 
@@ -269,7 +269,7 @@ def test_on_a_full_disk_what_was_acknowledged_is_stored_and_the_rest_is_refused(
     assert 0 < len(refused) < len(results)
     assert {type(error) for error in refused} == {StorageFull}
     assert all(str(path) in str(error) and error.hint for error in refused)
-    stored = {run.id for run in store.read(lambda db: finding.newest_runs(db, job.id, limit=99))}
+    stored = {run.id for run in store.read(lambda db: run_queries.newest_runs(db, job.id, limit=99))}
     assert stored == {result.id for result in results if not isinstance(result, Exception)}
 
 
@@ -306,7 +306,7 @@ def test_an_inline_write_on_a_full_disk_is_refused_by_name(store, path):
     store.write(partial(bound, pages=1))
     with pytest.raises(StorageFull, match=str(path)):
         store.write(partial(insert_run, job=job, params=LARGE))
-    assert store.read(lambda db: finding.newest_runs(db, job.id, limit=9)) == []
+    assert store.read(lambda db: run_queries.newest_runs(db, job.id, limit=9)) == []
 
 
 FILE_SIZE_LIMIT = """
@@ -350,7 +350,7 @@ from pathlib import Path
 from rota.store.migrate import open_store
 sys.path.insert(0, sys.argv[2])
 from making import NOW
-from rota.store import jobs
+from rota.store.tables import jobs
 store = open_store(Path(sys.argv[1]), now=NOW)
 job = store.read(jobs.all_jobs)[0]
 sys.stdin.readline()

@@ -16,10 +16,10 @@ import apsw
 import pytest
 
 from rota.model.errors import DatabaseCorrupt, DatabaseForeign, DatabaseNewer, StateError
-from rota.store import finding, jobs
 from rota.store.migrate import open_store
 from rota.store.queries import load_migrations
-from rota.store.sqlite import APPLICATION_ID, connect
+from rota.store.sqlite.store import APPLICATION_ID, connect
+from rota.store.tables import jobs, run_queries
 from tests.store.making import NOW, add_job, insert_run
 from tests.waiting import LONGEST_WAIT
 
@@ -86,7 +86,7 @@ def test_a_database_that_should_be_there_is_not_made_in_passing(path):
 def test_opening_again_keeps_everything_and_writes_nothing(made):
     before = bytes_in(made.parent)
     store = open_store(made, now=NOW)
-    assert len(store.read(lambda db: finding.history(db, limit=99))) == 50
+    assert len(store.read(lambda db: run_queries.history(db, limit=99))) == 50
     store.close()
     assert bytes_in(made.parent) == before
 
@@ -189,7 +189,7 @@ def test_damage_further_inside_is_told_when_it_is_met_and_nothing_is_changed(mad
         file.write(b"\xff" * (made.stat().st_size - 3 * 4096))
     before = made.read_bytes()
     with pytest.raises(DatabaseCorrupt) as raised:
-        open_store(made, now=NOW).read(lambda db: [jobs.all_jobs(db), finding.history(db, limit=99)])
+        open_store(made, now=NOW).read(lambda db: [jobs.all_jobs(db), run_queries.history(db, limit=99)])
     assert str(made) in raised.value.message
     assert made.read_bytes() == before
 

@@ -7,7 +7,7 @@ import pytest
 
 from rota.model.ids import IdSource
 from rota.model.states import Reason, Status, Trigger
-from rota.store import finding, processes
+from rota.store.tables import processes, run_queries
 from tests.store.making import (
     HOUR,
     MINUTE,
@@ -24,7 +24,7 @@ from tests.store.making import (
 
 
 def numbers(store, **filters):
-    return [run.number for run in store.read(lambda db: finding.history(db, **{"limit": 99, **filters}))]
+    return [run.number for run in store.read(lambda db: run_queries.history(db, **{"limit": 99, **filters}))]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_history_takes_any_instant_as_a_bound(store, job):
 
 def test_pages_by_time_hold_every_run_once(store, job):
     found, until = [], None
-    while page := store.read(lambda db, until=until: finding.history(db, until=until, limit=2)):
+    while page := store.read(lambda db, until=until: run_queries.history(db, until=until, limit=2)):
         found.extend(run.number for run in page)
         until = page[-1].created_at
     assert found == [5, 4, 3, 2, 1]
@@ -97,9 +97,9 @@ def test_history_of_chosen_jobs_leaves_out_the_others(store):
     first, second, third = (add_job(store, name) for name in "abc")
     for job in (first, second, third, first):
         add_run(store, job)
-    found = store.read(lambda db: finding.history(db, job_ids=[first.id, third.id], limit=9))
+    found = store.read(lambda db: run_queries.history(db, job_ids=[first.id, third.id], limit=9))
     assert [run.handle for run in found] == ["a:2", "c:1", "a:1"]
-    assert store.read(lambda db: finding.history(db, job_ids=[], limit=9)) == []
+    assert store.read(lambda db: run_queries.history(db, job_ids=[], limit=9)) == []
 
 
 def test_runs_alike_are_added_up_back_to_the_first_that_is_not(store):
@@ -109,7 +109,7 @@ def test_runs_alike_are_added_up_back_to_the_first_that_is_not(store):
     runs = [run_in(store, status, job, holder=holder) for status in (done, done, failed, done, done, done)]
 
     def before(run, **filters):
-        older = store.read(lambda db: finding.alike_before(db, run, **filters))
+        older = store.read(lambda db: run_queries.alike_before(db, run, **filters))
         return older.runs, older.times, older.oldest, older.complete
 
     assert before(runs[5]) == (2, 2, 4, False)
@@ -126,14 +126,14 @@ def test_what_runs_say_comes_in_the_same_order_and_with_the_same_filters(store, 
     scope = {"job_id": job.id} if of_job else {"job_ids": [job.id]}
 
     def said(**filters):
-        return store.read(lambda db: finding.said(db, **{"limit": 99, **scope, **filters}))
+        return store.read(lambda db: run_queries.said(db, **{"limit": 99, **scope, **filters}))
 
     newest = numbers(store, **scope)
     assert [one.number for one in said()] == newest
     assert [one.number for one in said(limit=2)] == newest[:2]
     assert [one.number for one in said(since=NOW + 3 * MINUTE)] == numbers(store, since=NOW + 3 * MINUTE, **scope)
     (failed,) = said(statuses=["FAILED"])
-    (run,) = store.read(lambda db: finding.history(db, statuses=["FAILED"], limit=9))
+    (run,) = store.read(lambda db: run_queries.history(db, statuses=["FAILED"], limit=9))
     assert (failed.id, failed.text) == (run.id, f"{run.error}\n{run.result_summary or ''}")
 
 
@@ -144,7 +144,7 @@ def test_a_filter_is_a_value_and_never_a_part_of_the_statement(store, job):
 
 def test_history_shows_the_exit_code_of_the_execution(store):
     run_in(store, Status.FAILED, add_job(store), holder=add_holder(store))
-    (run,) = store.read(lambda db: finding.history(db, limit=9))
+    (run,) = store.read(lambda db: run_queries.history(db, limit=9))
     assert (run.exit_code, run.reason, run.trigger) == (3, Reason.EXIT_CODE, Trigger.MANUAL)
 
 

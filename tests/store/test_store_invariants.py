@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.clock import to_ms
 from rota.model.states import FINAL, TRANSITIONS, Status
-from rota.store import runs
+from rota.store.tables import runs
 from tests.store.making import MINUTE, NOW, add_holder, add_job, add_run, run_in
 
 EXECUTION_MAY_CHANGE = {"finished_at", "status", "exit_code", "error", "artifacts"}

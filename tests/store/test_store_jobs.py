@@ -4,7 +4,7 @@ import pytest
 
 from rota.model.clock import from_ms, to_ms
 from rota.model.spec import Schedule
-from rota.store import jobs
+from rota.store.tables import jobs
 from tests.store.making import HOUR, MINUTE, NOW, SECOND, TZDATA, add_job, add_run, insert_job, spec_of
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.model.states import Status
-from rota.store import finding, jobs
+from rota.store.tables import jobs, run_queries
 from tests.store.making import DONE, FAILED, MINUTE, NOW, SECOND, add_holder, add_job, add_run, begin, end, run_in
 
 
@@ -12,7 +12,7 @@ def test_the_newest_runs_of_many_jobs_are_those_of_each(store):
     for minute in range(4):
         add_run(store, first, at=NOW + minute * MINUTE)
     add_run(store, second)
-    found = store.read(lambda db: finding.newest_of_jobs(db, [second.id, idle.id, first.id], limit=3))
+    found = store.read(lambda db: run_queries.newest_of_jobs(db, [second.id, idle.id, first.id], limit=3))
     assert {job_id: [run.number for run in of_job] for job_id, of_job in found.items()} == {
         second.id: [1],
         first.id: [4, 3, 2],
@@ -26,7 +26,7 @@ def test_the_oldest_unfinished_run_of_many_jobs_is_found(store):
     run_in(store, Status.COMPLETED, first, holder=holder)
     waiting = [add_run(store, first, at=NOW + minute * MINUTE) for minute in (1, 2)]
     run_in(store, Status.SKIPPED, second, holder=holder)
-    found = store.read(lambda db: finding.oldest_unfinished(db, [first.id, second.id]))
+    found = store.read(lambda db: run_queries.oldest_unfinished(db, [first.id, second.id]))
     assert {job_id: [run.id for run in of_job] for job_id, of_job in found.items()} == {first.id: [waiting[0].id]}
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.model.clock import to_ms
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.store import changes, finding, jobs, runs
+from rota.store.tables import audit, jobs, run_queries, runs
 from tests.store.making import (
     DONE,
     FAILED,
@@ -215,7 +215,7 @@ def test_a_run_has_one_execution(store, backend):
         store.write(
             lambda db: runs.insert_executions(
                 db,
-                [runs.Begun(run.id, job.id, 5)],
+                [runs.StartedRun(run.id, job.id, 5)],
                 worker_id=holder.worker_id,
                 epoch=holder.epoch,
                 process=PROCESS,
@@ -272,7 +272,7 @@ def test_artifacts_beyond_their_limit_are_cut_and_never_cost_the_outcome_inv_002
 def test_a_finish_that_expects_another_status_changes_nothing(store):
     job, holder = add_job(store), add_holder(store)
     run = run_in(store, Status.DISPATCHED, job, holder=holder)
-    end = runs.End(run.id, DONE, expected=Status.RUNNING, at=NOW)
+    end = runs.RunEnd(run.id, DONE, expected=Status.RUNNING, at=NOW)
     assert not store.write(lambda db: runs.finish_runs(db, [end], epoch=holder.epoch))
     assert look(store, run) == run
 
@@ -286,7 +286,7 @@ def test_a_write_that_names_a_stale_epoch_changes_nothing_r_22(store, write):
     writes = {
         "start": lambda db: runs.start_run(db, run.id, epoch=stale, now=NOW),
         "release": lambda db: runs.release_run(db, run.id, epoch=stale),
-        "finish": lambda db: runs.finish_runs(db, [runs.End(run.id, DONE, expected=status, at=NOW)], epoch=stale),
+        "finish": lambda db: runs.finish_runs(db, [runs.RunEnd(run.id, DONE, expected=status, at=NOW)], epoch=stale),
         "adopt": lambda db: db.execute("run_adopt", id=run.id, epoch=holder.epoch, expected=stale) == 1,
     }
     assert not store.write(writes[write])
@@ -354,21 +354,24 @@ def test_unfinished_runs_are_listed_by_job_and_for_all_in_queue_order(store):
     first, second, holder = add_job(store, "a"), add_job(store, "b", priority=5), add_holder(store)
     made = [add_run(store, first), run_in(store, Status.RUNNING, first, holder=holder), add_run(store, second)]
     run_in(store, Status.FAILED, first, holder=holder, slot=1)
-    assert [run.id for run in store.read(lambda db: finding.unfinished_runs(db, first.id))] == [made[0].id, made[1].id]
-    queue = store.read(lambda db: finding.all_unfinished_runs(db, limit=10))
+    assert [run.id for run in store.read(lambda db: run_queries.unfinished_runs(db, first.id))] == [
+        made[0].id,
+        made[1].id,
+    ]
+    queue = store.read(lambda db: run_queries.all_unfinished_runs(db, limit=10))
     assert [run.id for run in queue] == [made[2].id, made[0].id, made[1].id]
-    assert len(store.read(lambda db: finding.all_unfinished_runs(db, limit=2))) == 2
+    assert len(store.read(lambda db: run_queries.all_unfinished_runs(db, limit=2))) == 2
 
 
 def test_the_newest_runs_come_first_and_in_pages(store):
     job = add_job(store)
     store.write(lambda db: [insert_run(db, job) for _ in range(5)])
-    page = store.read(lambda db: finding.newest_runs(db, job.id, limit=2, offset=1))
+    page = store.read(lambda db: run_queries.newest_runs(db, job.id, limit=2, offset=1))
     assert [run.number for run in page] == [4, 3]
 
 
 def spans(store, job, since, until):
-    return store.read(lambda db: finding.executed_spans(db, job.id, since=since, until=until))
+    return store.read(lambda db: run_queries.executed_spans(db, job.id, since=since, until=until))
 
 
 def test_executed_spans_are_those_within_a_time_and_those_that_reach_into_it_r_10(store):
@@ -406,14 +409,14 @@ def test_a_failed_operation_leaves_nothing(store):
 
     with pytest.raises(LookupError):
         store.write(insert_and_fail)
-    assert store.read(lambda db: finding.newest_runs(db, job.id, limit=9)) == []
+    assert store.read(lambda db: run_queries.newest_runs(db, job.id, limit=9)) == []
 
 
 def test_a_read_sees_one_snapshot_while_others_write(store, backend):
     job = add_job(store)
 
     def count_twice(db):
-        before = len(finding.newest_runs(db, job.id, limit=9))
+        before = len(run_queries.newest_runs(db, job.id, limit=9))
         backend.sql("UPDATE job SET fire_number = 77")
         return before, jobs.job_by_id(db, job.id).fire_number
 
@@ -431,7 +434,7 @@ def test_of_many_ends_only_those_that_are_ours_are_stored_r_22(store):
     job, holder, other = add_job(store), add_holder(store), add_holder(store, pid=5)
     ours = run_in(store, Status.RUNNING, job, holder=holder, slot=0)
     theirs = run_in(store, Status.RUNNING, job, holder=other, slot=1)
-    ends = [runs.End(run.id, DONE, expected=Status.RUNNING, at=NOW) for run in (theirs, ours)]
+    ends = [runs.RunEnd(run.id, DONE, expected=Status.RUNNING, at=NOW) for run in (theirs, ours)]
     ended = store.write(lambda db: runs.finish_runs(db, ends, epoch=holder.epoch))
     assert [run.id for run in ended] == [ours.id]
     assert look(store, theirs) == theirs
@@ -443,7 +446,7 @@ def test_runs_that_end_together_are_stored_each_as_it_ended(store, outcomes):
     job, holder = add_job(store), add_holder(store)
     ended = [run_in(store, Status.RUNNING, job, holder=holder, slot=slot) for slot in range(len(outcomes))]
     ends = [
-        runs.End(run.id, outcome, expected=Status.RUNNING, at=NOW + MINUTE)
+        runs.RunEnd(run.id, outcome, expected=Status.RUNNING, at=NOW + MINUTE)
         for run, outcome in zip(ended, outcomes, strict=True)
     ]
 
@@ -488,7 +491,7 @@ def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_
     def claim(db):
         taken = [runs.Taken(run.id, slot, started=True) for slot, run in enumerate((first, second))]
         runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
-        begun = [runs.Begun(one.run_id, job.id, one.slot) for one in taken]
+        begun = [runs.StartedRun(one.run_id, job.id, one.slot) for one in taken]
         runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=NOW)
 
     with pytest.raises(backend.refusal):
@@ -500,8 +503,8 @@ def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not
     job, holder = add_job(store), add_holder(store)
     added = [add_run(store, job).id for _ in range(3)]
 
-    def told(after: int) -> list[changes.Change]:
-        return store.read(lambda db: changes.changes_after(db, after, limit=9))
+    def told(after: int) -> list[audit.Change]:
+        return store.read(lambda db: audit.changes_after(db, after, limit=9))
 
     # A transaction under way, whosever it is, holds back what came after it.
     until(lambda: added[2] in [change.subject for change in told(0)], what="the births to be told")
@@ -525,7 +528,7 @@ def test_the_change_feed_says_what_happened_to_a_run_that_is_over_already(store)
     store.write(lambda db: release(db, waiting, holder))
 
     def told(one) -> list[str]:
-        found = store.read(lambda db: changes.changes_after(db, 0, limit=99))
+        found = store.read(lambda db: audit.changes_after(db, 0, limit=99))
         return [change.kind for change in found if change.subject == one.id]
 
     until(lambda: told(waiting)[-1:] == ["run.waiting"], what="the changes to be told")

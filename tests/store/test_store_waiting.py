@@ -2,13 +2,13 @@
 
 import pytest
 
-from rota.engine.enqueue import cancel, enqueue
-from rota.engine.record import expire, finish, finish_all
+from rota.engine.transactions.enqueue import cancel, enqueue
+from rota.engine.transactions.finish import expire, finish, finish_all
 from rota.model.records import Outcome
 from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.overlap import After, Replace
-from rota.store import chains, finding, runs
+from rota.rules.admission import After, Replace
+from rota.store.tables import run_queries, runs
 from tests.store.making import (
     CANCELLED,
     FAILED,
@@ -37,7 +37,7 @@ def queue_after(store, job, *predecessors):
 
 
 def waiting(store, job):
-    found = store.read(lambda db: finding.unfinished_runs(db, job.id))
+    found = store.read(lambda db: run_queries.unfinished_runs(db, job.id))
     others = (WaitingFor.PREDECESSOR, WaitingFor.REPLACED_RUN)
     return {run.id: run.predecessor_id for run in found if run.waiting_for in others}
 
@@ -112,11 +112,11 @@ def test_the_retry_of_an_earlier_one_that_ends_at_the_same_time_is_waited_for_r_
     beside = run_in(store, Status.RUNNING, job, holder=holder, slot=1)
     ids = queue_after(store, job, beside)
     ends = [
-        runs.End(run.id, outcome, expected=Status.RUNNING, at=NOW)
+        runs.RunEnd(run.id, outcome, expected=Status.RUNNING, at=NOW)
         for run, outcome in ((beside, Outcome(Status.COMPLETED)), (failing, FAILED))
     ]
     store.write(lambda db: finish_all(db, ends, epoch=holder.epoch, now=NOW))
-    retry = store.read(lambda db: chains.retry_of(db, failing.id))
+    retry = store.read(lambda db: run_queries.retry_of(db, failing.id))
     assert ready(store) == []
     assert waiting(store, job)[ids[1]] == retry.id
 
@@ -213,18 +213,18 @@ def test_a_run_that_waits_for_a_condition_is_released_when_its_time_comes_r_09(s
     found = look(store, run)
     assert (found.waiting_for, found.not_before) == (WaitingFor.CONDITION, until)
     assert store.read(lambda db: db.row("run_next_release")) == (int(until.timestamp() * 1000),)
-    assert store.write(lambda db: chains.let_go_due(db, until - SECOND)) == 0
+    assert store.write(lambda db: run_queries.let_go_due(db, until - SECOND)) == 0
     assert ready(store) == []
-    assert store.write(lambda db: chains.let_go_due(db, until)) == 1
+    assert store.write(lambda db: run_queries.let_go_due(db, until)) == 1
     assert ready(store) == [run.id]
     assert look(store, run).not_before is None
-    assert store.write(lambda db: chains.let_go_due(db, until)) == 0
+    assert store.write(lambda db: run_queries.let_go_due(db, until)) == 0
 
 
 def test_time_releases_no_run_that_waits_for_another(store):
     job, holder = add_job(store), add_holder(store)
     queue_after(store, job, run_in(store, Status.RUNNING, job, holder=holder))
-    assert store.write(lambda db: chains.let_go_due(db, NOW + 1000 * HOUR)) == 0
+    assert store.write(lambda db: run_queries.let_go_due(db, NOW + 1000 * HOUR)) == 0
 
 
 def test_a_queued_run_expires_and_lets_the_next_one_go_r_09(store):

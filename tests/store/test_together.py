@@ -11,22 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine.claim import Claimed, Holder, claim, start
-from rota.engine.fire import fire
-from rota.engine.record import Finished, finish, record
+from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
+from rota.engine.transactions.finish import Finished, finish, record
+from rota.engine.transactions.fire import fire
 from rota.model.errors import RunIsFinal
 from rota.model.ids import new_id
 from rota.model.records import ProcessIdentity
 from rota.model.spec import Draw, JobSpec, Overlap, OverlapPolicy, Schedule
 from rota.model.states import Reason, Status
-from rota.operations.applying import create
-from rota.operations.starting import trigger
-from rota.operations.stopping import cancel_run
-from rota.operations.verify import verify
-from rota.store import finding, jobs, processes, queue, workers
+from rota.operations.project.apply import create
+from rota.operations.run_actions import cancel_run, trigger
+from rota.operations.verify.verify import verify
 from rota.store.driver import Database, Row
-from rota.store.postgres import PostgresStore
-from rota.store.postgres_opening import open_postgres
+from rota.store.postgres.setup import open_postgres
+from rota.store.postgres.store import PostgresStore
+from rota.store.tables import jobs, processes, queue, run_queries
 from tests.postgres import lay_postgres
 from tests.store.making import CANCELLED, DONE, NOW, SECOND, TZDATA, spec_of
 from tests.waiting import LONGEST_WAIT
@@ -49,15 +48,15 @@ def stores():
         store.close()
 
 
-def enter(db: Database, *, name: str) -> Holder:
+def enter(db: Database, *, name: str) -> ClaimOwner:
     me = ProcessIdentity(f"boot of {name}", 1, 1)
-    worker = workers.Worker(new_id(NOW), name, {}, name, f"/srv/{name}")
-    workers.insert_worker(db, worker, now=NOW)
+    worker = processes.Worker(new_id(NOW), name, {}, name, f"/srv/{name}")
+    processes.insert_worker(db, worker, now=NOW)
     epoch = processes.open_process(
         db, worker_id=worker.id, kind="serve", identity=me, lock=new_id(NOW), version="0", now=NOW
     )
     processes.renew_lease(db, epoch, lease=timedelta(hours=1))
-    return Holder(worker.id, epoch, me, leased=True)
+    return ClaimOwner(worker.id, epoch, me, leased=True)
 
 
 def declare(store: PostgresStore, *specs: JobSpec) -> None:
@@ -65,14 +64,14 @@ def declare(store: PostgresStore, *specs: JobSpec) -> None:
         store.write(partial(create, spec=spec, source="test", tzdata=TZDATA, now=NOW))
 
 
-def take(db: Database, holder: Holder) -> list[Claimed]:
+def take(db: Database, holder: ClaimOwner) -> list[Claimed]:
     """Claim; no pool is ever drawn on beyond what it holds (R-03)."""
     claimed = claim(db, holder, range(SLOTS), now=LATE, alive=lambda _: True)
     assert all(pool.used <= pool.capacity for pool in queue.pools(db))
     return claimed
 
 
-def begin(db: Database, claimed: Claimed, holder: Holder) -> bool:
+def begin(db: Database, claimed: Claimed, holder: ClaimOwner) -> bool:
     """Start what was claimed, unless somebody cancelled it meanwhile."""
     if claimed.started or start(db, claimed, holder, process=holder.identity, now=LATE):
         return True
@@ -80,7 +79,7 @@ def begin(db: Database, claimed: Claimed, holder: Holder) -> bool:
     return False
 
 
-async def work(store: PostgresStore, holder: Holder, *, last: threading.Event) -> list[str]:
+async def work(store: PostgresStore, holder: ClaimOwner, *, last: threading.Event) -> list[str]:
     """Claim, start and record as an engine does until everything is over; return what was done."""
     done: list[str] = []
     taken = await store.submit(partial(take, holder=holder))
@@ -95,7 +94,7 @@ async def work(store: PostgresStore, holder: Holder, *, last: threading.Event) -
 
 
 def anything_left(store: PostgresStore) -> bool:
-    return any(store.read(lambda db: [finding.unfinished_runs(db, job.id) for job in jobs.all_jobs(db)]))
+    return any(store.read(lambda db: [run_queries.unfinished_runs(db, job.id) for job in jobs.all_jobs(db)]))
 
 
 def enqueue_all(stores: list[PostgresStore], names: list[str]) -> None:
@@ -126,7 +125,7 @@ def play(stores: list[PostgresStore], enqueue: Callable[[], None]) -> list[str]:
 def judge(stores: list[PostgresStore], done: list[str]) -> None:
     """Every run ended once, as it was told to; nothing is drawn on, and the audit is content."""
     ended = stores[0].read(
-        lambda db: [run for job in jobs.all_jobs(db) for run in finding.newest_runs(db, job.id, limit=999)]
+        lambda db: [run for job in jobs.all_jobs(db) for run in run_queries.newest_runs(db, job.id, limit=999)]
     )
     completed = [run.id for run in ended if run.status == "COMPLETED"]
     assert sorted(done) == sorted(completed)

@@ -8,10 +8,9 @@ import apsw
 import pytest
 
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer
-from rota.store.copying import copy_database, quick_check, require_whole
 from rota.store.migrate import HISTORY, digest, open_store
 from rota.store.queries import load_migrations
-from rota.store.sqlite import APPLICATION_ID
+from rota.store.sqlite.store import APPLICATION_ID, copy_database, quick_check, require_whole
 from tests.store.making import NOW, add_job, insert_run
 
 

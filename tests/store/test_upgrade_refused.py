@@ -8,14 +8,13 @@ import apsw
 import psycopg
 import pytest
 
-from rota.engine.lock import take_process_lock
+from rota.engine.membership.locks import take_process_lock
 from rota.model.errors import UpgradeBlocked
-from rota.store.migrate import HISTORY, _upgrade, digest, open_store
-from rota.store.postgres_opening import HISTORY as HISTORY_THERE
-from rota.store.postgres_opening import LOCK, open_postgres
+from rota.store.migrate import HISTORY, _upgrade, digest, newest_schema, open_store
+from rota.store.postgres.setup import HISTORY as HISTORY_THERE
+from rota.store.postgres.setup import LOCK, open_postgres
 from rota.store.queries import load_migrations
-from rota.store.schema import newest_schema
-from rota.store.sqlite import APPLICATION_ID
+from rota.store.sqlite.store import APPLICATION_ID
 from tests.store.making import NOW
 from tests.store.test_postgres import blank
 from tests.waiting import LONGEST_WAIT, until

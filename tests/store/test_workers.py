@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rota.model.states import Status
-from rota.rules.takes import EVERYTHING, Takes
-from rota.store import processes, runs, workers
-from rota.store.workers import Worker
+from rota.rules.queue_order import EVERYTHING, PoolFilter
+from rota.store.tables import processes, runs
+from rota.store.tables.processes import Worker
 from tests.store.making import NOW, PROCESS, add_holder, add_job, run_in
 
 LEASE, OVER = timedelta(seconds=30), timedelta(seconds=-30)
@@ -14,7 +14,7 @@ OTHER = Worker("0190-other", "other", {"zone": "b"}, "host-b", "/srv/b", created
 
 
 def add_worker(store, worker=OTHER):
-    assert store.write(lambda db: workers.insert_worker(db, worker, now=NOW))
+    assert store.write(lambda db: processes.insert_worker(db, worker, now=NOW))
     return worker
 
 
@@ -37,14 +37,14 @@ def open_for(store, worker, *, lease=LEASE, pid=9):
 
 def test_a_worker_is_found_by_name_and_identifier_with_its_labels(store):
     add_worker(store)
-    assert store.read(lambda db: workers.worker_by_name(db, "other")) == OTHER
-    assert store.read(lambda db: workers.worker_by_id(db, OTHER.id)) == OTHER
-    assert store.read(lambda db: workers.worker_by_name(db, "nobody")) is None
+    assert store.read(lambda db: processes.worker_by_name(db, "other")) == OTHER
+    assert store.read(lambda db: processes.worker_by_id(db, OTHER.id)) == OTHER
+    assert store.read(lambda db: processes.worker_by_name(db, "nobody")) is None
 
 
 def test_a_worker_was_last_seen_when_its_process_ended_renewed_its_lease_or_started_a_run(store):
     def seen():
-        return store.read(lambda db: workers.last_seen(db, OTHER.id))
+        return store.read(lambda db: processes.last_seen(db, OTHER.id))
 
     add_worker(store)
     assert seen() is None
@@ -69,15 +69,15 @@ def open_unleased(db):
 def test_a_name_that_is_taken_is_not_taken_twice(store):
     add_worker(store)
     again = replace(OTHER, id="0191-third")
-    assert not store.write(lambda db: workers.insert_worker(db, again, now=NOW))
-    assert [one.id for one in store.read(workers.workers)] == [OTHER.id]
+    assert not store.write(lambda db: processes.insert_worker(db, again, now=NOW))
+    assert [one.id for one in store.read(processes.workers)] == [OTHER.id]
 
 
 def test_draining_a_worker_keeps_its_processes_from_claiming_r_04(store):
     epoch = open_for(store, add_worker(store))
     assert store.write(lambda db: processes.may_claim(db, epoch))
-    assert store.write(lambda db: workers.drain(db, OTHER.id, draining=True))
-    assert not store.write(lambda db: workers.drain(db, OTHER.id, draining=True))
+    assert store.write(lambda db: processes.drain(db, OTHER.id, draining=True))
+    assert not store.write(lambda db: processes.drain(db, OTHER.id, draining=True))
     assert not store.write(lambda db: processes.may_claim(db, epoch))
 
 
@@ -121,12 +121,12 @@ def test_a_process_without_a_lease_is_never_lost_to_others_r_22(store):
 
 
 def test_what_a_worker_takes_is_kept_until_it_says_otherwise(store):
-    assert store.read(lambda db: workers.capacity(db, OTHER.id)) == workers.UNTOLD
-    takes = Takes(only=("gpu",), but=("slow",))
-    store.write(lambda db: workers.note_capacity(db, OTHER.id, takes=takes, slots=3))
-    assert store.read(lambda db: workers.capacity(db, OTHER.id)) == workers.Capacity(takes, 3)
-    store.write(lambda db: workers.note_capacity(db, OTHER.id, takes=EVERYTHING, slots=None))
-    assert store.read(lambda db: workers.capacity(db, OTHER.id)) == workers.UNTOLD
+    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.UNTOLD
+    takes = PoolFilter(only=("gpu",), but=("slow",))
+    store.write(lambda db: processes.note_capacity(db, OTHER.id, takes=takes, slots=3))
+    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.Capacity(takes, 3)
+    store.write(lambda db: processes.note_capacity(db, OTHER.id, takes=EVERYTHING, slots=None))
+    assert store.read(lambda db: processes.capacity(db, OTHER.id)) == processes.UNTOLD
 
 
 def test_slots_are_of_a_worker_r_04(store):

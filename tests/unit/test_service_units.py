@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.model.errors import InvalidValue
-from rota.operations.service_units import (
-    ServiceFacts,
-    launchd_plist,
-    systemd_tick_unit,
-    systemd_timer,
-    systemd_unit,
-)
+from rota.operations.admin.service import ServiceFacts, launchd_plist, systemd_tick_unit, systemd_timer, systemd_unit
 
 FACTS = ServiceFacts(
     program=("/opt/rota/bin/rota",),

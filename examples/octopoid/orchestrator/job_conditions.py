@@ -1,8 +1,8 @@
 """Conditions that the jobs of rota.yaml name. A condition gets the same context as the job that it guards."""
 
 from orchestrator.agents import lives, pid_files
-from rota import JobContext
 from rota import condition as register_condition
+from rota.runners.context import JobContext
 
 
 @register_condition("no_agents_running")

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.agents import STATE, lives, pid_files
-from rota import JobContext
 from rota import job as register_job
+from rota.runners.context import JobContext
 
 
 def counts_of(ctx: JobContext) -> Mapping[str, int]:

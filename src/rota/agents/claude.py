@@ -5,26 +5,41 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rota.agents.adapter import Adapter, hidden_from
-from rota.agents.endings import did_nothing, end_of, failed
-from rota.agents.events import (
+from rota.agents.adapter import (
+    PATIENCE,
+    SERVER,
+    Adapter,
     Event,
     count_at,
+    did_nothing,
     distinct,
+    end_of,
+    failed,
+    from_epoch,
+    hidden_from,
     items_at,
     last_of,
     look_up,
+    mcp_config,
     money_at,
     number,
     part,
     read_events,
+    say_failure,
+    say_tool,
     text_at,
     total,
 )
-from rota.agents.refusals import from_epoch
-from rota.agents.servers import PATIENCE, SERVER, mcp_config
-from rota.agents.telling import say_failure, say_tool
-from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+from rota.model.agents import (
+    Access,
+    AgentInvocation,
+    AgentProblem,
+    AgentResult,
+    AgentTask,
+    Capabilities,
+    Probe,
+    ProcessEnd,
+)
 
 READING = ("Read", "Grep", "Glob")
 EDITING = ("Edit", "Write", "NotebookEdit")
@@ -49,7 +64,7 @@ WRITTEN = ("outputTokens", "usage.output_tokens")
 UNAVAILABLE = "No such tool available: "
 
 
-def invoke(task: AgentTask) -> Invocation:
+def invoke(task: AgentTask) -> AgentInvocation:
     """Return the process of a task."""
     argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
@@ -57,7 +72,7 @@ def invoke(task: AgentTask) -> Invocation:
     argv += [] if task.trust_project else ["--setting-sources=user"]
     argv += _permissions(task) + _denials(task) + _servers(task)
     env = ENV | ({"MCP_TIMEOUT": str(PATIENCE * 1000)} if task.tools_server else {})
-    return Invocation(tuple(argv), env=env, stdin=task.prompt)
+    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
 
 
 def beyond(access: Access, tools: Sequence[str]) -> tuple[str, ...]:
@@ -115,7 +130,7 @@ def _servers(task: AgentTask) -> list[str]:
 # what it said
 
 
-def read(ended: Ended, task: AgentTask) -> AgentResult:
+def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     """Return what a process did: a success is exit code 0, a result event and no error, all three."""
     events = read_events(ended.stdout)
     result = last_of(events, "result")
@@ -172,7 +187,7 @@ def _used(events: list[Event], found: AgentResult) -> bool:
 
 
 def _with_error(
-    found: AgentResult, result: Event, *, events: list[Event], ended: Ended, task: AgentTask
+    found: AgentResult, result: Event, *, events: list[Event], ended: ProcessEnd, task: AgentTask
 ) -> AgentResult:
     found = replace(found, summary="")
     if result.get("subtype") == "error_max_turns":

@@ -8,12 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rota.agents.adapter import Adapter, hidden_from
-from rota.agents.endings import did_nothing, end_of, failed
-from rota.agents.events import Event, count_at, distinct, last_of, look_up, parse, part, read_events, text_at
-from rota.agents.servers import FORWARDED, PATIENCE, SERVER
-from rota.agents.telling import say_failure, say_tool
-from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+from rota.agents.adapter import (
+    FORWARDED,
+    PATIENCE,
+    SERVER,
+    Adapter,
+    Event,
+    count_at,
+    did_nothing,
+    distinct,
+    end_of,
+    failed,
+    hidden_from,
+    last_of,
+    look_up,
+    parse,
+    part,
+    read_events,
+    say_failure,
+    say_tool,
+    text_at,
+)
+from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
 
 SANDBOXES = {Access.READ: "read-only", Access.WRITE: "workspace-write", Access.FULL: "danger-full-access"}
 PROFILE = "rota-run"
@@ -32,13 +48,13 @@ LONGEST_SESSION = 16_000_000
 """So many bytes of a session's file are read, the last ones."""
 
 
-def invoke(task: AgentTask) -> Invocation:
+def invoke(task: AgentTask) -> AgentInvocation:
     """Return the process of a task; outside a git repository Codex must be told that this is meant."""
     argv = ["codex", "exec", "--json", "--skip-git-repo-check", *_permissions(task)]
     argv += ["-c", 'approval_policy="never"', *_trust(task), *_server(task)]
     argv += [f"--model={task.model}"] if task.model else []
     argv += ["resume", task.session_id] if task.session_id else []
-    return Invocation((*argv, "-"), stdin=task.prompt)
+    return AgentInvocation((*argv, "-"), stdin=task.prompt)
 
 
 def _permissions(task: AgentTask) -> Iterator[str]:
@@ -92,7 +108,7 @@ def _server(task: AgentTask) -> Iterator[str]:
         yield from ("-c", f"mcp_servers.{SERVER}.{key}={json.dumps(value)}")
 
 
-def read(ended: Ended, task: AgentTask) -> AgentResult:
+def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     """Return what a process did: `turn.failed` alone is a failure, an item of type error is a warning."""
     events = read_events(ended.stdout)
     turn = _last_turn(task, text_at(last_of(events, "thread.started"), "thread_id"))
@@ -109,7 +125,7 @@ def read(ended: Ended, task: AgentTask) -> AgentResult:
 
 
 def _figures(
-    events: list[Event], items: list[Event], *, done: Event | None, turn: "Turn", task: AgentTask
+    events: list[Event], items: list[Event], *, done: Event | None, turn: "CodexTurn", task: AgentTask
 ) -> AgentResult:
     messages = [text_at(item, "text") for item in items if item.get("type") == "agent_message"]
     # Those of a finished turn are of the whole session; the file of the session has those of the turn alone.
@@ -131,7 +147,7 @@ def _figures(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """A tool that was called, and whether that was refused."""
 
     name: str
@@ -139,10 +155,10 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CodexTurn:
     """What the file of a session says about its last turn."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     usage: Event | None = None
     model: str | None = None
 
@@ -153,7 +169,7 @@ def sessions(environ: Mapping[str, str]) -> str:
     return f"{home}/sessions" if home else ""
 
 
-def _last_turn(task: AgentTask, session_id: str | None) -> Turn:
+def _last_turn(task: AgentTask, session_id: str | None) -> CodexTurn:
     """Return the last turn of a session: Codex drops events of commands that end at once, its file has them all."""
     records = _records(task.sessions, session_id or "")
     outputs = {
@@ -163,8 +179,8 @@ def _last_turn(task: AgentTask, session_id: str | None) -> Turn:
     }
     calls = [one for one in records if str(one.get("type")).endswith("_call")]
     used = [one["turn_token_usage"] for one in records if isinstance(one.get("turn_token_usage"), dict)]
-    return Turn(
-        tuple(Call(_tool(call), _denies(outputs.get(text_at(call, "call_id"), ""), task.access)) for call in calls),
+    return CodexTurn(
+        tuple(ToolCall(_tool(call), _denies(outputs.get(text_at(call, "call_id"), ""), task.access)) for call in calls),
         used[-1] if used else None,
         next((name for one in reversed(records) if (name := text_at(one, "model"))), None),
     )

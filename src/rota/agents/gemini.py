@@ -6,11 +6,32 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rota.agents.adapter import Adapter
-from rota.agents.endings import did_nothing, end_of, failed
-from rota.agents.events import Event, count_at, distinct, last_of, part, read_events, text_at
-from rota.agents.telling import Piece, say_failure, say_tool
-from rota.model.agents import Access, AgentProblem, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+from rota.agents.adapter import (
+    Adapter,
+    Event,
+    TranscriptPiece,
+    count_at,
+    did_nothing,
+    distinct,
+    end_of,
+    failed,
+    last_of,
+    part,
+    read_events,
+    say_failure,
+    say_tool,
+    text_at,
+)
+from rota.model.agents import (
+    Access,
+    AgentInvocation,
+    AgentProblem,
+    AgentResult,
+    AgentTask,
+    Capabilities,
+    Probe,
+    ProcessEnd,
+)
 
 APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
 POLICY = "policy.toml"
@@ -24,7 +45,7 @@ REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
 """Errors of tools that the access leaves out."""
 
 
-def invoke(task: AgentTask) -> Invocation:
+def invoke(task: AgentTask) -> AgentInvocation:
     """Return the process of a task; without a terminal Gemini leaves out the tools that it would ask about."""
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
     argv += [f"--model={task.model}"] if task.model else []
@@ -33,7 +54,7 @@ def invoke(task: AgentTask) -> Invocation:
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
     # `--skip-trust` counts after the settings of the folder were read or, as this variable says, were not.
     env = {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
-    return Invocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
+    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
 
 
 def _policy(task: AgentTask) -> str:
@@ -67,7 +88,7 @@ def _rule(tools: Sequence[str], pattern: str) -> str:
     return "\n".join(["[[rule]]", *(f"{key} = {json.dumps(value)}" for key, value in told.items()), ""])
 
 
-def read(ended: Ended, task: AgentTask) -> AgentResult:
+def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     """Return what a process did: a success is exit code 0 and a result event that says so."""
     events = read_events(ended.stdout)
     result = last_of(events, "result")
@@ -126,7 +147,7 @@ def _refused(event: Event) -> bool:
 def tell(event: Event) -> Iterator[str]:
     """Yield its words, which come in pieces, the tools that it uses, and what went wrong."""
     if event.get("type") == "message" and event.get("role") == "assistant":
-        yield Piece(text_at(event, "content") or "")
+        yield TranscriptPiece(text_at(event, "content") or "")
     elif event.get("type") == "tool_use":
         yield say_tool(text_at(event, "tool_name"), part(event, "parameters"))
     elif event.get("type") == "tool_result" and event.get("status") == "error":

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from rota.agents.adapter import Adapter
-from rota.agents.endings import did_nothing, failed
-from rota.agents.events import count_at, parse, text_at
+from rota.agents.adapter import Adapter, count_at, did_nothing, failed, parse, text_at
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities
 
 PORT = 11434

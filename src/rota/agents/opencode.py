@@ -6,12 +6,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from rota.agents.adapter import Adapter
-from rota.agents.endings import did_nothing, end_of, failed
-from rota.agents.events import Event, count_at, distinct, last_of, money_at, part, read_events, text_at, total
-from rota.agents.servers import PATIENCE, SERVER
-from rota.agents.telling import say_failure, say_tool
-from rota.model.agents import Access, AgentResult, AgentTask, Capabilities, Ended, Invocation, Probe
+from rota.agents.adapter import (
+    PATIENCE,
+    SERVER,
+    Adapter,
+    Event,
+    count_at,
+    did_nothing,
+    distinct,
+    end_of,
+    failed,
+    last_of,
+    money_at,
+    part,
+    read_events,
+    say_failure,
+    say_tool,
+    text_at,
+    total,
+)
+from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
 
 AGENT = "build"
 LOOKING = ("read", "grep", "glob", "list", "skill", "task", "todowrite", "todoread", "invalid", f"{SERVER}_*")
@@ -24,7 +38,7 @@ PERMISSIONS = {
 RULED_OUT = ("which prevents you from using", "rejected permission", "unavailable tool")
 
 
-def invoke(task: AgentTask) -> Invocation:
+def invoke(task: AgentTask) -> AgentInvocation:
     """Return the process of a task; its permissions go in by a variable, which counts more than any file."""
     argv = ["opencode", "run", "--format", "json", "--agent", AGENT]
     argv += [f"--model={task.model}"] if task.model else []
@@ -36,7 +50,7 @@ def invoke(task: AgentTask) -> Invocation:
         config["mcp"] = {SERVER: server}
     env = {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     env |= {} if task.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
-    return Invocation(tuple(argv), env=env, stdin=task.prompt)
+    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
 
 
 def _denials(task: AgentTask) -> dict[str, dict[str, str]]:
@@ -68,7 +82,7 @@ def _spellings(path: str, cwd: str) -> Iterator[str]:
         yield from (name,) if name == "*" else (name, f"{name}/*")
 
 
-def read(ended: Ended, task: AgentTask) -> AgentResult:
+def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     """Return what a process did: no event says that it is done, so its exit code does."""
     events = read_events(ended.stdout)
     steps = [part(event, "part") for event in events if event.get("type") == "step_finish"]

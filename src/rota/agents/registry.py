@@ -1,18 +1,45 @@
-"""The adapters by name: the one way by which the core knows them."""
+"""The adapters by name, Python functions as agents, and probes of installed programs."""
 
-from collections.abc import Mapping
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from rota.agents import claude, codex, custom, gemini, ollama, opencode, python
-from rota.agents.adapter import Adapter
+from rota.agents import claude, codex, custom, gemini, ollama, opencode
+from rota.agents.adapter import Adapter, last_words
+from rota.model.agents import Access, Capabilities
 from rota.model.errors import UnknownAdapter
 
-__all__ = ["Adapter", "adapter", "complaints", "names"]
+NAME = "python"
+CAPABILITIES = ("allowed_tools", "max_turns", "max_usd", "resume", "cost", "tools_server", "model", "access")
+"""What a function may say that it keeps, or reports."""
+_OPTIONS = ("capabilities", "provider")
+
+
+def python_adapter(options: Mapping[str, Any]) -> Adapter:
+    """Return the adapter of a function with these capabilities."""
+    kept = set(options.get("capabilities") or ())
+    # Nothing restrains a function that does not look at `task.access`: full is all that can be promised.
+    access = frozenset(Access) if "access" in kept else frozenset({Access.FULL})
+    limits = {name: name in kept for name in CAPABILITIES if name != "access"}
+    return Adapter(
+        name=NAME,
+        provider=str(options.get("provider") or NAME),
+        capabilities=Capabilities(**limits, access=access),
+        complaints=_complaints,
+    )
+
+
+def _complaints(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{name}: unknown option" for name in options if name not in _OPTIONS)
+
 
 _ALL = (claude.ADAPTER, codex.ADAPTER, gemini.ADAPTER, opencode.ADAPTER, ollama.ADAPTER)
 FIXED = {each.name: each for each in _ALL}
-_DESCRIBED = {custom.NAME: custom.adapter, python.NAME: python.adapter}
+_DESCRIBED = {custom.NAME: custom.adapter, NAME: python_adapter}
 """Those that are what their options say."""
 
 
@@ -33,3 +60,139 @@ def adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapter:
 def complaints(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is wrong with the options of the file, each as `key: text`."""
     return custom.complaints(options) if name == custom.NAME else adapter(name).complaints(options)
+
+
+PATIENCE = 30.0
+"""A machine with much to do needs long to start a program; one that hangs is not waited for for ever."""
+QUICK = 5.0
+LONGEST_VERSION = 40
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProbe:
+    """What is known of an agent on this machine; `path` is None when it is not there."""
+
+    name: str
+    path: str | None = None
+    version: str = ""
+    logged_in: bool | None = None
+    """None: it cannot be told without asking a model."""
+    problem: str | None = None
+    headless: bool | None = None
+    """Whether it runs without a terminal, as rota starts it; None: it cannot be told."""
+
+
+def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> AgentProbe:
+    """Look for an agent as a run with these variables and options would find it."""
+    if adapter.reach is not None:
+        return _reached(adapter, environ, options or {})
+    path = shutil.which(adapter.executable, path=environ.get("PATH"))
+    if path is None:
+        return AgentProbe(adapter.name, problem=f"{adapter.executable} is not on PATH")
+    found = AgentProbe(adapter.name, path)
+    if adapter.probe is None:
+        return found
+    if adapter.probe.version:
+        answer = _ask(adapter.probe.version, path, environ=environ)
+        found = replace(found, version=version_in(answer.text), problem=answer.problem)
+    return found if found.problem else _with_login(_with_headless(found, adapter, environ), adapter, environ)
+
+
+def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
+    """Return the version of an agent's program where it tells it quickly, else an empty text."""
+    path = shutil.which(adapter.executable, path=environ.get("PATH")) if adapter.executable else None
+    if path is None or adapter.probe is None or not adapter.probe.version:
+        return ""
+    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=QUICK).text)
+
+
+def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[AgentProbe, ...]:
+    """Look for several agents at the same time."""
+    listed = list(adapters)
+    with ThreadPoolExecutor(max(1, len(listed))) as asking:
+        return tuple(asking.map(lambda adapter: probe(adapter, environ), listed))
+
+
+def version_in(text: str) -> str:
+    """Return the first word that looks like a version.
+
+    >>> version_in("codex-cli 0.166.0")
+    '0.166.0'
+    """
+    words = (word for word in text.split() if word.lstrip("v")[:1].isdigit())
+    return next(words, "")[:LONGEST_VERSION]
+
+
+def _reached(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any]) -> AgentProbe:
+    assert adapter.reach is not None
+    where, version, problem = adapter.reach(environ, options)
+    here = None if problem else True
+    return AgentProbe(adapter.name, where, version, logged_in=here, problem=problem, headless=here)
+
+
+def _with_headless(found: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
+    """Look whether this version knows the options with which it is started."""
+    assert adapter.probe is not None
+    if not adapter.probe.headless:
+        return found
+    answer = _ask(adapter.probe.headless, found.path or "", environ=environ)
+    if answer.problem:
+        return replace(found, headless=False, problem=answer.problem)
+    missing = [option for option in adapter.probe.options if option not in answer.text + answer.errors]
+    problem = f"this version does not know {', '.join(missing)}" if missing else None
+    return replace(found, headless=not missing, problem=problem)
+
+
+def _with_login(found: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
+    assert adapter.probe is not None
+    if any(environ.get(name) for name in adapter.probe.login_env):
+        return replace(found, logged_in=True)
+    if not adapter.probe.login:
+        return found
+    answer = _ask(adapter.probe.login, found.path or "", environ=environ)
+    if answer.exit_code is None:
+        return replace(found, problem=found.problem or answer.problem)
+    if answer.exit_code == 0:
+        return replace(found, logged_in=True)
+    if adapter.login_problem is None:
+        return _logged_out(found, "is not logged in")
+    report = _ask(adapter.probe.report, found.path or "", environ=environ)
+    if report.exit_code is None:
+        return found
+    wrong = adapter.login_problem(report.text)
+    return replace(found, logged_in=True) if wrong is None else _logged_out(found, wrong)
+
+
+def _logged_out(found: AgentProbe, wrong: str) -> AgentProbe:
+    return replace(found, logged_in=False, problem=found.problem or f"{found.name} {wrong}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ProbeAnswer:
+    exit_code: int | None
+    text: str = ""
+    problem: str | None = None
+    errors: str = ""
+
+
+def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience: float = PATIENCE) -> _ProbeAnswer:
+    """Run a command of an agent; one that hangs is ended and told."""
+    shown = " ".join(argv)
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(environ),
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _ProbeAnswer(None, problem=f"`{shown}` did not end within {patience:.0f} s")
+    except OSError as error:
+        return _ProbeAnswer(None, problem=f"`{shown}` cannot be started: {(error.strerror or str(error)).lower()}")
+    errors = done.stderr.decode("utf-8", "replace")
+    said = last_words(errors)
+    problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {said}" if said else "")
+    told = problem if done.returncode else None
+    return _ProbeAnswer(done.returncode, done.stdout.decode("utf-8", "replace"), told, errors)

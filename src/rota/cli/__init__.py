@@ -3,15 +3,15 @@
 import sys
 from typing import NoReturn
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 INTERRUPTED = 130
 
 
-def main() -> NoReturn:
+def run() -> NoReturn:
     """Run the command `rota`; a Ctrl-C while its parts are still being loaded ends it as quietly as one later."""
     try:
-        from rota.cli.root import main as run
+        from rota.cli.main import main
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    run()
+    main()

@@ -1,30 +1,99 @@
-"""`rota completion`: the script by which a shell completes commands, options, jobs and runs."""
+"""What a shell's completion offers for names; a shell waits for it, so nothing heavy is imported."""
+
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.invocation import Invocation
 
-VARIABLE = "_ROTA_COMPLETE"
-SHELLS = ("bash", "zsh", "fish")
+if TYPE_CHECKING:
+    from rota.operations.project.locate import ProjectPaths
+    from rota.store.completion import Reader
+
+JOB_ARGUMENTS = frozenset({"job", "jobs", "group", "what"})
+RUN_ARGUMENTS = frozenset({"run", "runs"})
+AGENTS, TARGETS = "agents", "notify"
+"""Commands whose commands take such a NAME."""
 
 
-@click.command("completion", cls=RotaCommand)
-@click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def command(ctx: click.Context, *, shell: str) -> None:
-    """Print the completion script of a SHELL.
+class KnownName(click.types.StringParamType):
+    """A text for which the shell offers the project's jobs, and runs where the argument takes them."""
 
-    bash: eval "$(rota completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: rota completion fish |
-    source in its config.fish
-    """
-    from click.shell_completion import get_completion_class
+    def __init__(self, *, runs: bool) -> None:
+        self.runs = runs
 
-    from rota.cli.root import cli
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the names that begin as what was typed; none outside a project."""
+        return [CompletionItem(name) for name in _names(ctx, incomplete, runs=self.runs)]
 
-    found = get_completion_class(shell)
-    assert found is not None
-    script = found(cli, {}, "rota", VARIABLE).source()
-    if ctx.ensure_object(Invocation).as_json:
-        print_json({"shell": shell, "script": script})
-        return
-    click.echo(script)
+
+class Listed(click.types.StringParamType):
+    """A text for which the shell offers the project's agents, or its targets of notifications."""
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the names that begin as what was typed; none outside a project."""
+        from rota.store.completion import known_agents, known_targets
+
+        place = _place(ctx)
+        reader = _reader(place) if place is not None else None
+        names = {AGENTS: known_agents, TARGETS: known_targets}[self.of]
+        found = names(reader) if reader is not None else []
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def _names(ctx: click.Context, incomplete: str, *, runs: bool) -> list[str]:
+    from rota.store.completion import known_jobs, known_runs
+
+    place = _place(ctx)
+    reader = _reader(place) if place is not None else None
+    if place is None or reader is None:
+        return []
+    within = f"{place.scope}/" if place.scope and "/" not in incomplete else ""
+    job, colon, _ = f"{within}{incomplete}".partition(":")
+    known = known_runs(reader, job) if colon and runs else known_jobs(reader)
+    return [name.removeprefix(within) for name in known if name.startswith(f"{within}{incomplete}")]
+
+
+def _reader(place: "ProjectPaths") -> "Reader | None":
+    """Return what reads the names of a project, None where that is not known: a secret is missing, or a driver."""
+    from rota.model.errors import RotaError
+
+    if not place.shared:
+        from rota.store.completion import FileReader
+
+        return FileReader(place.state / "rota.db")
+    from rota.operations.project.locate import complete_address, load_postgres
+
+    try:
+        reader: Reader = load_postgres("completion").ServerReader(complete_address(place.store, place.state))
+    except RotaError:
+        return None
+    return reader
+
+
+def _place(ctx: click.Context) -> "ProjectPaths | None":
+    from rota.model.errors import RotaError
+
+    invocation = ctx.find_object(Invocation) or Invocation()
+    invocation.directory = invocation.directory or ctx.find_root().params.get("directory")
+    try:
+        return invocation.place()
+    except (RotaError, OSError):
+        return None
+
+
+def offer_names(command: click.Command) -> None:
+    """Let the shell offer names for the arguments of a command, and of those below it, that take them."""
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        offer_names(below)
+        for param in below.params:
+            if param.name == "name" and command.name in (AGENTS, TARGETS):
+                param.type = Listed(command.name)
+    for param in command.params:
+        both = param.name == "name" and command.name in ("show", "explain")
+        if isinstance(param, click.Argument) and (both or param.name in JOB_ARGUMENTS | RUN_ARGUMENTS):
+            param.type = KnownName(runs=both or param.name in RUN_ARGUMENTS)

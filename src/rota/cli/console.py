@@ -1,43 +1,53 @@
-"""The console of `rota serve`: one short line for what fires, ends and changes; dense jobs are collapsed."""
+"""The console and the log of a scheduler in the foreground."""
 
 import asyncio
+import logging
 import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.apply import plan_json, show_plan
+from rota.cli.commands.check import plan_json, show_plan
 from rota.cli.errors import error_json, tell_problems
-from rota.cli.streams import json_text, telling
-from rota.cli.words import coloured, counted, everything_words, jobs_paused_words, outcome_words, plain
+from rota.cli.invocation import Invocation
+from rota.cli.output import background_streams, coloured, json_text, telling
 from rota.declare.plan import Plan
-from rota.engine.fire import Fired
-from rota.engine.stopping import Stop
-from rota.model.clock import Clock, iso
-from rota.model.durations import say_duration
+from rota.engine.membership.shutdown import Stop
+from rota.engine.transactions.fire import Fired
+from rota.log import LogLine
+from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
+from rota.model.serialize import run_json
 from rota.model.states import Reason, Status
+from rota.operations.dry_run import TickPreview
 from rota.operations.jobs import find_job, list_jobs
 from rota.operations.output import said_last
-from rota.operations.pauses import Pauses, pauses
-from rota.operations.project import Place, open_place
-from rota.operations.views import run_json
-from rota.rules.coming import coming_fires
-from rota.rules.retry_words import say_attempt
-from rota.rules.times import clock_time, day_time, from_now
-from rota.rules.why import say_why
+from rota.operations.project.locate import ProjectPaths, open_place
+from rota.operations.text import counted, everything_words, jobs_paused_words, outcome_words
+from rota.operations.views import Pauses, pauses
+from rota.rules.schedule.preview import coming_fires
 from rota.settings import Settings
-from rota.store import counters, finding
-from rota.store.chains import retry_of
 from rota.store.driver import Store
-from rota.store.jobs import job_names
+from rota.store.tables import run_queries, runs
+from rota.store.tables.jobs import job_names
+from rota.store.tables.run_queries import retry_of
+from rota.text.ansi import plain
+from rota.text.format import clock_time, day_time, from_now, say_why
+from rota.text.runs import say_attempt
+
+if TYPE_CHECKING:
+    from rota.operations.status.feed import SchedulerObserver
+    from rota.serve.daemon import Daemon
+    from rota.serve.tick import TickReport
+
 
 LINES_AT_ONCE = 10
 LINES_A_SECOND = 3
@@ -53,7 +63,7 @@ class Console:
     """Watches a serving scheduler and prints what a person wants to see of it."""
 
     def __init__(
-        self, place: Place, clock: Clock, *, zone: str = "UTC", as_json: bool = False, verb: str = "serves"
+        self, place: ProjectPaths, clock: Clock, *, zone: str = "UTC", as_json: bool = False, verb: str = "serves"
     ) -> None:
         self._verb = verb
         self._place = place
@@ -203,7 +213,7 @@ class Console:
     def _going_on(self, run_ids: Collection[str]) -> str:
         """Return which runs were taken over."""
         assert self._store is not None
-        handles = [run.handle for run in self._store.read(finding.running_runs) if run.id in run_ids]
+        handles = [run.handle for run in self._store.read(run_queries.running_runs) if run.id in run_ids]
         more = f" and {len(handles) - NAMES_SHOWN} more" if len(handles) > NAMES_SHOWN else ""
         told = f"{', '.join(handles[:NAMES_SHOWN])}{more}"
         return f"; {told} {'goes' if len(handles) == 1 else 'go'} on" if handles else ""
@@ -251,7 +261,7 @@ class Console:
         now = self._clock.now()
         views = list_jobs(self._store)
         found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
-        waiting = sum(self._store.read(counters.counts).get(Status.QUEUED, {}).values())
+        waiting = sum(self._store.read(runs.counts).get(Status.QUEUED, {}).values())
         if waiting:
             _echo(f"{counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} in the queue   rota queue")
         if not found and not waiting:
@@ -334,3 +344,248 @@ def _away(at: Any, now: Any) -> str:
 def _echo(text: str, *, err: bool = False) -> None:
     with telling(sys.stderr if err else sys.stdout):
         click.echo(text, err=err)
+
+
+TOLD_BY_CONSOLE = frozenset(
+    {
+        "run of a lost process",
+        "run skipped",
+        "run failed",
+        "run waits",
+        "run is being stopped",
+        "the file cannot be applied; the last good set goes on",
+    }
+)
+_COLOURS = {logging.DEBUG: "2", logging.INFO: "32", logging.WARNING: "33", logging.ERROR: "31"}
+
+
+def configure_logging(*, verbose: bool, console: bool, stamp: Callable[[], str]) -> None:
+    """Set the log up; with `console`, what the console tells on the same stream is left out.
+
+    `stamp` gives the time for people; the JSON lines carry UTC.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_ForPeople(stamp) if sys.stderr.isatty() else _AsJson())
+    if console and not verbose:
+        handler.addFilter(_left_to_the_log)
+    logger = logging.getLogger("rota")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
+
+
+def same_stream() -> bool:
+    """Tell whether stdout and stderr end up in one place, where a line in both would be told twice."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str]]:
+    """Return what words a number of dropped lines, for stdout and stderr; `as_json` is about the console on stdout."""
+
+    def on_console(lines: int) -> str:
+        return json_text({"event": "dropped", "at": iso(clock.now()), "lines": lines})
+
+    def in_log(lines: int) -> str:
+        at = iso(clock.now())
+        return json_text({"event": "lines dropped", "lines": lines, "level": "warning", "timestamp": at})
+
+    return {
+        "stdout": on_console if as_json else _dropped_words,
+        "stderr": _dropped_words if sys.stderr.isatty() else in_log,
+    }
+
+
+def _dropped_words(lines: int) -> str:
+    return f"rota: dropped {lines:,} line{'' if lines == 1 else 's'} because this output was not read"
+
+
+class _AsJson(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = _told(record)
+        at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        line = {**told.fields, "event": told.event, "level": record.levelname.lower(), "timestamp": at}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json_text(line)
+
+
+class _ForPeople(logging.Formatter):
+    """The time, the level, the event and its fields."""
+
+    def __init__(self, stamp: Callable[[], str]) -> None:
+        super().__init__()
+        self._stamp = stamp
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{record.levelname.lower():7}\x1b[0m"
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return f"{self._stamp()}  {level} {_told(record)}{trace}"
+
+
+def _told(record: logging.LogRecord) -> LogLine:
+    """Return what a line says; one of the standard library's own has no fields."""
+    return record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage(), {})
+
+
+def _left_to_the_log(record: logging.LogRecord) -> bool:
+    return _told(record).event not in TOLD_BY_CONSOLE
+
+
+def run_in_foreground(
+    invocation: Invocation,
+    console: Console,
+    make: "Callable[[SchedulerObserver | None], Daemon]",
+    *,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Run what `make` makes until it is stopped; `quiet` has nobody watch it."""
+    in_one_place = not quiet and not invocation.as_json and same_stream()
+    dropped = say_dropped(invocation.clock, as_json=invocation.as_json)
+    with background_streams(dropped):
+        configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
+        try:
+            asyncio.run(make(None if quiet else console).run())
+        finally:
+            console.close()
+    return 0
+
+
+NAMED = 5
+
+
+class TickConsole:
+    """Watches a tick; the lines are those of `rota serve`. Problems are told also when it is quiet."""
+
+    def __init__(self, place: ProjectPaths, clock: Clock, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.when_looked: Callable[[TickReport], None] = lambda _report: None
+        self._clock = clock
+        self._console = Console(place, clock)
+        self._zone = "UTC"
+        self._told_error: RotaError | None = None
+
+    def time(self) -> str:
+        """Return the time of day in the project's zone."""
+        return self._console.time()
+
+    def close(self) -> None:
+        """Let the database go."""
+        self._console.leave()
+
+    def begun(self, settings: Settings) -> None:
+        """The tick has its turn and begins to look."""
+        self._zone = settings.timezone
+        self._console.open(settings)
+        if self._told_error is not None:
+            self._console.broken(self._told_error)
+
+    def applied(self, plan: Plan) -> None:
+        """The file was applied: tell what changed, where something did."""
+        if not self.quiet and (plan.changing or plan.settings):
+            self._console.applied(plan)
+
+    def broken(self, error: RotaError) -> None:
+        """The file cannot be applied; the last good set goes on."""
+        self._told_error = error
+        self._console.broken(error)
+
+    def fired(self, fired: Fired) -> None:
+        """Instants of a job were accounted for."""
+        if not self.quiet:
+            self._console.fired(fired)
+
+    def finished(self, run: Run) -> None:
+        """A run ended, or went back to wait."""
+        if not self.quiet:
+            self._console.finished(run)
+
+    def looked(self, report: "TickReport") -> None:
+        """The look is over."""
+        self._console.flush()
+        if not self.quiet:
+            click.echo(self._summary(report))
+        for problem in report.problems:
+            click.echo(f"rota: {problem}", err=True)
+        self.when_looked(report)
+
+    def stopping(self, stop: Stop, *, running: int) -> None:
+        """The tick was asked to stop."""
+        if not self.quiet:
+            self._console.stopping(stop, running=running)
+
+    def _summary(self, report: "TickReport") -> str:
+        if not report.enabled:
+            return "the scheduler is switched off by `scheduler.enabled: false`; nothing was fired or started"
+        skipped = sum(len(one.skips) for one in report.fired)
+        fired = sum(len(one.runs) for one in report.fired)
+        done = [(fired, "fired"), (skipped, "skipped"), (report.recovered, "recovered")]
+        told = [f"{number:,} {word}" for number, word in done if number] or ["nothing was due"]
+        if report.carried:
+            told.append(f"{len(report.carried)} running ({_named(report.carried)})")
+        if report.ready:
+            told.append(f"{counted(report.ready, 'run')} waiting for a slot")
+        if report.next_at is not None:
+            told.append(f"next {day_time(report.next_at, self._zone, now=self._clock.now(), seconds=True)}")
+        return ", ".join(told)
+
+
+def tell_left(report: "TickReport") -> None:
+    """Say to whom the tick left everything."""
+    process = f"process {report.pid}" if report.pid else "another process"
+    if report.left_to == "serve":
+        click.echo(f"{process} serves this project; a tick has nothing to do")
+    else:
+        click.echo(f"another tick is at it ({process}); nothing was done")
+
+
+def tell_preview(preview: TickPreview, *, serving: int | None) -> None:
+    """Say what a tick would do."""
+    if preview.file_problem:
+        click.echo(f"rota: {preview.file_problem}; the last good set goes on", err=True)
+    if serving is not None:
+        click.echo(f"process {serving} serves this project: a tick would leave all of this to it")
+    lines = [f"would {change}" for change in preview.changes]
+    lines += [f"would look after {handle}, whose process is gone" for handle in preview.recovered]
+    for fired in preview.fired:
+        lines += [f"would fire {born.handle}" for born in fired.runs]
+        lines += [f"would skip {born.handle}: {reason}" for born, reason, _ in fired.skips]
+    lines += [f"would start {handle}" for handle in preview.claimed]
+    if preview.ready:
+        lines.append(f"would leave {counted(preview.ready, 'run')} waiting for a slot")
+    for line in lines or ["nothing is due"]:
+        click.echo(line)
+    click.echo("nothing was changed (--dry-run)")
+
+
+def preview_json(preview: TickPreview) -> dict[str, Any]:
+    """Return what a tick would do as JSON."""
+    return {
+        "changes": list(preview.changes),
+        "recovered": list(preview.recovered),
+        **fired_json(preview.fired),
+        "claimed": list(preview.claimed),
+        "ready": preview.ready,
+        "file_problem": preview.file_problem,
+    }
+
+
+def fired_json(fired: Iterable[Fired]) -> dict[str, list[dict[str, Any]]]:
+    """Return fires and skips as JSON."""
+    rows = list(fired)
+    skips = [skip for one in rows for skip in one.skips]
+    return {
+        "fired": [{"run": born.handle, "id": born.id} for one in rows for born in one.runs],
+        "skipped": [
+            {"run": born.handle, "id": born.id, "reason": reason.value, "count": count} for born, reason, count in skips
+        ],
+    }
+
+
+def _named(handles: tuple[str, ...]) -> str:
+    return ", ".join(handles[:NAMED]) + (", …" if len(handles) > NAMED else "")

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from rota.cli.streams import json_text
+from rota.cli.output import json_text
 from rota.model import errors as model
 from rota.model.errors import FileProblems, RotaError
 

@@ -1,4 +1,4 @@
-"""One call of the command: where it looks, which clock it reads, how it answers."""
+"""One invocation of a command: project, store, actor and how it ends."""
 
 import os
 import threading
@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from rota.cli.interrupts import raise_lost_interrupt
-from rota.cli.layout import HelpContext
-from rota.cli.streams import json_text
+from rota.cli.output import HelpContext, json_text, raise_lost_interrupt
 
 if TYPE_CHECKING:
+    from rota.engine.membership.session import Entrance
     from rota.model.clock import Clock
-    from rota.model.making import Maker
-    from rota.operations.project import Place
+    from rota.model.errors import RotaError
+    from rota.model.proposals import Author
+    from rota.operations.project.locate import ProjectPaths
     from rota.store.driver import Store
 
 
@@ -38,9 +38,9 @@ class Invocation:
     pause: Callable[[float], None] = _pause
     directory: str | None = None
     as_json: bool = False
-    found: "tuple[str | None, Place] | None" = None
+    found: "tuple[str | None, ProjectPaths] | None" = None
     """The place that was found last, and the --dir that it was found with."""
-    acting: "Maker | None" = None
+    acting: "Author | None" = None
     """Who types the command, once that was looked up."""
     typed: tuple[str, str] = ("", "")
     """The command, and the names of jobs or runs that it was given."""
@@ -63,9 +63,9 @@ class Invocation:
         """The folder in which the command was typed."""
         return self.folder or Path.cwd()
 
-    def place(self) -> "Place":
+    def place(self) -> "ProjectPaths":
         """Return where the project and its state are; ProjectMissing when there is none."""
-        from rota.operations.project import locate
+        from rota.operations.project.locate import locate
 
         if self.found is None or self.found[0] != self.directory:
             self.found = (self.directory, locate(self.directory, self.environ, self._inside()))
@@ -76,7 +76,7 @@ class Invocation:
 
         So it is in a workspace too, since a worktree has a copy of the project's file.
         """
-        from rota.declare.files import nearest_project
+        from rota.declare.yaml import nearest_project
 
         project = self.environ.get("ROTA_PROJECT_DIR")
         if not project or not self.in_run:
@@ -89,16 +89,15 @@ class Invocation:
         """Whether the command was typed inside a run, of this project or of another one."""
         return bool(self.environ.get("ROTA_RUN_ID"))
 
-    def maker(self) -> "Maker":
+    def maker(self) -> "Author":
         """Return who types the command: a person, or the run that it is a part of."""
         if self.acting is None:
-            from rota.cli.acting import maker_here
-            from rota.model.making import Maker
+            from rota.model.proposals import Author
 
-            self.acting = maker_here(self) if self.in_run else Maker()
+            self.acting = maker_here(self) if self.in_run else Author()
         return self.acting
 
-    def own_place(self, verb: str) -> "Place":
+    def own_place(self, verb: str) -> "ProjectPaths":
         """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
         from rota.model.errors import ProjectIncluded
 
@@ -117,14 +116,14 @@ class Invocation:
 
     def labels(self, given: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return labels that choose jobs, inside an included project only its own."""
-        from rota.declare.including import project_label
+        from rota.declare.include import project_label
 
         scope = self.place().scope
         return (*given, project_label(scope)) if scope else given
 
     def covers(self, name: str) -> bool:
         """Tell whether a job is shown here: inside an included project only its own are."""
-        from rota.operations.project import in_scope
+        from rota.operations.project.locate import in_scope
 
         return in_scope(name, self.place().scope)
 
@@ -147,15 +146,15 @@ class Invocation:
 
     def applied(self) -> bool:
         """Tell whether there is a database: something was applied before."""
-        from rota.operations.project import is_applied
+        from rota.operations.project.locate import is_applied
 
         return is_applied(self.place(), self.clock)
 
     @contextmanager
-    def store(self, *, create: bool = False) -> "Iterator[tuple[Place, Store]]":
+    def store(self, *, create: bool = False) -> "Iterator[tuple[ProjectPaths, Store]]":
         """Open the project's database; without `create` something must have been applied before."""
         from rota.model.errors import NotApplied, UnknownJob
-        from rota.operations.project import is_applied, open_place
+        from rota.operations.project.locate import is_applied, open_place
 
         place = self.place()
         if not create and not place.shared and not is_applied(place, self.clock):
@@ -190,18 +189,18 @@ class Invocation:
         """Return the store; what a person or a run changes is noted. The tools note each call themselves."""
         if self.typed[0] == "mcp":
             return store
-        from rota.operations.trail import Deed, Trailed, person
+        from rota.operations.admin.audit import AuditedAct, AuditedStore, person
 
-        def deed() -> Deed:
+        def deed() -> AuditedAct:
             actor = self.maker().title if self.in_run and self.maker().run is not None else person()
-            return Deed(actor, "command", *self.typed)
+            return AuditedAct(actor, "command", *self.typed)
 
-        return Trailed(store, deed, self.clock)
+        return AuditedStore(store, deed, self.clock)
 
 
 def _declares(folder: Path, name: str) -> bool:
     """Tell whether the file names a job or group, without checking the rest of it."""
-    from rota.declare.files import load
+    from rota.declare.yaml import load
     from rota.model.errors import RotaError
 
     try:
@@ -235,8 +234,6 @@ class RotaCommand(click.Command):
             if param.name in NAMES or (param.name == "name" and self.name in NAMED):
                 ctx.params[param.name] = _full_names(ctx.ensure_object(Invocation), ctx.params.get(param.name))
         if ctx.ensure_object(Invocation).in_run:
-            from rota.cli.acting import refuse_agents
-
             refuse_agents(ctx.ensure_object(Invocation), ctx)
         ctx.ensure_object(Invocation).typed = _typed(ctx)
         return super().invoke(ctx)
@@ -252,7 +249,6 @@ def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> None
 
 def _typed(ctx: click.Context) -> tuple[str, str]:
     """Return the command as the audit tells it, and the names of jobs or runs that it was given."""
-    from rota.cli.acting import command_path
 
     given = [ctx.params.get(name) for name in (*sorted(NAMES), "name", "what", "secret")]
     names = [name for one in given for name in (one if isinstance(one, tuple) else (one,)) if isinstance(name, str)]
@@ -305,9 +301,175 @@ def print_json(value: Any) -> None:
 
 def read_duration(text: str) -> timedelta:
     """Return the duration of an option: 30s, 5m, 1h, 1d, or whole seconds."""
-    from rota.model.durations import parse_duration
+    from rota.model.clock import parse_duration
 
     return parse_duration(int(text) if text.isdecimal() else text)
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
+
+
+READS = frozenset(
+    {
+        *(
+            "ack",
+            "agents",
+            "agents check",
+            "approve",
+            "audit",
+            "budgets",
+            "check",
+            "completion",
+            "deliveries",
+            "doctor",
+            "explain",
+            "export",
+        ),
+        *("groups", "groups show", "help", "history", "import", "list", "logs", "mcp", "next", "queue", "schema"),
+        *("show", "simulate", "status", "usage", "verify", "workers"),
+    }
+)
+"""What agents may type: it changes nothing, or bounds itself (`mcp`)."""
+ACTS = {"approve": ("job",), "ack": ("what", "everything"), "simulate": ("svg",)}
+"""Params with which a command that agents may type changes something, or writes a file: then it is an act."""
+STARTS = frozenset({"run", "trigger"})
+BEYOND = ("force", "next_slot", "file")
+"""Ways to start a job that pass its overlap and conditions, the queue, or the limit of an hour."""
+STATELESS = frozenset({"check", "completion", "help", "import", "schema"})
+"""What opens no state: a maker without rights may type it too."""
+
+
+def command_path(ctx: click.Context) -> str:
+    """Return a command as it is typed, without `rota`."""
+    words: list[str] = []
+    here: click.Context | None = ctx
+    while here is not None and here.parent is not None:
+        words.insert(0, here.info_name or "")
+        here = here.parent
+    return " ".join(words)
+
+
+def maker_here(invocation: "Invocation") -> "Author":
+    """Return who types this command inside a run: that run, if it is live in the project that the command is for."""
+    from rota.model.errors import ProjectMissing
+    from rota.operations.project.locate import open_place
+    from rota.operations.tools.context import RUN_ID, maker_of, stranger
+
+    try:
+        applied = invocation.applied()
+    except ProjectMissing:
+        applied = False
+    if not applied:
+        return stranger(invocation.environ[RUN_ID])
+    store = open_place(invocation.place(), invocation.clock, create=False)
+    try:
+        return maker_of(store, invocation.environ)
+    finally:
+        store.close()
+
+
+def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
+    """Refuse a command inside an agent's run that changes what agents may not change, and all without rights."""
+    from rota.model.errors import AgentRefused
+
+    path = command_path(ctx)
+    if path in STATELESS or (path == "mcp" and _only_lists(invocation, ctx)):
+        return
+    maker = invocation.maker()
+    if maker.unknown is not None:
+        raise _unknown(invocation, maker.unknown, path)
+    if not maker.is_agent:
+        return
+    if path == "mcp":
+        from rota.operations.tools.context import refuse_toolless
+
+        refuse_toolless(maker)
+    acts = next((name for name in ACTS.get(path, ()) if ctx.params.get(name)), None)
+    beyond = next((name for name in BEYOND if ctx.params.get(name)), None) if path in STARTS else None
+    if (path in READS and acts is None) or (path in STARTS and beyond is None):
+        return
+    option = f" {_spelled(ctx, acts or beyond)}".rstrip()
+    raise AgentRefused(f"`rota {path}{option}`", maker.run or maker.name)
+
+
+def _only_lists(invocation: "Invocation", ctx: click.Context) -> bool:
+    """Tell whether `rota mcp` only prints the tools, which are the same everywhere."""
+    return invocation.as_json or bool(ctx.params.get("listing"))
+
+
+def _unknown(invocation: "Invocation", run_id: str, path: str) -> "RotaError":
+    from rota.model.errors import ProjectMissing, RunUnknown
+
+    try:
+        where = str(invocation.place().folder)
+    except ProjectMissing:
+        where = str(invocation.cwd)
+    return RunUnknown(run_id, f"`rota {path}`", where)
+
+
+def _spelled(ctx: click.Context, name: str | None) -> str:
+    """Return the option of a param as it is typed; empty for an argument."""
+    found = next((param for param in ctx.command.params if param.name == name), None)
+    return found.opts[-1] if isinstance(found, click.Option) else ""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPTIONS = (
+    click.option("--name", metavar="NAME", help="What this worker is called; else as before, or as its machine."),
+    click.option("--label", "labels", metavar="K=V", multiple=True, help="A label that `rota workers` shows."),
+    click.option("--only-pools", metavar="POOL,…", help="Take only runs that draw on one of these pools."),
+    click.option("--except-pools", metavar="POOL,…", help="Take no run that draws on one of these pools."),
+    click.option("--concurrency", type=click.IntRange(1, 10_000), help="How many runs at the same time here."),
+)
+
+
+def entering_options(command: F) -> F:
+    """Give a command the options with which a process enters as a worker."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def entrance_of(
+    *,
+    name: str | None,
+    labels: tuple[str, ...],
+    only_pools: str | None,
+    except_pools: str | None,
+    concurrency: int | None,
+) -> "Entrance":
+    """Return as what a process enters."""
+    from rota.engine.membership.session import Entrance
+    from rota.operations.workers import check_name, read_labels
+    from rota.rules.queue_order import PoolFilter
+
+    only, but = _pools("--only-pools", only_pools), _pools("--except-pools", except_pools)
+    both = sorted(set(only or ()) & set(but or ()))
+    if both:
+        raise click.UsageError(f"--only-pools and --except-pools both name {both[0]}")
+    called = None if name is None else check_name(name)
+    return Entrance(called, read_labels(labels) or None, PoolFilter(only, but or ()), concurrency)
+
+
+def _pools(option: str, written: str | None) -> tuple[str, ...] | None:
+    if written is None:
+        return None
+    names = tuple(name.strip() for name in written.split(","))
+    if not all(names):
+        raise click.UsageError(f"{option} names pools with commas between them: gpu,big")
+    return names
+
+
+def conclude(invocation: Invocation, told: list[dict[str, Any]], refused: "list[RotaError]", *, dry_run: bool) -> None:
+    """Print what was done to each, then tell every refusal; the last one gives the exit code."""
+    from rota.cli.errors import report
+
+    if invocation.as_json:
+        print_json(told)
+    elif dry_run:
+        click.echo("nothing was changed (--dry-run)")
+    for error in refused[:-1]:
+        report(error, as_json=invocation.as_json)
+    if refused:
+        raise refused[-1]

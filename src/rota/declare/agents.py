@@ -1,21 +1,147 @@
-"""The `agents:` section and the agent jobs: adapters found, limits judged, nothing accepted and ignored (R-30)."""
+"""Agents, prompts and work sources in a file."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from rota.agents.custom import NAME as CUSTOM
-from rota.agents.python import NAME as PYTHON
-from rota.agents.registry import adapter, complaints, names
-from rota.declare.fields import JOB_NAME, Refused, shown, wrong_type
-from rota.declare.fitting import WORKS
-from rota.declare.function_agents import FunctionAdapter
-from rota.declare.parts import Parts
-from rota.model.agents import Access
-from rota.model.holds import PLENTY, provider_pool
-from rota.model.spec import AgentWork, Draw, SessionMode, Workspace
-from rota.rules.nearest import did_you_mean
+from rota.agents.registry import CAPABILITIES, adapter, complaints, names
+from rota.agents.registry import NAME as PYTHON
+from rota.declare.applicability import WORKS
+from rota.declare.problems import (
+    FUNCTION,
+    GROUPS,
+    JOB_NAME,
+    BadValue,
+    Parts,
+    between,
+    choice,
+    matching,
+    not_among,
+    read_items,
+    read_text,
+    shown,
+    whole,
+    wrong_type,
+)
+from rota.declare.readers import (
+    Reader,
+    one_of,
+    read_command,
+    read_env_value,
+    read_headers,
+    read_keys,
+    read_params,
+    read_url,
+)
+from rota.declare.registry import RegisteredAgent
+from rota.model.agents import PLENTY, Access, provider_pool
+from rota.model.errors import did_you_mean
+from rota.model.spec import (
+    AfterStep,
+    AgentWork,
+    Carry,
+    Draw,
+    EnvValue,
+    SessionMode,
+    SourceKind,
+    StepFolder,
+    WorkSource,
+    Workspace,
+)
 from rota.rules.prompts import DEFAULT_PROMPT
+from rota.sources.github import LABELS
+
+ADAPTER_HINT = 'write the name of an adapter, or {run: "module:function"}'
+
+Bodies = Mapping[str, Any]
+"""Entries of `agents:` by name, as they are written."""
+
+_function = matching(FUNCTION, "the name of a function", hint="write a registered name or module:function")
+_function_provider = matching(JOB_NAME, "the name of a provider", hint="use 1 to 200 letters, digits and . _ -")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAdapter:
+    """`adapter: {run: …}`: the function that is the agent, what it says that it keeps, and who is held with it."""
+
+    run: str
+    capabilities: tuple[str, ...] = ()
+    provider: str = ""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is stored with the jobs of the agent."""
+        found = {"capabilities": list(self.capabilities), "provider": self.provider}
+        return {key: value for key, value in found.items() if value}
+
+
+def read_adapter(value: Any) -> str | FunctionAdapter:
+    """Return which adapter an agent has: the name of one, or a Python function."""
+    if not isinstance(value, Mapping):
+        return read_text(value)
+    readers = {"run": _function, "capabilities": _capabilities, "provider": _function_provider}
+    with Parts() as parts:
+        found = read_keys(
+            value, readers, parts=parts, hint=ADAPTER_HINT, known=f"a function knows {', '.join(readers)}"
+        )
+        if "run" not in value and not parts.mistyped:
+            raise BadValue("does not say which function it is", code="missing_value", hint=ADAPTER_HINT)
+    return FunctionAdapter(**found)
+
+
+def _capabilities(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise wrong_type(value, "a list of limits", hint=f"such as [max_turns], of {', '.join(CAPABILITIES)}")
+    return tuple(dict.fromkeys(read_items(value, _capability)))
+
+
+def _capability(value: Any) -> str:
+    if value not in CAPABILITIES:
+        raise not_among(value, CAPABILITIES)
+    return str(value)
+
+
+def with_registered(written: Bodies, registered: Mapping[str, RegisteredAgent]) -> dict[str, Any]:
+    """Return the entries of the file with the functions that code has registered; what the file says wins.
+
+    An entry of the same name that names no adapter is about the function.
+    """
+    found: dict[str, Any] = {name: _entry(name, one) for name, one in registered.items() if name not in written}
+    for name, body in written.items():
+        found[name] = _over_registered(name, body, registered)
+    return found
+
+
+def _over_registered(name: str, body: Any, registered: Mapping[str, RegisteredAgent]) -> Any:
+    if not isinstance(body, dict | None):
+        return body
+    body = dict(body or {})
+    adapter = body.get("adapter")
+    if adapter is None and name in registered:
+        return {**_entry(name, registered[name]), **body}
+    run = adapter.get("run") if isinstance(adapter, Mapping) else None
+    if isinstance(run, str) and run in registered:
+        known = _entry(run, registered[run])
+        return {**known, **body, "adapter": {**known["adapter"], **adapter}}
+    return body
+
+
+def _entry(name: str, registered: RegisteredAgent) -> dict[str, Any]:
+    """Return what a decorator says as an entry of `agents`.
+
+    A limit that it names is one that the function keeps: `max_turns=True`, or with a value for its jobs `max_turns=20`.
+    """
+    keys = dict(registered.keys)
+    named = keys.pop("capabilities", ())
+    named = [named] if isinstance(named, str) else list(named)
+    named += [key for key in CAPABILITIES if key in keys and keys[key] is not False]
+    adapter = {"run": name, "capabilities": list(dict.fromkeys(named)), "provider": keys.pop("provider", None)}
+    rest = {key: value for key, value in keys.items() if key not in CAPABILITIES or not isinstance(value, bool)}
+    return {"adapter": {key: value for key, value in adapter.items() if value}, **rest}
+
 
 Keys = Mapping[str, Any]
 
@@ -78,11 +204,11 @@ def read_agent(name: str, keys: Keys) -> Agent:
         return _read_function(name, kind, keys)
     if kind not in names():
         hint = did_you_mean(kind, names(), f"one of {', '.join(names())}")
-        raise Refused(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
+        raise BadValue(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
     options = keys.get("options", {})
     with Parts() as parts:
         hint = "the page Agents tells its options"
-        parts.refuse(*(Refused(complaint, hint=hint, at=("options",)) for complaint in complaints(kind, options)))
+        parts.refuse(*(BadValue(complaint, hint=hint, at=("options",)) for complaint in complaints(kind, options)))
         if not parts.refused:
             _refuse_unkept(kind, keys, options)
     return Agent(name, kind, keys, options, _most_at_once(keys))
@@ -99,7 +225,7 @@ def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
     with Parts() as parts:
         if "options" in keys:
             hint = "give its jobs `params`, which reach it as task.params"
-            parts.refuse(Refused("a function has no options", code="no_effect", hint=hint, at=("options",)))
+            parts.refuse(BadValue("a function has no options", code="no_effect", hint=hint, at=("options",)))
         _refuse_unkept(PYTHON, keys, written.options)
     return Agent(name, PYTHON, keys, written.options, _most_at_once(keys), function=written.run)
 
@@ -112,10 +238,10 @@ def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | Non
     if python is not None:
         hint = "make it a program with `adapter: custom`, or remove `python:` where that is said"
         message = "is a function inside the scheduler's process, and functions of this project run in another one"
-        raise Refused(message, code="conflict", hint=hint, at=at)
+        raise BadValue(message, code="conflict", hint=hint, at=at)
     if ":" not in written.run and registered is not None and written.run not in registered:
         hint = f'register it with @rota.agent("{written.run}") in a module that `imports:` names'
-        raise Refused(f"no agent is named {shown(written.run)}", code="function_missing", hint=hint, at=at)
+        raise BadValue(f"no agent is named {shown(written.run)}", code="function_missing", hint=hint, at=at)
 
 
 def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
@@ -127,7 +253,7 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
         for limit in KEPT:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot keep it"
-                parts.refuse(Refused(message, code="no_effect", hint=_remedy(kind, limit), at=(limit,)))
+                parts.refuse(BadValue(message, code="no_effect", hint=_remedy(kind, limit), at=(limit,)))
         for refuse in (_refuse_session, _refuse_step, _refuse_tools, _refuse_trust):
             with parts.below():
                 refuse(kind, keys, options)
@@ -138,19 +264,19 @@ def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
 def _refuse_step(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("after") and adapter(kind, options).invoke is None:
         hint = "remove this line: it runs inside the scheduler, and a step comes after a process"
-        raise Refused(f"nothing can come after {kind}", code="no_effect", hint=hint, at=("after",))
+        raise BadValue(f"nothing can come after {kind}", code="no_effect", hint=hint, at=("after",))
 
 
 def _refuse_tools(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("rota_tools") and not adapter(kind, options).capabilities.tools_server:
         hint = "remove this line, or let another agent do it: claude, codex, opencode, or custom with {mcp_config}"
-        raise Refused(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
+        raise BadValue(f"{_named(kind)} cannot be given tools", code="no_effect", hint=hint, at=("rota_tools",))
 
 
 def _refuse_trust(kind: str, keys: Keys, options: Keys) -> None:
     if keys.get("trust_project") and not adapter(kind, options).capabilities.trust:
         hint = "remove this line: rota passes no such setting to it"
-        raise Refused(f"{_named(kind)} has no trust in folders", code="no_effect", hint=hint, at=("trust_project",))
+        raise BadValue(f"{_named(kind)} has no trust in folders", code="no_effect", hint=hint, at=("trust_project",))
 
 
 def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
@@ -160,21 +286,21 @@ def _refuse_beyond(kind: str, keys: Keys, options: Keys) -> None:
     if beyond:
         hint = "give it `access: write`, or remove the tool"
         message = f"{shown(beyond[0])} changes things, and the access is {access}"
-        raise Refused(message, code="conflict", hint=hint, at=("allowed_tools",))
+        raise BadValue(message, code="conflict", hint=hint, at=("allowed_tools",))
 
 
 def _refuse_session(kind: str, keys: Keys, options: Keys) -> None:
     """Refuse a session that cannot go on, or would be looked for in another folder than the one it began in."""
     if keys.get("session") is SessionMode.RESUME and not adapter(kind, options).capabilities.resume:
         hint = "write `session: fresh`, and `carry: last_summary` to tell a run what the last one said"
-        raise Refused(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
+        raise BadValue(f"{_named(kind)} cannot go on with a session", code="no_effect", hint=hint, at=("session",))
     workspace = keys.get("workspace", Workspace.PROJECT)
     if keys.get("session") is SessionMode.RESUME and workspace is not Workspace.PROJECT:
         message = (
             f"a session belongs to the folder that it began in, and with `workspace: {workspace}` each run has its own"
         )
         hint = "remove one of them; `carry: last_summary` tells a run what the last one said"
-        raise Refused(message, code="conflict", hint=hint, at=("session",))
+        raise BadValue(message, code="conflict", hint=hint, at=("session",))
 
 
 def _named(kind: str) -> str:
@@ -198,14 +324,14 @@ def _refuse_access(kind: str, access: Access, options: Keys) -> None:
     if access not in kept:
         hint = f"write `access: {' or '.join(level for level in Access if level in kept)}`"
         hint = _remedy(kind, "access") if kind == PYTHON else hint
-        raise Refused(f"{_named(kind)} cannot keep {access}", code="conflict", hint=hint, at=("access",))
+        raise BadValue(f"{_named(kind)} cannot keep {access}", code="conflict", hint=hint, at=("access",))
 
 
 def over_agent(own: Keys, keys: Keys, agents: Agents) -> dict[str, Any]:
     """Return a job's keys: its own, over those of its agent, over the defaults."""
     try:
         agent = _agent(keys, agents)
-    except Refused:
+    except BadValue:
         return dict(keys)
     given = agent.keys if agent else {}
     found = {key: given[key] for key in _GIVEN if key in given}
@@ -225,7 +351,7 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         with parts.below():
             _refuse_unkept(agent.adapter, {**keys, "access": access}, agent.options)
         if kind.needs_model and not keys.get("model"):
-            raise Refused(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
+            raise BadValue(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
     default_turns = MAX_TURNS if kind.capabilities.max_turns else None
     return AgentWork(
         agent=agent.name,
@@ -259,7 +385,7 @@ def _provider(agent: Agent, model: str | None) -> str:
     found = agent.name if own else adapter(agent.adapter, agent.options).provider_for(model)
     if not JOB_NAME.fullmatch(found):
         hint = "use letters, digits and . _ -"
-        raise Refused(f"{shown(found)} cannot be a provider's name", code="invalid_value", hint=hint, at=("model",))
+        raise BadValue(f"{shown(found)} cannot be a provider's name", code="invalid_value", hint=hint, at=("model",))
     return found
 
 
@@ -273,20 +399,20 @@ def in_a_project(work: AgentWork, project: str) -> AgentWork:
     return replace(work, agent=own, provider=own if _is_own(work.adapter, work.options) else work.provider)
 
 
-def without_effect(work: AgentWork, own: Keys) -> list[Refused]:
+def without_effect(work: AgentWork, own: Keys) -> list[BadValue]:
     """Return those of a job's own keys that mean something to a process alone, where its agent is none."""
     if not work.called:
         return []
     keys = OF_A_PROCESS if work.function else (*OF_A_PROCESS, *OF_A_FOLDER)
     message = "has no effect on an agent inside the scheduler's process"
-    return [Refused(message, code="no_effect", hint="remove this line", at=(key,)) for key in keys if key in own]
+    return [BadValue(message, code="no_effect", hint="remove this line", at=(key,)) for key in keys if key in own]
 
 
 def agent_limit(keys: Keys, agents: Agents) -> float | None:
     """Return what one run may cost at most, None where nobody says."""
     try:
         work = work_of(keys, agents, prompt_file="")
-    except Refused:  # told elsewhere; what the job itself says is said
+    except BadValue:  # told elsewhere; what the job itself says is said
         return keys.get("max_usd")
     return None if work is None else work.max_usd
 
@@ -306,7 +432,7 @@ def _agent(keys: Keys, agents: Agents) -> Agent | None:
     known = [*agents, *(name for name in names() if not complaints(name, {}))]
     hint = did_you_mean(named, known, f"known are {', '.join(known)}")
     at = ("agent",) if "agent" in keys else ("provider",)
-    raise Refused(f"there is no agent {shown(named)}", code="unknown_agent", hint=hint, at=at)
+    raise BadValue(f"there is no agent {shown(named)}", code="unknown_agent", hint=hint, at=at)
 
 
 def draws_of(work: AgentWork, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
@@ -331,9 +457,9 @@ def read_schedule(value: Any) -> dict[str, Any]:
             _refuse_type(kind, keys)
         for key in (key for key in OF_ITS_AGENT if key in keys):
             message = "is said by the agent that it stands in"
-            parts.refuse(Refused(message, code="conflict", hint="remove this line", at=(key,)))
+            parts.refuse(BadValue(message, code="conflict", hint="remove this line", at=(key,)))
         for key in (key for key in OTHER_WORK if key in keys):
-            parts.refuse(Refused("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
+            parts.refuse(BadValue("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
     return _job_keys(keys)
 
 
@@ -351,7 +477,172 @@ def _usual_schedule(kind: Any, keys: Keys) -> dict[str, Any]:
 
 def _refuse_type(kind: Any, keys: Keys) -> None:
     if isinstance(kind, str) and kind in RESERVED:
-        raise Refused(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron")
+        raise BadValue(f"{RESERVED[kind]} do not start jobs", code="choice", hint="use interval or cron")
     if kind is not None and (kind not in ("interval", "cron") or kind not in keys):
         hint = f"add `{kind}:`, or remove this line" if kind in ("interval", "cron") else "remove this line"
-        raise Refused(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint)
+        raise BadValue(f"{shown(kind)} does not agree with its other keys", code="conflict", hint=hint)
+
+
+AFTER_HINT = "write {command: [gh, pr, create, --fill]}, or {shell: …}"
+
+
+def read_carry(value: Any) -> tuple[Carry, ...]:
+    """Return what is carried over: one word, or a list of them."""
+    reader = choice(Carry)
+    if not isinstance(value, list):
+        return (reader(value),)
+    return tuple(dict.fromkeys(read_items(value, reader)))
+
+
+def read_after(value: Any) -> AfterStep:
+    """Return the step after an agent: {command: […]} or {shell: …}, with an optional cwd."""
+    if not isinstance(value, dict):
+        raise wrong_type(value, "a step", hint=GROUPS if isinstance(value, str | list) else AFTER_HINT)
+    readers = {"command": read_command, "shell": read_text, "cwd": choice(StepFolder)}
+    with Parts() as parts:
+        found = read_keys(value, readers, parts=parts, hint=AFTER_HINT, known=f"`after` knows {', '.join(readers)}")
+        if not one_of(("command", "shell"), value, parts=parts):
+            raise BadValue("needs either `command` or `shell`", code="conflict", hint=AFTER_HINT)
+    return AfterStep(**found)
+
+
+HINT = "write `work_source: {github: owner/repository, label: agent-ready, token: {secret: GITHUB_TOKEN}}`"
+TIMEOUT = between(timedelta(seconds=1), timedelta(minutes=10), said="1s and 10m")
+LABEL_LIMIT = 50
+_REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}", re.ASCII)
+
+
+def read_work_source(value: Any) -> WorkSource:
+    """Return a work source; the folder of one of kind `directory` as it was written."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a work source", hint=HINT)
+    kinds = [kind for kind in SourceKind if kind in value]
+    readers = {**_ANY_KIND, **{key: reader for kind in kinds for key, reader in _KINDS[kind].items()}}
+    with Parts() as parts:
+        if len(kinds) != 1:
+            parts.refuse(_not_one(kinds))
+        written = value if kinds else {key: value[key] for key in value if key in readers}
+        keys = read_keys(written, readers, parts=parts, hint=HINT)
+        if kinds == [SourceKind.GITHUB]:
+            parts.refuse(*_wrong_github(value, keys, parts))
+    kind = kinds[0]
+    found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
+    found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
+    return _FINISH[kind](found, keys)
+
+
+_USUAL = WorkSource(SourceKind.HTTP, "")
+
+
+def _not_one(kinds: list[SourceKind]) -> BadValue:
+    message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
+    hint = f"keep one of {', '.join(SourceKind)}"
+    return BadValue(message, code="conflict" if kinds else "missing_value", hint=hint)
+
+
+def _read_label(value: Any) -> str:
+    text = read_text(value).strip()
+    if "," in text or len(text) > LABEL_LIMIT or not text.isprintable():
+        raise BadValue(f"{shown(text)} cannot be a label", hint=f"at most {LABEL_LIMIT} characters, and no comma")
+    return text
+
+
+def _read_secret(value: Any) -> EnvValue:
+    """Return a secret by its name; the value itself has no place in a file."""
+    found = read_env_value(value)
+    if found.secret is None:
+        raise BadValue("is written out", hint="write {secret: NAME}: secrets are named, never written into the file")
+    return found
+
+
+def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
+    """Return the arguments of a class, and those of them that are secrets."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
+    secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]
+    values: list[EnvValue] = []
+    with Parts() as parts:
+        for name in secret:
+            with parts.below(name):
+                values.append(replace(_read_secret(value[name]), name=str(name)))
+        params = read_params({name: one for name, one in value.items() if name not in secret})
+    return params, tuple(values)
+
+
+def _github(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    token = replace(keys.pop("token"), name="token")
+    return replace(found, options=keys, values=(token,))
+
+
+def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], parts: Parts) -> list[BadValue]:
+    found: list[BadValue] = []
+    if "token" not in value and not parts.mistyped:
+        found.append(BadValue("has no token", code="missing_value", hint="add `token: {secret: GITHUB_TOKEN}`"))
+    labels = {name: keys.get(name, usual) for name, usual in LABELS.items() if name in keys or name not in value}
+    for name, label in labels.items():
+        other = next(key for key, one in labels.items() if one.lower() == label.lower())
+        if other != name:
+            message = f"{shown(label)} is the label of `{other}` too"
+            found.append(
+                BadValue(message, code="conflict", hint="give each its own", at=(name,) if name in keys else ())
+            )
+    return found
+
+
+def _http(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    return replace(found, values=tuple(keys.get("headers", {}).values()))
+
+
+def _python(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    options, values = keys.get("options", ({}, ()))
+    return replace(found, options=options, values=values)
+
+
+def _plain(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
+    return replace(found, options=keys)
+
+
+_read_repository = matching(_REPOSITORY, "a repository", hint="write it as owner/name, such as me/api")
+_read_class = matching(FUNCTION, "a class", hint="write module:Class, or the name of a registered one")
+_ANY_KIND: Mapping[str, Reader] = {"timeout": TIMEOUT, "attempts": whole(1, 100)}
+_KINDS: Mapping[SourceKind, Mapping[str, Reader]] = {
+    SourceKind.GITHUB: {
+        SourceKind.GITHUB: _read_repository,
+        **dict.fromkeys(LABELS, _read_label),
+        "token": _read_secret,
+        "api_url": read_url,
+    },
+    SourceKind.DIRECTORY: {SourceKind.DIRECTORY: read_text, "pattern": read_text},
+    SourceKind.HTTP: {SourceKind.HTTP: read_url, "headers": read_headers},
+    SourceKind.RUN: {SourceKind.RUN: _read_class, "options": _read_options},
+}
+_FINISH: Mapping[SourceKind, Callable[[WorkSource, dict[str, Any]], WorkSource]] = {
+    SourceKind.GITHUB: _github,
+    SourceKind.DIRECTORY: _plain,
+    SourceKind.HTTP: _http,
+    SourceKind.RUN: _python,
+}
+
+
+def refuse_source_elsewhere(source: WorkSource | None, python: str | None) -> None:
+    """Refuse a class where the functions of a project run in processes: a source is asked by the scheduler itself."""
+    if source is not None and source.kind is SourceKind.RUN and python is not None:
+        message = "a work source's class runs inside the scheduler's process, not in another interpreter"
+        hint = "use `http:`, or start rota from the project's environment and remove `python:`"
+        raise BadValue(message, code="conflict", hint=hint, at=("work_source", "run"))
+
+
+def write_work_source(source: WorkSource, place: Callable[[str], str]) -> dict[str, Any]:
+    """Return the keys of a work source; `place` writes a path as the file would."""
+    written = place(source.place) if source.kind is SourceKind.DIRECTORY else source.place
+    keys: dict[str, Any] = {source.kind.value: written}
+    values = {one.name: {"secret": one.secret} if one.secret else one.value for one in source.values}
+    if source.kind is SourceKind.RUN:
+        keys |= {"options": {**source.options, **values}} if source.options or values else {}
+    elif source.kind is SourceKind.HTTP:
+        keys |= {"headers": values} if values else {}
+    else:
+        keys |= {**source.options, **values}
+    seconds = int(source.timeout.total_seconds())
+    keys |= {"timeout": seconds} if source.timeout != _USUAL.timeout else {}
+    return keys | ({"attempts": source.attempts} if source.attempts != _USUAL.attempts else {})

@@ -1,29 +1,62 @@
-"""The entries of a file: its agents, and what becomes jobs, which are jobs, groups, agents' schedules and the poll."""
+"""The entries under `jobs:`: reading, naming and notes about each."""
 
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from rota.declare.agents import Agent, read_agent, read_schedule, refuse_elsewhere
-from rota.declare.contradictions import NO_WORK
-from rota.declare.fields import Refused
-from rota.declare.files import KeyPath
-from rota.declare.findings import Findings
-from rota.declare.function_agents import Bodies
-from rota.declare.groups import NO_MEMBERS, build_group
-from rota.declare.job_keys import GroupEntry, JobEntry
-from rota.declare.jobs import build_job
-from rota.declare.joining import out_of_process
-from rota.declare.mentions import Mention, mentions_of
-from rota.declare.naming import check_names
-from rota.declare.parts import Parts
-from rota.declare.polling import poll_job
-from rota.declare.reading import read_map
+from rota.declare.agents import Agent, Bodies, read_agent, read_schedule, refuse_elsewhere
+from rota.declare.applicability import runs_first
+from rota.declare.jobs import NO_MEMBERS, NO_WORK, JobDefaults, build_group, build_job, place_of
+from rota.declare.keys import AgentEntry, GroupEntry, JobEntry, PollSection, read_map
+from rota.declare.merge import out_of_process
+from rota.declare.problems import JOB_NAME, BadValue, Parts, Trouble, independent, shown, troubles_of
+from rota.declare.references import Findings, Mention, mentions_of
 from rota.declare.registry import RegisteredAgent
-from rota.declare.spec import AgentEntry, PollSection
-from rota.declare.surroundings import Surroundings, place_of
-from rota.declare.troubles import Trouble, independent, troubles_of
-from rota.model.spec import AgentWork, JobSpec
+from rota.declare.sections import poll_job
+from rota.declare.yaml import KeyPath, write_path
+from rota.model.clock import iso
+from rota.model.errors import JobProblems, Problem
+from rota.model.spec import PROMPT_LIMIT, AgentWork, FirstRun, JobSpec, Kind, Workspace
+from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders
+from rota.rules.schedule.blackouts import defers, has_lulls
+from rota.rules.schedule.instants import next_instant
+from rota.rules.schedule.preview import next_fires, wholly_quiet
+from rota.text.format import from_now
+
+
+def check_names(names: Iterable[tuple[str, str]], findings: Findings, *, base: KeyPath = ()) -> None:
+    """Check names of one list, each with its section: `rota run` takes both a job's and a group's."""
+    folded: dict[str, tuple[str, str]] = {}
+    for section, name in names:
+        taken, other = folded.setdefault(name.casefold(), (section, name))
+        if trouble := _wrong_name(name, other):
+            findings.tell((*base, section, name), [trouble])
+        elif taken != section:
+            message = f"there is a {taken[:-1]} of this name already"
+            findings.tell((section, name), [Trouble((), message, "job_name", "choose another name")])
+
+
+def in_case_only(name: str, other: str) -> Problem:
+    """Return what is wrong with a job whose name only differs in case from that of another one."""
+    found = _wrong_name(name, other)
+    assert found is not None
+    return Problem(found.message, found.code, path=write_path(("jobs", name)), hint=found.hint)
+
+
+def _wrong_name(name: str, other: str) -> Trouble | None:
+    if name.casefold().startswith("rota/"):
+        return Trouble((), "names that start with rota/ are rota's own", "job_name", "choose another name")
+    if not JOB_NAME.fullmatch(name):
+        hint = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
+        return Trouble((), f"{shown(name)} cannot be a job's name", "job_name", hint)
+    if other != name:
+        return Trouble((), f"differs from {shown(other)} in case only", "job_name", "choose another name")
+    return None
 
 
 def bodies_of(section: str, findings: Findings) -> dict[str, Any]:
@@ -61,14 +94,14 @@ def _agent(
             with parts.below():
                 agent = read_agent(name, keys) if isinstance(body, dict | None) else None
             refuse_elsewhere(keys.get("adapter"), registered, python=python)
-    except Refused as error:
+    except BadValue as error:
         wrong = troubles_of(error, looks_at=("adapter", "access"))
         findings.tell(("agents", name), independent(wrong, troubles))
         return None
     return agent
 
 
-def read_jobs(around: Surroundings, findings: Findings) -> tuple[JobSpec, ...]:
+def read_jobs(around: JobDefaults, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the jobs and the groups of a file, as far as they are right."""
     jobs, groups = bodies_of("jobs", findings), bodies_of("groups", findings)
     check_names([*(("jobs", name) for name in jobs), *(("groups", name) for name in groups)], findings)
@@ -79,7 +112,7 @@ def read_jobs(around: Surroundings, findings: Findings) -> tuple[JobSpec, ...]:
     return tuple(spec for spec in [*built.values(), *grouped] if spec is not None)
 
 
-def read_schedules(agents: Bodies, around: Surroundings, *, findings: Findings) -> tuple[JobSpec, ...]:
+def read_schedules(agents: Bodies, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the jobs of the agents' own schedules, each named agent/schedule (document 003)."""
     schedules = {agent: body["schedules"] for agent, body in agents.items() if _has_schedules(body)}
     for agent, named in schedules.items():
@@ -96,11 +129,11 @@ def _has_schedules(body: Any) -> bool:
     return isinstance(body, dict) and isinstance(body.get("schedules"), dict)
 
 
-def _scheduled(agent: str, schedule: str, body: Any, *, around: Surroundings, findings: Findings) -> JobSpec | None:
+def _scheduled(agent: str, schedule: str, body: Any, *, around: JobDefaults, findings: Findings) -> JobSpec | None:
     at: KeyPath = ("agents", agent, "schedules", schedule)
     try:
         keys = read_schedule(body)
-    except Refused as error:
+    except BadValue as error:
         findings.tell(at, troubles_of(error))
         if error.rest is not None:  # its other keys may be wrong, too
             _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, around, findings=findings, at=at)
@@ -108,7 +141,7 @@ def _scheduled(agent: str, schedule: str, body: Any, *, around: Surroundings, fi
     return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, around, findings=findings, at=at)
 
 
-def read_poll(section: PollSection | None, around: Surroundings, *, findings: Findings) -> tuple[JobSpec, ...]:
+def read_poll(section: PollSection | None, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the job that polls; that of an included project does not apply."""
     if section is None or around.included:
         return ()
@@ -120,7 +153,7 @@ def read_poll(section: PollSection | None, around: Surroundings, *, findings: Fi
     return () if spec is None else (spec,)
 
 
-def _job(name: str, raw: Any, around: Surroundings, *, findings: Findings, at: KeyPath) -> JobSpec | None:
+def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: KeyPath) -> JobSpec | None:
     """Return the spec of the job that stands at `at`."""
     if raw is None or raw == {}:
         findings.tell(at, [NO_WORK])
@@ -150,7 +183,7 @@ def _function_of(work: AgentWork) -> list[Mention]:
 def _group(
     name: str,
     raw: Any,
-    around: Surroundings,
+    around: JobDefaults,
     *,
     findings: Findings,
     jobs: Mapping[str, JobSpec | None],
@@ -166,3 +199,187 @@ def _group(
     spec, wrong = build_group(name, own, around, jobs=jobs, groups=groups)
     findings.tell(("groups", name), independent(wrong, troubles))
     return spec
+
+
+FAR = timedelta(days=366)
+NO_JOBS = "the file declares no jobs; write them below `jobs:`, or add one with `rota add`"
+
+
+def notes_on(
+    jobs: Sequence[JobSpec], *, now: datetime | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return the notes on `jobs`; those that depend on the time or on PATH only when `now` and `environ` are given."""
+    path = None if environ is None else environ.get("PATH")
+    notes = [note for spec in jobs for note in (*_on_cron(spec), *_on_variables(spec), *_on_places(spec, path))]
+    if now is not None:
+        notes += [note for spec in jobs if (note := _on_time(spec, now) or _on_lulls(spec, now))]
+    return (*notes, *_on_first_runs(jobs, now))
+
+
+def notes_on_files(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return which files everybody on the machine may change, and so what this user runs."""
+    return tuple(
+        f"{path} can be written by every user of this machine, who thereby runs what they like; `chmod o-w {path}`"
+        for path in files
+        if _written_by_all(path)
+    )
+
+
+def _written_by_all(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
+
+
+def _on_cron(spec: JobSpec) -> list[str]:
+    return [
+        f'{spec.name}: "{cron}" fires on each day that matches its day of month or its weekday, as cron does, '
+        "not only where both match"
+        for cron in spec.schedule.cron
+        if _restricts_both_days(cron)
+    ]
+
+
+def _restricts_both_days(cron: str) -> bool:
+    fields = cron.split()
+    return len(fields) == 5 and not fields[2].startswith("*") and not fields[4].startswith("*")
+
+
+def _on_variables(spec: JobSpec) -> list[str]:
+    return [
+        f"{spec.name}: what {variable.name} names runs before the program itself; keep it only if that is meant"
+        for variable in spec.work.env
+        if runs_first(variable.name)
+    ]
+
+
+def _on_places(spec: JobSpec, path: str | None) -> Iterator[str]:
+    """Yield the folders and files of a job that its runs would not find now."""
+    cwd, agent = spec.work.cwd, spec.work.agent
+    if cwd and not has_placeholders(cwd):
+        if wrong := _wrong_folder(cwd):
+            yield f"{spec.name}: its runs fail as long as the folder {cwd} {wrong}; make it, or correct `cwd`"
+        elif agent is not None and agent.workspace is Workspace.WORKTREE and not _in_repository(cwd):
+            yield f"{spec.name}: {cwd} is in no git repository, which `workspace: worktree` needs; `git init` makes one"
+        elif wrong := _wrong_program(spec, cwd, path):
+            yield f"{spec.name}: its runs fail as long as {wrong}"
+    file = agent.prompt_file if agent is not None else ""
+    if file and not has_placeholders(file):
+        yield from (f"{spec.name}: its runs fail as long as {wrong}" for wrong in _wrong_prompt(spec, file))
+
+
+def _wrong_prompt(spec: JobSpec, file: str) -> list[str]:
+    """Return what is wrong with a prompt file, which is read again at each start."""
+    if not os.path.isfile(file):
+        return [f"there is no file {file}; write it, or correct `prompt_file`"]
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(PROMPT_LIMIT + 1)
+    except UnicodeDecodeError:
+        return [f"{file} is no UTF-8 text; save it as UTF-8"]
+    except OSError as error:
+        return [f"{file} cannot be read: {(error.strerror or str(error)).lower()}"]
+    if not text.strip():
+        return [f"{file} is empty; write the task"]
+    if len(text) > PROMPT_LIMIT:
+        return [f"{file} has more than {PROMPT_LIMIT:,} characters; shorten it"]
+    agent = spec.work.agent
+    if agent is None or not agent.placeholders:
+        return []
+    places = PromptPlaces(conditions=len(spec.gates.conditions), item=agent.source is not None)
+    return [f"{file} says: {one}" for one in check_placeholders(text, params=spec.work.params, prompt=places)]
+
+
+def _wrong_folder(folder: str) -> str:
+    if not os.path.exists(folder):
+        return "does not exist"
+    if not os.path.isdir(folder):
+        return "is a file"
+    return "" if os.access(folder, os.X_OK) else "cannot be entered"
+
+
+def _wrong_program(spec: JobSpec, cwd: str, path: str | None) -> str:
+    """Return what is wrong with the program of a command; `path` is the PATH that runs inherit, None: not known."""
+    program = next(iter(spec.work.command), "")
+    if not program or has_placeholders(program):
+        return ""
+    if "/" not in program:
+        searched = _own_path(spec, path)
+        lost = searched is not None and shutil.which(program, path=searched) is None
+        return f"no folder of PATH has a program {program}; correct `command`, or set PATH in `env`" if lost else ""
+    file = os.path.join(cwd, program.removeprefix("./"))
+    if not os.path.isfile(file):
+        return f"there is no program {file}; write it, or correct `command`"
+    return "" if os.access(file, os.X_OK) else f"{file} is not executable; `chmod +x {file}`, or name its interpreter"
+
+
+def _own_path(spec: JobSpec, path: str | None) -> str | None:
+    """Return the PATH of a job's runs: its own, else what they inherit; None where it is not known before they run."""
+    own = next((variable for variable in spec.work.env if variable.name == "PATH"), None)
+    if own is not None:
+        return None if own.value is None or has_placeholders(own.value) else own.value
+    return None if spec.work.env_file is not None else path
+
+
+def _in_repository(folder: str) -> bool:
+    parents = [folder]
+    while parents[-1] != os.path.dirname(parents[-1]):
+        parents.append(os.path.dirname(parents[-1]))
+    return any(os.path.exists(os.path.join(parent, ".git")) for parent in parents)
+
+
+def refuse_past(spec: JobSpec, *, now: datetime) -> None:
+    """Refuse a job whose one time is over: who asks for it now means another one. A file keeps what has run."""
+    at = spec.schedule.at
+    if at is not None and at <= now:
+        hint = "give a time that is to come, or leave it out and start the job with `rota trigger`"
+        path = write_path(("jobs", spec.name.rpartition("/")[2], "at"))
+        raise JobProblems([Problem(_over(at, now), "at_past", path=path, hint=hint)])
+
+
+def _over(at: datetime, now: datetime) -> str:
+    return f"{iso(at)} is in the past, {from_now(at, now)}"
+
+
+def _on_time(spec: JobSpec, now: datetime) -> str | None:
+    at = spec.schedule.at
+    if at is not None and at <= now:
+        known = f"for a job that is stored already `misfire: {spec.misfire.policy}` decides"
+        return f"{spec.name}: {_over(at, now)}; a new job records it as missed and does not run it, {known}"
+    if spec.schedule.end_at is not None and spec.schedule.end_at <= now:
+        return f"{spec.name}: ended {iso(spec.schedule.end_at)} and does not fire any more"
+    if not spec.schedule.cron:
+        return None
+    fires = next_fires(spec.schedule, now, 1, name=spec.name)
+    if fires and fires[0].nominal - now > FAR:
+        return f"{spec.name}: fires next on {fires[0].nominal.date()}, more than a year from now"
+    return None
+
+
+def _on_lulls(spec: JobSpec, now: datetime) -> str | None:
+    """Return that a job runs later than it says, or never, by quiet hours (R-17) and excluded dates."""
+    schedule = spec.schedule
+    if not has_lulls(schedule) or schedule.follows_runs:
+        return None
+    if defers(schedule) and wholly_quiet(schedule, since=now, created_at=now):
+        return f"{spec.name}: every instant lies in quiet hours and waits for their end; `quiet_hours: ignore` runs it"
+    instant = next_instant(schedule, after=now, created_at=now)
+    if instant is not None and not next_fires(schedule, now, 1, name=spec.name):
+        return f"{spec.name}: never runs, as quiet hours and `except` leave none of its instants"
+    return None
+
+
+def _on_first_runs(jobs: Sequence[JobSpec], now: datetime | None) -> list[str]:
+    names = [
+        spec.name
+        for spec in jobs
+        if spec.schedule.repeats and spec.schedule.first_run is FirstRun.NOW and spec.enabled
+        if spec.work.kind is not Kind.POLL
+        if spec.schedule.start_at is None or (now is not None and spec.schedule.start_at <= now)
+    ]
+    if not names:
+        return []
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    start = "starts as soon as it is" if len(names) == 1 else "start as soon as they are"
+    return [f"{listed}: {start} new and applied; `first_run: after_interval` waits"]

@@ -1,38 +1,52 @@
-"""A complete JobSpec from the keys a user wrote: defaults merged, kinds told apart, contradictions refused."""
+"""How the keys of one job become its definition."""
 
-from dataclasses import replace
-from datetime import timedelta
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from rota.declare.agents import agent_limit, draws_of, over_agent, without_effect, work_of
-from rota.declare.budgets import spends_of
-from rota.declare.contradictions import draw_troubles, kind_troubles, misfits, spend_troubles, target_troubles, unheard
-from rota.declare.fields import Refused
-from rota.declare.fitting import Keys, Shape, misfit, shape_of
-from rota.declare.job_keys import RetentionEntry
-from rota.declare.notify import WrittenNotify
-from rota.declare.parts import Parts
-from rota.declare.placeholders import placeholder_troubles
-from rota.declare.pools import drawn
-from rota.declare.schedules import except_troubles, resolve_times, schedule_of
-from rota.declare.sources import refuse_elsewhere
-from rota.declare.spelling import one_spelling
-from rota.declare.surroundings import Surroundings, interpreter_of, place_of
-from rota.declare.troubles import Trouble, troubles_of
-from rota.model.budget import MILLION
+from rota.declare.agents import (
+    Agent,
+    agent_limit,
+    draws_of,
+    over_agent,
+    refuse_source_elsewhere,
+    without_effect,
+    work_of,
+)
+from rota.declare.applicability import SCHEDULES, SPELLINGS, WORKS, JobShape, Keys, misfit, shape_of
+from rota.declare.calendar import KEY as EXCEPT
+from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_except
+from rota.declare.keys import GroupEntry, RetentionEntry, keys_of
+from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
+from rota.declare.notifications import WrittenNotify, wrong_targets
+from rota.declare.problems import REBOOT, BadValue, Parts, Trouble, shown, to_datetime, troubles_below, troubles_of
+from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
+from rota.declare.readers import one_interval
+from rota.declare.types import PollGroup, WorkType
+from rota.declare.yaml import KeyPath
+from rota.model.budgets import MILLION, Account
+from rota.model.clock import cut_to_ms
+from rota.model.errors import RotaError, did_you_mean
 from rota.model.spec import (
     Anchor,
     ByMode,
     EnvValue,
+    FirstRun,
     Gates,
+    GroupMode,
     Isolate,
     JobSpec,
     Kind,
+    Member,
     Misfire,
     Mode,
+    OnFailure,
     OnRestart,
     OutputPolicy,
     Overlap,
+    QuietHours,
     Retention,
     Retry,
     Schedule,
@@ -40,14 +54,283 @@ from rota.model.spec import (
     Work,
     WorkSource,
 )
-from rota.rules.placeholders import has_placeholders
+from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders, known_placeholders
+from rota.rules.schedule.timezone import localize
+
+_TYPES = {
+    WorkType.COMMAND: Kind.COMMAND,
+    WorkType.SHELL: Kind.SHELL,
+    WorkType.SCRIPT: Kind.FUNCTION,
+    WorkType.FUNCTION: Kind.FUNCTION,
+    WorkType.AGENT: Kind.AGENT,
+}
+NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:`, `run:` or `prompt:`", tuple(WORKS))
+
+
+def kind_troubles(own: Keys) -> list[Trouble]:
+    """Return what is wrong with how many kinds of work and schedules a job has."""
+    works = [key for key in own if key in WORKS]
+    troubles = _surplus(works, "a job has one kind of work") + two_schedules(own, "a job")
+    if not works:
+        troubles.append(NO_WORK)
+    elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
+        message = f"`type: {own['type']}` does not agree with `{works[0]}`"
+        troubles.append(Trouble(("type",), message, hint="remove it, the work says it already"))
+    return troubles
+
+
+def two_schedules(own: Keys, owner: str) -> list[Trouble]:
+    """Return the schedules beyond the first."""
+    return _surplus([key for key in own if key in SCHEDULES], f"{owner} has one schedule")
+
+
+def _surplus(found: Sequence[str], rule: str) -> list[Trouble]:
+    """Return the keys beyond the first of those that exclude each other."""
+    message = f"{rule}, and this one has `{found[0]}` already" if found else ""
+    return [Trouble((key,), message, hint="keep one of them") for key in found[1:]]
+
+
+def misfits(own: Keys, shape: JobShape) -> list[Trouble]:
+    """Return the keys that have no effect on a job of that shape."""
+    troubles = [
+        Trouble((key,), need.message, "no_effect", need.hint, need.looks_at)
+        for key in own
+        if (need := misfit(key, shape)) is not None
+    ]
+    if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
+        message = "a fixed grid has one interval, and this one has an interval by mode"
+        troubles.append(Trouble(("anchor",), message, hint="remove this line, or write one duration"))
+    if shape.python and own.get("isolate") is Isolate.THREAD:
+        message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
+        troubles.append(Trouble(("isolate",), message, hint="remove this line, or `python:`"))
+    return troubles
+
+
+def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trouble]:
+    """Return what is wrong with the pools that a job or the defaults draw on."""
+    if capacities is None or "pools" not in keys:
+        return []
+    return troubles_below("pools", wrong_draws(keys["pools"], capacities))
+
+
+def target_troubles(keys: Keys, targets: Collection[str] | None) -> list[Trouble]:
+    """Return the targets that a job, a group or the defaults name and that are not there."""
+    return [] if targets is None else troubles_below("notify", wrong_targets(keys.get("notify"), targets))
+
+
+def unheard(own: Keys, keys: Keys) -> list[Trouble]:
+    """Return a `finish_by` that nobody is told of."""
+    written: WrittenNotify | None = keys.get("notify")
+    if "finish_by" not in own or (written is not None and (written.names or written.own)):
+        return []
+    hint = "add `notify:`, or remove this line"
+    return [Trouble(("finish_by",), "has no effect without somebody to tell", "no_effect", hint, ("notify",))]
+
+
+def name_troubles(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Trouble]:
+    """Return the accounts that a job or the defaults name and that are not there."""
+    return [] if accounts is None else troubles_below("budget", wrong_names(keys.get("budget", {}), accounts))
+
+
+def spend_troubles(
+    own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
+) -> list[Trouble]:
+    """Return what is wrong with the accounts of a job and with what it says that a run costs (R-19)."""
+    names = list(keys.get("budget", {}).values())
+    troubles = name_troubles(own, accounts)
+    if accounts is None or troubles or not names:
+        return troubles
+    refused = wrong_estimates(own["estimate"], names, accounts) if "estimate" in own else []
+    troubles = troubles_below("estimate", refused, looks_at=("budget",))
+    spends = spends_of(names, keys.get("estimate", {}), accounts)
+    for name in [] if troubles else without_estimate(spends, accounts, limited=limited):
+        message = f"nobody says what a run may cost in {shown(name)}"
+        hint = "add `estimate:` to the job, or to the account"
+        troubles.append(Trouble(("budget",), message, "estimate_missing", hint, ("estimate",)))
+    return troubles
+
+
+def placeholder_troubles(spec: JobSpec, keys: Keys) -> list[Trouble]:
+    """Return what is wrong with the placeholders of a job's texts."""
+    work = spec.work
+    texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
+    texts += [(("env", variable.name), variable.value) for variable in work.env if variable.value]
+    texts += [((key,), keys[key]) for key in ("cwd", "prompt_file") if key in keys]
+    after = keys.get("after") if work.kind is Kind.AGENT else None
+    if after is not None:
+        texts += [(("after", "command", index), word) for index, word in enumerate(after.command)]
+    for index, condition in enumerate(spec.gates.conditions):
+        texts += [(("conditions", index), word) for word in condition.command]
+    troubles = [one for path, text in texts for one in _unfilled(path, text, work)]
+    places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
+    for key in ("prompt", "task") if keys.get("placeholders", True) else ():
+        troubles += _unfilled((key,), keys.get(key, ""), work, prompt=places)
+    shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
+    return troubles + [one for path, text in shells for one in _shell_troubles(path, text)]
+
+
+def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Trouble]:
+    """Return the placeholders of a text that cannot be filled."""
+    if "{{" not in text:
+        return []
+    found = check_placeholders(text, params=work.params, prompt=prompt)
+    parts = [message.partition("; ") for message in found]
+    looks_at = ("params", "conditions", "work_source") if prompt else ("params",)
+    return [Trouble(path, message, "placeholder", hint, looks_at) for message, _, hint in parts]
+
+
+def _shell_troubles(path: KeyPath, text: str) -> list[Trouble]:
+    known = known_placeholders(text) if "{{" in text else []
+    if not known:
+        return []
+    hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
+    return [Trouble(path, f"`{known[0]}` is not filled in a shell's text", "placeholder", hint)]
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """What the project gives to each of its jobs."""
+
+    folder: str
+    home: str
+    timezone: str
+    local_zone: Callable[[], str]
+    timeout: timedelta | None
+    python: str | None
+    retention: Retention
+    pools: Mapping[str, int] | None = None
+    """The capacities of the pools; None: not known, as they cannot be read."""
+    budgets: Mapping[str, Account] | None = None
+    """The accounts; None: not known, as they cannot be read."""
+    agents: Mapping[str, Agent | None] = field(default_factory=dict)
+    """The configured agents by name; None for one that has problems of its own."""
+    defaults: Keys = field(default_factory=dict)
+    quiet: QuietHours | None = None
+    """The file's own quiet hours."""
+    calendars: Calendars = field(default_factory=lambda: Calendars(str))
+    targets: Collection[str] | None = None
+    """The names of the targets of notifications; None: not known, as they cannot be read."""
+    included: bool = False
+    """Whether the project is included in another one, whose scheduler runs its jobs."""
+
+
+def interpreter_of(keys: Keys, around: JobDefaults) -> str | None:
+    """Return the interpreter of a job's function: its own, that of the defaults, or the project's."""
+    written = keys.get("python") or around.defaults.get("python")
+    return place_of(written, around.folder, home=around.home, program=True) if written else around.python
+
+
+def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str:
+    """Return the absolute path of what a file names: relative to `folder`, `~` is `home`.
+
+    >>> place_of("a/../b", "/srv", home="/home/x")
+    '/srv/b'
+    """
+    if program and "/" not in text:
+        return text
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    elif text.startswith("~"):
+        text = os.path.expanduser(text)
+    return os.path.normpath(os.path.join(folder, text))
+
+
+def except_troubles(keys: dict[str, Any], calendars: Calendars) -> list[Trouble]:
+    """Put the days that `except` names into `keys`; return what is wrong with them."""
+    return troubles_below(EXCEPT, resolve_except(keys, calendars))
+
+
+def resolve_times(keys: dict[str, Any], around: JobDefaults) -> list[Trouble]:
+    """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
+    troubles: list[Trouble] = []
+    try:
+        zone = keys.get("timezone", around.timezone)
+        keys["timezone"] = around.local_zone() if zone == "local" else zone
+    except RotaError as error:
+        keys["timezone"] = "UTC"
+        troubles.append(Trouble(("timezone",), error.message, "timezone", error.hint))
+    for key in ("at", "start_at", "end_at"):
+        if key in keys:
+            keys[key], wrong = _instant(key, keys[key], keys["timezone"])
+            troubles += wrong
+    start_at, end_at = keys.get("start_at"), keys.get("end_at")
+    if start_at and end_at and end_at <= start_at:
+        troubles.append(Trouble(("end_at",), "is not after `start_at`", hint="no instant lies between them"))
+    return troubles + _resolve_quiet(keys, around)
+
+
+def _resolve_quiet(keys: dict[str, Any], around: JobDefaults) -> list[Trouble]:
+    written: WrittenQuiet | None = keys.get("quiet_hours")
+    try:
+        if written is not None and written.timezone == "local":
+            written = replace(written, timezone=around.local_zone())
+        keys["quiet"] = quiet_of(written, around.quiet, schedule_of(keys))
+    except (BadValue, RotaError) as error:
+        code = error.code if isinstance(error, BadValue) else "timezone"
+        return [Trouble(("quiet_hours",), error.message, code, error.hint, ("cron", "interval", "at"))]
+    return []
+
+
+def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trouble]]:
+    if key == "at" and len(text) <= len("2026-11-15"):
+        message = f"{shown(text)} names a day but no time"
+        return None, [Trouble((key,), message, "instant", "add one: 2026-11-15 08:30")]
+    try:
+        return cut_to_ms(localize(to_datetime(text), zone)), []
+    except RotaError as error:
+        return None, [Trouble((key,), error.message, "instant", error.hint)]
+
+
+def schedule_of(keys: Keys) -> Schedule:
+    """Return the schedule that keys say whose times were resolved."""
+    jitter, interval, cron = keys.get("jitter"), keys.get("interval"), keys.get("cron", ())
+    return Schedule(
+        cron=() if cron == (REBOOT,) else cron,
+        reboot=cron == (REBOOT,),
+        interval=None if isinstance(interval, ByMode) else interval,
+        by_mode=interval if isinstance(interval, ByMode) else None,
+        at=keys.get("at"),
+        timezone=keys["timezone"],
+        start_at=keys.get("start_at"),
+        end_at=keys.get("end_at"),
+        anchor=keys.get("anchor", Anchor.COMPLETION),
+        first_run=keys.get("first_run", FirstRun.NOW),
+        jitter=jitter if jitter and (jitter.up_to or jitter.percent) else None,
+        run_once=keys.get("run_once", False),
+        quiet=keys.get("quiet"),
+        excluded=keys.get("except", ()),
+    )
+
+
+def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
+    """Return `keys` with the accepted older spellings replaced; both spellings at once are an error."""
+    found, troubles = dict(keys), []
+    for older, key in SPELLINGS.items():
+        if older not in found:
+            continue
+        value = found.pop(older)
+        if key in found:
+            troubles.append(Trouble((older,), f"is another spelling of `{key}`, which is there too", hint="keep one"))
+        else:
+            found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
+    if "group" in found:
+        needs = found.pop("group") is PollGroup.REMOTE
+        if found.setdefault("needs_poll", needs) is not needs:
+            troubles.append(Trouble(("group",), "does not agree with `needs_poll`", hint="keep one of them"))
+    spelt = next((key for key in MODE_SPELLINGS if key in found), "")
+    try:
+        one_interval(found)
+    except BadValue as error:
+        troubles.append(Trouble(error.at or (spelt,), error.message, error.code, error.hint, ("interval",)))
+    return found, troubles
+
 
 RECHECK = timedelta(seconds=60)
 MISFIRE_GRACE = timedelta(seconds=60)
 SHELL_WITH = ("/bin/sh", "-e", "-c")
 
 
-def build_job(name: str, own: Keys, around: Surroundings) -> tuple[JobSpec | None, list[Trouble]]:
+def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
     own, troubles = one_spelling(own)
     troubles += kind_troubles(own) + except_troubles(own, around.calendars)
@@ -73,15 +356,15 @@ def _without_effect(spec: JobSpec, own: Keys) -> list[Trouble]:
     return [Trouble(one.at, one.message, one.code, one.hint, ("agent", "provider")) for one in refused]
 
 
-def _with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpec, list[Trouble]]:
+def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec, list[Trouble]]:
     """Return the spec of an agent job with its agent's work, pools and default of one attempt (section 7)."""
     file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
     try:
         with Parts() as parts:
             with parts.below():
                 work = work_of(keys, around.agents, prompt_file=file)
-            refuse_elsewhere(keys.get("work_source"), around.python)
-    except Refused as error:
+            refuse_source_elsewhere(keys.get("work_source"), around.python)
+    except BadValue as error:
         return spec, troubles_of(error, looks_at=("agent", "provider"))
     if work is None:  # what is wrong with its agent is told there
         return spec, []
@@ -95,14 +378,14 @@ def _with_agent(spec: JobSpec, keys: Keys, around: Surroundings) -> tuple[JobSpe
     ), []
 
 
-def _source(source: WorkSource | None, around: Surroundings) -> WorkSource | None:
+def _source(source: WorkSource | None, around: JobDefaults) -> WorkSource | None:
     """Return a work source; the folder of one that is a folder as a whole path."""
     if source is None or source.kind is not SourceKind.DIRECTORY:
         return source
     return replace(source, place=place_of(source.place, around.folder, home=around.home))
 
 
-def merged(own: Keys, defaults: Keys, shape: Shape) -> dict[str, Any]:
+def merged(own: Keys, defaults: Keys, shape: JobShape) -> dict[str, Any]:
     """Return a job's keys over the defaults that fit it; `env` and `labels` are merged."""
     if not defaults:
         return dict(own)
@@ -124,7 +407,7 @@ def _merged_labels(labels: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, 
     return tuple(dict.fromkeys((*kept, *own)))
 
 
-def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> JobSpec:
+def spec_of(name: str, keys: Keys, *, around: JobDefaults, shape: JobShape) -> JobSpec:
     """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
     schedule = schedule_of(keys)
@@ -153,7 +436,7 @@ def spec_of(name: str, keys: Keys, *, around: Surroundings, shape: Shape) -> Job
     )
 
 
-def _told(keys: Keys, around: Surroundings) -> dict[str, Any]:
+def _told(keys: Keys, around: JobDefaults) -> dict[str, Any]:
     """Return who is told of a job's runs, and by when they must have finished."""
     written: WrittenNotify = keys.get("notify") or WrittenNotify()
     cwd = around.folder if around.included else ""
@@ -162,7 +445,7 @@ def _told(keys: Keys, around: Surroundings) -> dict[str, Any]:
     return {"notify": names, "notify_own": own, "finish_by": keys.get("finish_by", "")}
 
 
-def _work(keys: Keys, around: Surroundings, shape: Shape) -> Work:
+def _work(keys: Keys, around: JobDefaults, shape: JobShape) -> Work:
     get = keys.get
     python = _python(keys, around, shape)
     return Work(
@@ -185,19 +468,19 @@ def _work(keys: Keys, around: Surroundings, shape: Shape) -> Work:
     )
 
 
-def _python(keys: Keys, around: Surroundings, shape: Shape) -> str | None:
+def _python(keys: Keys, around: JobDefaults, shape: JobShape) -> str | None:
     if shape.work is Kind.FUNCTION:
         return interpreter_of(keys, around)
     # A command has no interpreter, but the registered conditions in front of it do.
     return around.python if any(gate.name for gate in keys.get("conditions", ())) else None
 
 
-def _place(keys: Keys, key: str, around: Surroundings) -> str:
+def _place(keys: Keys, key: str, around: JobDefaults) -> str:
     text: str = keys[key]
     return text if has_placeholders(text) else place_of(text, around.folder, home=around.home)
 
 
-def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
+def _gates(keys: Keys, schedule: Schedule, shape: JobShape) -> Gates:
     interval = schedule.every(Mode.ACTIVE)
     return Gates(
         conditions=tuple(keys.get("conditions", ())),
@@ -210,3 +493,86 @@ def _gates(keys: Keys, schedule: Schedule, shape: Shape) -> Gates:
 
 def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
     return replace(base, **{key: getattr(entry, key) for key in entry.model_fields_set}) if entry else base
+
+
+MEMBERS = 1000
+NO_RETRY = Retry(max_attempts=1)
+NO_MEMBERS = Trouble(("members",), "has no members", "member", "name at least one job: `members: [extract, load]`")
+
+
+def build_group(
+    name: str, own: Keys, around: JobDefaults, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
+) -> tuple[JobSpec | None, list[Trouble]]:
+    """Return the spec of a group from its own read keys, or what is wrong with them.
+
+    `jobs` are the jobs of the file by name, None for one that has problems of its own.
+    """
+    own, troubles = one_spelling(own)
+    troubles += except_troubles(own, around.calendars) + two_schedules(own, "a group")
+    troubles += target_troubles(own, around.targets)
+    defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
+    shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
+    troubles += misfits(own, shape)
+    keys = merged(own, defaults, shape)
+    troubles += resolve_times(keys, around) + unheard(own, keys)
+    troubles += _wrong_members(own, keys, jobs=jobs, groups=groups)
+    spec = spec_of(name, keys, around=around, shape=shape)
+    return (None, troubles) if troubles else (replace(spec, work=_groups_work(keys), retry=NO_RETRY), [])
+
+
+def _groups_work(keys: Keys) -> Work:
+    return Work(
+        Kind.GROUP,
+        timeout=None,
+        members=tuple(keys["members"].values()),
+        mode=keys.get("mode", GroupMode.SEQUENTIAL),
+        on_failure=keys.get("on_failure", OnFailure.STOP),
+    )
+
+
+def _wrong_members(
+    own: Keys, keys: Keys, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
+) -> list[Trouble]:
+    members: Mapping[int, Member] = own.get("members", {})
+    if not members:
+        return [replace(NO_MEMBERS, path=("members",) if "members" in own else (), looks_at=("members",))]
+    if len(members) > MEMBERS:
+        message = f"has {len(members):,} members"
+        return [Trouble(("members",), message, "out_of_range", f"at most {MEMBERS:,}; make several groups")]
+    troubles: list[Trouble] = []
+    for index, member in members.items():
+        troubles += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
+    if all(member.always for member in members.values()):
+        hint = "`always` members run when the others are final; leave it out where there are no others"
+        troubles.append(Trouble(("members",), "every member is `always`", "member", hint, ("members",)))
+    return troubles
+
+
+def _wrong_member(
+    member: Member, index: int, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str], enabled: bool
+) -> list[Trouble]:
+    path: KeyPath = ("members", index)
+    if member.job in groups and member.job not in jobs:
+        return [Trouble(path, f"{shown(member.job)} is a group, and groups hold no groups", "member", "name its jobs")]
+    if member.job not in jobs:
+        hint = did_you_mean(member.job, jobs, "declare it under `jobs:`")
+        return [Trouble(path, f"no job is named {shown(member.job)}", "member", hint)]
+    spec = jobs[member.job]
+    if spec is None:
+        return []
+    if enabled and not spec.enabled:
+        hint = "enable it, or take it out of the group"
+        return [Trouble(path, f"the job {shown(member.job)} is disabled", "member", hint)]
+    return _wrong_params(member, spec, path)
+
+
+def _wrong_params(member: Member, spec: JobSpec, path: KeyPath) -> list[Trouble]:
+    known: Mapping[str, Any] = spec.work.params
+    listed = f"its params: {', '.join(sorted(known))}" if known else ""
+    troubles: list[Trouble] = []
+    for name in member.params:
+        if name not in known:
+            message = f"the job {shown(member.job)} has no param {shown(name)}"
+            hint = listed or f"declare it in that job: `params: {{{name}: …}}`"
+            troubles.append(Trouble((*path, "params", name), message, "member", hint))
+    return troubles

@@ -16,8 +16,8 @@ from rota.declare.registry import (
     Registry,
     import_message,
 )
-from rota.model.names import Names
-from rota.rules.nearest import did_you_mean
+from rota.model.errors import did_you_mean
+from rota.model.spec import Names
 
 KINDS = ("job", "condition", "agent", "source")
 OPAQUE = frozenset({"exec", "eval", "compile", "__import__", "globals", "setattr", "import_module", "iter_modules"})

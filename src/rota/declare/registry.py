@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
-from rota.model.errors import FunctionMissing, InvalidValue
-from rota.model.names import Names
-from rota.model.spec import Condition
-from rota.rules.nearest import did_you_mean
+from rota.model.errors import FunctionMissing, InvalidValue, did_you_mean
+from rota.model.spec import Condition, Names
 
 BUILTIN_CONDITIONS: Mapping[str, bool] = {
     "network_up": False,

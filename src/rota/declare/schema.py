@@ -4,11 +4,10 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from rota.declare.fields import JOB_NAME
-from rota.declare.fitting import WORKS
-from rota.declare.groups import MEMBERS
-from rota.declare.job_keys import GroupEntry, JobEntry
-from rota.declare.spec import AgentEntry, ProjectFile
+from rota.declare.applicability import WORKS
+from rota.declare.jobs import MEMBERS
+from rota.declare.keys import AgentEntry, GroupEntry, JobEntry, ProjectFile
+from rota.declare.problems import JOB_NAME
 
 _NAMED = {"jobs": "JobEntry", "groups": "GroupEntry", "agents": "AgentEntry"}
 """The entries of the sections that hold them by name."""

@@ -1,26 +1,60 @@
-"""The sections of a file that become its settings, and those that several projects share."""
+"""The sections of a file beside its jobs, `poll` included, and the defaults of jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rota.declare.budgets import WrittenAccount
-from rota.declare.files import KeyPath, home_of
-from rota.declare.findings import Findings
-from rota.declare.joining import Host, Shared
-from rota.declare.reading import read_map
-from rota.declare.spec import AgentPolicySection, HttpSection, ProjectFile, RetentionSection, SchedulerSection
-from rota.declare.surroundings import place_of
-from rota.declare.troubles import Trouble
-from rota.declare.zone import local_zone
-from rota.model.address import SQLITE
-from rota.model.budget import Account
+from rota.declare.applicability import Keys
+from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
+from rota.declare.jobs import (
+    JobDefaults,
+    draw_troubles,
+    except_troubles,
+    name_troubles,
+    one_spelling,
+    place_of,
+    target_troubles,
+)
+from rota.declare.keys import (
+    AgentPolicySection,
+    DefaultsSection,
+    HttpSection,
+    ProjectFile,
+    RetentionSection,
+    SchedulerSection,
+    read_map,
+)
+from rota.declare.limits import WrittenAccount, spends_of
+from rota.declare.merge import Host, Shared
+from rota.declare.problems import Trouble, shown
+from rota.declare.references import Findings, NamesOf
+from rota.declare.registry import BUILTIN_CONDITIONS
+from rota.declare.types import PollGroup
+from rota.declare.yaml import Document, KeyPath, home_of
+from rota.model.budgets import Account, Unit
 from rota.model.errors import RotaError
-from rota.model.making import AgentPolicy
-from rota.model.notify import Target
-from rota.model.spec import Retention
-from rota.settings import BUILT_IN_POOLS, STATE_NAME, Http, Scheduler, Settings
+from rota.model.notifications import Target
+from rota.model.proposals import AgentPolicy
+from rota.model.spec import (
+    ByMode,
+    JobSpec,
+    Kind,
+    Misfire,
+    MisfirePolicy,
+    Names,
+    QuietHours,
+    QuietPolicy,
+    RepeatedFailure,
+    Retention,
+    Retry,
+    Schedule,
+    Work,
+)
+from rota.model.store_url import SQLITE
+from rota.settings import BUILT_IN_POOLS, STATE_NAME, Http, SchedulerSettings, Settings
 
 APART = ("jobs", "groups", "defaults", "agents")
 """Sections that are read entry by entry, or against others."""
@@ -30,7 +64,7 @@ Sections = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class FileOrigin:
     """Where a file stands: its folder, the environment, and the project that includes it."""
 
     folder: Path
@@ -60,7 +94,7 @@ def read_sections(findings: Findings) -> Sections:
 
 
 def read_settings(
-    sections: Sections, origin: Origin, *, findings: Findings, state: Path | None
+    sections: Sections, origin: FileOrigin, *, findings: Findings, state: Path | None
 ) -> tuple[Settings, Shared]:
     """Return the settings of a project, and what it writes itself of the sections that all projects share.
 
@@ -79,7 +113,7 @@ def with_shared(settings: Settings, shared: Shared) -> Settings:
     return replace(settings, pools=pools, budgets=shared["budgets"], prices=shared["prices"], notify=shared["notify"])
 
 
-def named_zone(zone: str, origin: Origin, *, findings: Findings, key: KeyPath, otherwise: str = "UTC") -> str:
+def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPath, otherwise: str = "UTC") -> str:
     """Return a zone, that of the machine for `local`; where nobody knows that one, this is told, and `otherwise`."""
     try:
         return origin.local_zone() if zone == "local" else zone
@@ -88,7 +122,7 @@ def named_zone(zone: str, origin: Origin, *, findings: Findings, key: KeyPath, o
         return otherwise
 
 
-def _settings(sections: Sections, origin: Origin, *, findings: Findings, zone: str, state: Path | None) -> Settings:
+def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zone: str, state: Path | None) -> Settings:
     retention = sections.get("retention") or RetentionSection.model_construct()
     return Settings(
         folder=origin.folder,
@@ -105,7 +139,7 @@ def _settings(sections: Sections, origin: Origin, *, findings: Findings, zone: s
     )
 
 
-def _shared(sections: Sections, origin: Origin, *, findings: Findings, zone: str) -> Shared:
+def _shared(sections: Sections, origin: FileOrigin, *, findings: Findings, zone: str) -> Shared:
     return {
         "pools": sections.get("pools", {}),
         "budgets": _accounts(sections.get("budgets", {}), origin, findings=findings, zone=zone),
@@ -115,7 +149,7 @@ def _shared(sections: Sections, origin: Origin, *, findings: Findings, zone: str
 
 
 def _accounts(
-    written: Mapping[str, WrittenAccount], origin: Origin, *, findings: Findings, zone: str
+    written: Mapping[str, WrittenAccount], origin: FileOrigin, *, findings: Findings, zone: str
 ) -> dict[str, Account]:
     """Return the accounts of the file, each in a zone that is known by name."""
     zones = {
@@ -125,17 +159,17 @@ def _accounts(
     return {name: one.account(name, zones[name]) for name, one in written.items()}
 
 
-def _targets(written: Mapping[str, Target], origin: Origin) -> dict[str, Target]:
+def _targets(written: Mapping[str, Target], origin: FileOrigin) -> dict[str, Target]:
     """Return the targets of the file; commands of an included project run in its folder."""
     cwd = str(origin.folder) if origin.host else ""
     return {name: replace(one, name=name, cwd=cwd if one.command else "") for name, one in written.items()}
 
 
-def _state(written: str | None, origin: Origin, *, given: Path | None) -> Path:
+def _state(written: str | None, origin: FileOrigin, *, given: Path | None) -> Path:
     return Path(origin.place(str(given) if given else origin.environment.get("ROTA_STATE") or written or STATE_NAME))
 
 
-def _python(written: str | None, origin: Origin, *, findings: Findings) -> str | None:
+def _python(written: str | None, origin: FileOrigin, *, findings: Findings) -> str | None:
     """Return the interpreter of the project's functions; None: this one."""
     if written is None:
         return origin.host.python if origin.host else None
@@ -144,8 +178,8 @@ def _python(written: str | None, origin: Origin, *, findings: Findings) -> str |
     return path
 
 
-def _scheduler(section: SchedulerSection) -> Scheduler:
-    return Scheduler(
+def _scheduler(section: SchedulerSection) -> SchedulerSettings:
+    return SchedulerSettings(
         concurrency=section.concurrency,
         tick=section.tick,
         timeout=section.timeout,
@@ -173,3 +207,155 @@ def _agent_policy(section: AgentPolicySection) -> AgentPolicy:
         approval=section.approval,
         access=section.access,
     )
+
+
+UNREADABLE = QuietHours(("00:00-00:01",))
+"""Stands for quiet hours that have a problem of their own, so that jobs which refer to them have none."""
+
+
+def read_surroundings(
+    sections: Sections, settings: Settings, *, origin: FileOrigin, calendars: Calendars, findings: Findings
+) -> JobDefaults:
+    """Return what the project gives to each of its jobs, all but its agents."""
+    around = JobDefaults(
+        folder=str(origin.folder),
+        home=origin.home,
+        timezone=settings.timezone,
+        local_zone=origin.local_zone,
+        timeout=settings.scheduler.timeout,
+        python=settings.python,
+        retention=settings.retention,
+        pools=None if findings.told(("pools",)) else settings.pools,
+        budgets=None if findings.told(("budgets",)) else settings.budgets,
+        targets=None if findings.told(("notify",)) else settings.notify,
+        calendars=calendars,
+        included=origin.host is not None,
+    )
+    defaults = _defaults(findings.document.data.get("defaults", {}), around, findings=findings)
+    quiet = _quiet_hours(sections.get("quiet_hours"), origin, findings=findings, zone=settings.timezone)
+    return replace(around, defaults=defaults, quiet=quiet)
+
+
+def _defaults(written: Any, around: JobDefaults, *, findings: Findings) -> Keys:
+    """Return the keys that jobs have where they do not write them."""
+    keys, unreadable = read_map(DefaultsSection, written)
+    keys, twice = one_spelling(keys)
+    troubles = [*unreadable, *except_troubles(keys, around.calendars), *twice]
+    troubles += draw_troubles(keys, around.pools) + name_troubles(keys, around.budgets)
+    findings.tell(("defaults",), troubles + target_troubles(keys, around.targets))
+    return keys
+
+
+def _quiet_hours(
+    written: WrittenQuiet | None, origin: FileOrigin, *, findings: Findings, zone: str
+) -> QuietHours | None:
+    """Return the file's quiet hours, in a zone that is known by name."""
+    if written is None:
+        return UNREADABLE if "quiet_hours" in findings.document.data else None
+    key = ("quiet_hours", "timezone")
+    named = named_zone(written.timezone or zone, origin, findings=findings, key=key, otherwise=zone)
+    return QuietHours(written.windows, named, written.policy or QuietPolicy.DORMANT)
+
+
+POLL = "rota/poll"
+INTERVAL = ByMode(timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=300))
+TIMEOUT = timedelta(seconds=30)
+BACKING_OFF = RepeatedFailure(after=2, backoff_max=timedelta(minutes=15))
+POLL_HINT = "add `poll: {url: https://…}`, or remove what needs it"
+
+
+def poll_job(keys: Mapping[str, Any], around: JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
+    """Return the job that polls from the section's read keys, or what is wrong with them."""
+    troubles: list[Trouble] = []
+    if ("url" in keys) == ("run" in keys):
+        troubles.append(Trouble((), "needs either `url` or `run`", hint="write one of them", looks_at=("url", "run")))
+    if "run" in keys and around.python is not None:
+        message = "a poll's function runs inside the scheduler's process, not in another interpreter (`python:`)"
+        troubles.append(Trouble(("run",), message, hint="poll a `url`, or start rota from the project's environment"))
+    if "headers" in keys and "url" not in keys:
+        hint = "add `url`, or remove this line"
+        troubles.append(Trouble(("headers",), "has no effect without `url`", "no_effect", hint, ("url",)))
+    troubles += name_troubles(keys, around.budgets) or _uncountable(keys, around.budgets or {})
+    return (None, troubles) if troubles else (_spec(keys, around), [])
+
+
+def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Trouble]:
+    """Return the accounts that count what a poll does not have."""
+    found = [(path, accounts[name]) for path, name in keys.get("budget", {}).items() if name in accounts]
+    return [
+        Trouble(("budget", *path), f"a poll is a request and costs no {one.unit}", hint="name an account of `requests`")
+        for path, one in found
+        if one.unit in (Unit.TOKENS, Unit.USD)
+    ]
+
+
+def _spec(keys: Mapping[str, Any], around: JobDefaults) -> JobSpec:
+    interval = keys.get("interval", INTERVAL)
+    by_mode = interval if isinstance(interval, ByMode) else None
+    work = Work(
+        Kind.POLL,
+        url=keys.get("url", ""),
+        function=keys.get("run", ""),
+        headers=tuple(keys.get("headers", {}).values()),
+        timeout=keys.get("timeout", TIMEOUT),
+    )
+    accounts = list(keys.get("budget", {}).values())
+    schedule = Schedule(interval=None if by_mode else interval, by_mode=by_mode, timezone=around.timezone)
+    return JobSpec(
+        name=POLL,
+        work=work,
+        schedule=replace(schedule, quiet=quiet_of_poll(around.quiet, schedule)),
+        misfire=Misfire(MisfirePolicy.ONCE),
+        retry=Retry(max_attempts=1),
+        on_repeated_failure=BACKING_OFF,
+        budgets=spends_of(accounts, dict.fromkeys(accounts, Decimal(1)), around.budgets or {}),
+        retention=around.retention,
+    )
+
+
+def with_need(specs: Sequence[JobSpec], names: NamesOf) -> tuple[JobSpec, ...]:
+    """Return the jobs, those that a condition makes needy marked so."""
+    return tuple(
+        replace(spec, gates=replace(spec.gates, needs_poll=True)) if _looking(spec, names) else spec for spec in specs
+    )
+
+
+def _looking(spec: JobSpec, names: NamesOf) -> list[int]:
+    """Return which of a job's conditions look at what the poll brought; a registered one replaces a built-in one."""
+    known = names.get(spec.work.python, Names())
+    return [
+        index
+        for index, condition in enumerate(spec.gates.conditions)
+        if condition.name in known.needing_poll
+        or (condition.name not in known.conditions and BUILTIN_CONDITIONS.get(condition.name, False))
+    ]
+
+
+def need_troubles(
+    specs: Sequence[JobSpec], document: Document, *, names: NamesOf, lacking: str | None
+) -> list[Trouble]:
+    """Return, with their whole paths, the jobs that need a poll which nobody makes, and those that deny their need.
+
+    `lacking` is the file that has no poll, None where there is one.
+    """
+    needy = [(spec, _looking(spec, names)) for spec in specs if spec.gates.needs_poll]
+    denying = [_denial(spec, document, looking) for spec, looking in needy if looking]
+    unmet = [_unmet(spec, document, looking, lacking=lacking) for spec, looking in needy if lacking]
+    return [trouble for trouble in (*denying, *unmet) if trouble is not None]
+
+
+def _denial(spec: JobSpec, document: Document, looking: Sequence[int]) -> Trouble | None:
+    body = document.data["jobs"][spec.name]
+    key = "needs_poll" if body.get("needs_poll") is False else "group" if body.get("group") == PollGroup.LOCAL else None
+    if key is None:
+        return None
+    condition = shown(spec.gates.conditions[looking[0]].name)
+    message = f"does not agree with the condition {condition}, which looks at the poll's data"
+    return Trouble(("jobs", spec.name, key), message, hint="remove this line, or the condition")
+
+
+def _unmet(spec: JobSpec, document: Document, looking: Sequence[int], *, lacking: str | None) -> Trouble:
+    below = [("needs_poll",), ("group",), *(("conditions", index) for index in looking)]
+    written = (path for key in below if (path := ("jobs", spec.name, *key)) in document.keys)
+    path = next(written, ("jobs", spec.name, "needs_poll"))
+    return Trouble(path, f"needs the shared poll, and {lacking} has no `poll:`", "no_poll", POLL_HINT)

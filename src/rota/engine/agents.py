@@ -1,43 +1,70 @@
-"""Agents as processes: a claimed run becomes a task and its invocation, what the process left becomes an outcome."""
+"""Execution of agents, and the tools server that they use."""
 
 import json
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rota.agents.registry import adapter
-from rota.declare.files import home_of
-from rota.declare.including import files_of, sources_of
-from rota.engine.claim import Claimed
-from rota.engine.tools_server import tools_server
-from rota.model.agents import AgentResult, AgentTask, Brief, Ended
+from rota.declare.include import files_of, sources_of
+from rota.declare.yaml import home_of
+from rota.engine.transactions.claim import Claimed
+from rota.model.agents import AgentResult, AgentTask, Brief, ProcessEnd
 from rota.model.errors import SpawnFailed
 from rota.model.records import ERROR_LIMIT, Outcome, cut
 from rota.model.spec import PROMPT_LIMIT, AfterStep, AgentWork, OutputPolicy, SessionMode, StepFolder, Work
 from rota.model.states import Reason, Status
-from rota.rules.agent_outcome import agent_outcome
-from rota.rules.carry import carried_text, with_carried
-from rota.rules.envelope import envelope, with_envelope
-from rota.rules.placeholders import fill, names_item
-from rota.rules.prompts import ITEM_NOTE, build_prompt
-from rota.runners.afterwards import AGENT_OUTPUT, ORDERS, command_line, read_told, write_orders
-from rota.runners.agent_tasks import TASK, read_task, session_of, task_of, write_session
-from rota.runners.environment import RunFacts, Surroundings, placeholder_values
+from rota.rules.agents import agent_outcome
+from rota.rules.prompts import (
+    ITEM_NOTE,
+    build_prompt,
+    carried_text,
+    envelope,
+    fill,
+    names_item,
+    with_carried,
+    with_envelope,
+)
+from rota.runners.agent_step import (
+    AGENT_OUTPUT,
+    ORDERS,
+    TASK,
+    command_line,
+    read_task,
+    read_told,
+    session_of,
+    task_of,
+    write_orders,
+    write_session,
+)
+from rota.runners.command import check_on_path, prepare_program, working_folder
+from rota.runners.environment import RunFacts, RunSurroundings, placeholder_values, redactor
 from rota.runners.keeper import ERRORS
-from rota.runners.launch import check_on_path, folder_of, prepare_program
 from rota.runners.output import forget_output, last_line, read_all
-from rota.runners.secrets import redactor
-from rota.runners.spawning import Launch
+from rota.runners.spawn_client import Launch
 from rota.settings import FILE_NAME
 from rota.sources.items import write_item
+
+ENV = "/usr/bin/env"
+
+
+def tools_server(run: RunFacts, surroundings: RunSurroundings) -> tuple[str, ...]:
+    """Return the command of a run's own tools. Some agents give their servers no environment, so it is said here."""
+    told = (f"ROTA_RUN_ID={run.run_id}", f"ROTA_STATE={surroundings.state}")
+    # Without -P a folder named `rota` in the project would be taken for this package.
+    rota = (sys.executable, "-P", "-m", "rota", "mcp", "--dir", str(surroundings.root or surroundings.project))
+    return (shutil.which("env") or ENV, *told, *rota)
+
 
 STDIN = "stdin"
 ITEM = "item.json"
 STOPPED = (Reason.TIMED_OUT, Reason.SHUTDOWN)
 
 
-def prepare_agent(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> Launch:
+def prepare_agent(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -> Launch:
     """Return the process of an agent's run, or raise SecretMissing or SpawnFailed; nothing is started or written."""
     work = claimed.spec.work.agent
     assert work is not None, "only agents come here"
@@ -47,7 +74,7 @@ def prepare_agent(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -
     return _with_after(launch, work.after, work=claimed.spec.work, run=run, surroundings=surroundings)
 
 
-def agent_launch(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> Launch:
+def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -> Launch:
     """Return the process of the agent itself, without the step after it."""
     work = claimed.spec.work.agent
     assert work is not None, "only agents come here"
@@ -86,11 +113,11 @@ def _refuse_options(task: AgentTask) -> None:
                 raise SpawnFailed(f"{name}: {word!r} begins with `-`", hint=hint)
 
 
-def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> AgentTask:
+def agent_task(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings) -> AgentTask:
     """Return the task of an agent's run: its whole prompt, its limits, the session that it goes on with."""
     work, brief = claimed.spec.work.agent, claimed.brief
     assert work is not None, "only agents come here"
-    cwd = brief.workspace or folder_of(claimed.spec.work, run, surroundings)
+    cwd = brief.workspace or working_folder(claimed.spec.work, run, surroundings)
     return AgentTask(
         prompt=with_envelope(_envelope(claimed), task_text(work, run, brief=brief, project=surroundings.project)),
         model=work.model,
@@ -113,7 +140,7 @@ def agent_task(claimed: Claimed, run: RunFacts, surroundings: Surroundings) -> A
     )
 
 
-def _protected(surroundings: Surroundings, cwd: str) -> tuple[str, ...]:
+def _protected(surroundings: RunSurroundings, cwd: str) -> tuple[str, ...]:
     """Return what an agent must not change, because others run it: rota's files, the modules they import, and `.git`.
 
     A hook or a filter in `.git` starts with the next git command of anybody.
@@ -132,12 +159,14 @@ def _further(claimed: Claimed) -> dict[str, str]:
     return found if claimed.brief.workspace is None else {**found, "ROTA_WORKSPACE": claimed.brief.workspace}
 
 
-def _item_variables(claimed: Claimed, surroundings: Surroundings) -> dict[str, str]:
+def _item_variables(claimed: Claimed, surroundings: RunSurroundings) -> dict[str, str]:
     """Return where a run finds the item that it works on."""
     return {} if claimed.brief.item is None else {"ROTA_ITEM_FILE": str(surroundings.folder / ITEM)}
 
 
-def _with_after(launch: Launch, after: AfterStep, *, work: Work, run: RunFacts, surroundings: Surroundings) -> Launch:
+def _with_after(
+    launch: Launch, after: AfterStep, *, work: Work, run: RunFacts, surroundings: RunSurroundings
+) -> Launch:
     """Return the process that runs an agent and then the step after it."""
     values = placeholder_values(run)
     argv = tuple(fill(word, values) for word in after.command) or (*work.shell_with, after.shell)
@@ -245,11 +274,11 @@ def _read_agent(folder: Path, ended: Outcome) -> Outcome:
     return outcome
 
 
-def _process(folder: Path, ended: Outcome, step: Mapping[str, Any] | None) -> Ended:
+def _process(folder: Path, ended: Outcome, step: Mapping[str, Any] | None) -> ProcessEnd:
     """Return how the agent itself ended; where a step came after it, its own part of the output."""
     own = folder / AGENT_OUTPUT
     code = ended.exit_code if step is None else step.get("agent_exit")
-    return Ended(
+    return ProcessEnd(
         exit_code=None if code is None or code < 0 else code,
         stdout=read_all(own if own.is_dir() else folder).decode("utf-8", "replace"),
         stderr=read_all(folder / ERRORS).decode("utf-8", "replace"),

@@ -1,4 +1,4 @@
-"""Functions and conditions for the executor: contexts made, outcomes passed on, names from the loaded file alone."""
+"""Execution of Python functions and of agents written in Python."""
 
 import asyncio
 import itertools
@@ -10,25 +10,70 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rota.agents.registry import adapter
-from rota.engine.called_agents import called_task, read_result
-from rota.engine.claim import Claimed
-from rota.engine.record import Finished
-from rota.model.agents import AgentTask
+from rota.engine.agents import agent_task
+from rota.engine.processes import run_facts, surroundings_of
+from rota.engine.transactions.claim import Claimed
+from rota.engine.transactions.finish import Finished
+from rota.model.agents import AgentResult, AgentTask
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SecretMissing
+from rota.model.errors import InvalidValue, RotaError, SecretMissing, SpawnFailed
 from rota.model.records import ERROR_LIMIT, Outcome, cut
-from rota.model.spec import AgentWork, Condition, EnvValue, Kind
+from rota.model.spec import AgentWork, Condition, EnvValue, Kind, SessionMode
 from rota.model.states import Reason, Status
 from rota.rules.admission import ConditionResult
-from rota.runners.calling import Call, Reader, is_async, read_answer, read_returned
+from rota.rules.agents import agent_outcome
+from rota.runners.agent_step import judge_result
 from rota.runners.context import JobContext, RunInfo, RunLog
-from rota.runners.function import FunctionRunner
-from rota.runners.network import network_up
+from rota.runners.environment import find_secret
+from rota.runners.functions import (
+    FunctionCall,
+    FunctionRunner,
+    Reader,
+    fetcher,
+    is_async,
+    read_answer,
+    read_poll,
+    read_returned,
+)
 from rota.runners.output import folder_of
-from rota.runners.polling import fetcher, read_poll
-from rota.runners.secrets import find_secret
-from rota.runners.usage import ENDED
+from rota.runners.processes import network_up
+from rota.runners.result import ENDED
 from rota.settings import Settings
+
+
+def called_task(claimed: Claimed, context: JobContext, *, settings: Settings) -> AgentTask:
+    """Return the task of a run, with a folder of its own to write into; raise SpawnFailed where there is none."""
+    folder = folder_of(settings.state, claimed.run.id)
+    around = surroundings_of(claimed.spec.work, settings, folder=folder, environ={})
+    task = agent_task(claimed, run_facts(claimed), around)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpawnFailed(f"{folder} cannot be made: {error.strerror}", hint="look at the state folder") from error
+    return replace(task, cancelled=lambda: context.cancelled)
+
+
+def read_result(context: JobContext, value: Any, *, claimed: Claimed) -> Outcome:
+    """Return the outcome of an agent that returned; its whole answer goes into the run's output."""
+    work = claimed.spec.work.agent
+    assert work is not None, "only agents come here"
+    try:
+        result = judge_result(value)
+    except InvalidValue as error:
+        return Outcome(Status.FAILED, Reason.RESULT_INVALID, error=cut(str(error), ERROR_LIMIT))
+    _keep_answer(context, result)
+    ended = Outcome(Status.COMPLETED, output_bytes=context.log.total)
+    outcome = agent_outcome(ended, result, resumed=claimed.brief.session, resumes=work.session is SessionMode.RESUME)
+    if outcome.session is not None:
+        outcome = replace(outcome, session=replace(outcome.session, adapter=work.adapter))
+    return replace(outcome, provider=work.provider)
+
+
+def _keep_answer(context: JobContext, result: AgentResult) -> None:
+    for text in (result.summary, result.error or ""):
+        if text.strip():
+            context.log.write(text.rstrip("\n") + "\n")
+
 
 CONDITION = "/condition/"
 
@@ -50,7 +95,7 @@ class Prepared(NamedTuple):
     """What a run will call as soon as its start is stored, or how it ends since that cannot be made."""
 
     claimed: Claimed
-    call: Call | Outcome
+    call: FunctionCall | Outcome
 
 
 class InProcessFunctions:
@@ -112,7 +157,7 @@ class InProcessFunctions:
         self._contexts[run.id] = call.context
         self._runner.start(call)
 
-    def _call(self, claimed: Claimed) -> Call | Outcome:
+    def _call(self, claimed: Claimed) -> FunctionCall | Outcome:
         """Return the call of a run's function, or how the run ends since that cannot be made."""
         try:
             return self._make_call(claimed)
@@ -120,7 +165,7 @@ class InProcessFunctions:
             text = cut(f"it cannot be called: {type(error).__name__}: {error}", ERROR_LIMIT)
             return Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text)
 
-    def _make_call(self, claimed: Claimed) -> Call | Outcome:
+    def _make_call(self, claimed: Claimed) -> FunctionCall | Outcome:
         function = self._function(claimed)
         if isinstance(function, Outcome):
             return function
@@ -130,7 +175,7 @@ class InProcessFunctions:
         if isinstance(given, Outcome):
             return given
         seconds = None if timeout is None else timeout.total_seconds()
-        return Call(run_id, function, context, timeout=seconds, read=_reader(claimed), given=given)
+        return FunctionCall(run_id, function, context, timeout=seconds, read=_reader(claimed), given=given)
 
     def _given(self, claimed: Claimed, context: JobContext) -> JobContext | AgentTask | Outcome:
         """Return what a function is called with, or how its run ends since that cannot be made."""
@@ -185,7 +230,7 @@ class InProcessFunctions:
         began = self._clock.monotonic()
         timeout = condition.timeout.total_seconds()
         context = self._contexts[token] = self._context(claimed, function, token)
-        self._runner.start(Call(token, function, context, timeout=timeout, read=read_answer))
+        self._runner.start(FunctionCall(token, function, context, timeout=timeout, read=read_answer))
         try:
             outcome = await answer
         except asyncio.CancelledError:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from rota.engine.claim import Claimed
-from rota.model.notify import Receipt, Target
+from rota.engine.transactions.claim import Claimed
+from rota.model.agents import Source
+from rota.model.notifications import DeliveryResult, Target
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Work, WorkSource
-from rota.model.work import Source
 from rota.rules.admission import ConditionResult
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class Sources(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Message:
     """What is sent to a target. `id` is the same over all attempts; `at` is when this one is made."""
 
     id: str
@@ -128,10 +128,10 @@ class Letter:
 class Post(Protocol):
     """Tells targets."""
 
-    async def send(self, letter: Letter) -> Receipt:
+    async def send(self, letter: Message) -> DeliveryResult:
         """Make one attempt; nothing that goes wrong outside is raised."""
         ...
 
-    async def ping(self, target: Target) -> Receipt:
+    async def ping(self, target: Target) -> DeliveryResult:
         """Fetch an address, only to be heard there."""
         ...

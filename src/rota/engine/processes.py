@@ -8,26 +8,18 @@ from types import MappingProxyType
 from typing import Any
 
 from rota.engine.agents import prepare_agent, read_agent
-from rota.engine.claim import Claimed
+from rota.engine.transactions.claim import Claimed
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StorageFull
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Condition, Kind, Work
 from rota.rules.admission import ConditionResult
-from rota.runners.agent_tasks import TASK, is_agent
-from rota.runners.command import (
-    CheckResult,
-    CommandRunner,
-    Launch,
-    RunFacts,
-    Surroundings,
-    prepare,
-    prepare_check,
-    read_ended,
-)
+from rota.runners.agent_step import TASK, is_agent
+from rota.runners.command import CheckResult, CommandRunner, prepare, prepare_check, read_ended
+from rota.runners.environment import RunFacts, RunSurroundings
 from rota.runners.output import folder_of
 from rota.runners.processes import alive, kill_tagged
-from rota.runners.spawning import Spawned, Spawner, wait_keeper
+from rota.runners.spawn_client import Launch, Spawned, Spawner, wait_keeper
 from rota.settings import Settings
 
 FALSE_EXIT = 10
@@ -146,13 +138,13 @@ class KeeperProcesses:
     def _folder(self, run_id: str) -> Path:
         return folder_of(self._settings.state, run_id)
 
-    def _surroundings(self, folder: Path, work: Work) -> Surroundings:
+    def _surroundings(self, folder: Path, work: Work) -> RunSurroundings:
         return surroundings_of(work, self._settings, folder=folder, environ=self._environ)
 
 
-def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> Surroundings:
+def surroundings_of(work: Work, settings: Settings, *, folder: Path, environ: Mapping[str, str]) -> RunSurroundings:
     """Return where a run happens; the work of an included project is at home in that project's folder."""
-    return Surroundings(
+    return RunSurroundings(
         project=Path(work.project) if work.project else settings.folder,
         state=settings.state,
         folder=folder,

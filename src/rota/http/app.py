@@ -1,54 +1,84 @@
-"""The application: routes, errors, OpenAPI, and the layers around them."""
+"""The application: API routes, pages, errors, OpenAPI and the middleware around them."""
 
+from functools import partial
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from rota.http import schemas
-from rota.http.context import Context
-from rota.http.doorman import Doorman
-from rota.http.guard import Guard
-from rota.http.pages.routes import PAGES
-from rota.http.refusals import HttpRefusal, MethodRefused, NotFound
-from rota.http.refusing import refused
-from rota.http.repeats import Repeats
-from rota.http.routes import attention, direct, events, jobs, legacy, people, queue, runs, scheduler, system, tools
+from rota.http.api import agents as agents_api
+from rota.http.api import jobs as jobs_api
+from rota.http.api import runs as runs_api
+from rota.http.api import system as system_api
+from rota.http.context import ServerContext
+from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
+from rota.http.pages import agents, jobs, login, overview, page, queue, runs, system
+from rota.http.security import Authenticator, Guard, IdempotencyMiddleware
 from rota.model.errors import JobProblems, Problem, RotaError
+
+PAGES = (
+    login.door,
+    page.routes,
+    login.pages,
+    overview.pages,
+    system.pages,
+    jobs.pages,
+    queue.pages,
+    runs.pages,
+    agents.pages,
+)
+
+
+async def refused(error: RotaError, scope: Scope, *, base: str) -> Response:
+    """Return an error as a response."""
+    if not _wants_page(scope) or isinstance(error, HostRefused):
+        return problem(error)
+    from rota.http.pages.page import error_page  # templates are loaded when the first page is asked for
+
+    return await run_sync(partial(error_page, error, scope, base=base))
+
+
+def _wants_page(scope: Scope) -> bool:
+    """Tell whether a browser goes to a page; scripts of pages and programs do not ask for HTML first."""
+    return not scope["path"].startswith("/api/") and Headers(scope=scope).get("accept", "").startswith("text/html")
+
 
 ABOUT = "The scheduler over HTTP. Words and shapes are those of `rota … --json`; errors are problem+json."
 PARTS = (
-    jobs.routes,
-    runs.routes,
-    queue.routes,
-    direct.routes,
-    scheduler.routes,
-    attention.routes,
-    events.routes,
-    people.routes,
-    tools.routes,
-    system.routes,
-    system.door,
-    legacy.routes,
+    jobs_api.jobs_routes,
+    runs_api.runs_routes,
+    runs_api.queue_routes,
+    runs_api.direct_routes,
+    system_api.scheduler_routes,
+    system_api.attention_routes,
+    system_api.events_routes,
+    agents_api.people_routes,
+    agents_api.tools_routes,
+    system_api.system_routes,
+    system_api.door,
+    jobs_api.legacy_routes,
     *PAGES,
 )
 
 
-def make_app(context: Context, doorman: Doorman) -> ASGIApp:
+def make_app(context: ServerContext, doorman: Authenticator) -> ASGIApp:
     """Return the application with everything around it: guard, keys, routes."""
     return around(make_routes(context), context, doorman)
 
 
-def around(routes: FastAPI, context: Context, doorman: Doorman) -> ASGIApp:
+def around(routes: FastAPI, context: ServerContext, doorman: Authenticator) -> ASGIApp:
     """Return routes behind their door, with repeated requests answered once."""
-    return Guard(Repeats(routes, context), doorman, refuse=refused, base_path=context.base_path)
+    return Guard(IdempotencyMiddleware(routes, context), doorman, refuse=refused, base_path=context.base_path)
 
 
-def make_routes(context: Context) -> FastAPI:
+def make_routes(context: ServerContext) -> FastAPI:
     """Return the routes alone, as OpenAPI describes them."""
     app = FastAPI(title="rota", version="1", description=ABOUT, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.context = context

@@ -1,34 +1,40 @@
-"""What the routes work with: the project they serve, and one request of one caller."""
+"""The context of a request, and how routes are declared."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Path as PathParam
 from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, Field, JsonValue
+from starlette.responses import JSONResponse, Response
 
-from rota.engine.wake import ask, wake
+from rota.engine.membership.control import ask, wake
+from rota.http.errors import ScopeRefused
 from rota.http.feed import Feed
-from rota.http.refusals import ScopeRefused
-from rota.model.address import SQLITE, shown
-from rota.model.clock import Clock
-from rota.model.errors import InvalidValue
-from rota.model.making import Maker
-from rota.operations.access import Caller, Codes, Scope
-from rota.operations.trail import Deed, Trailed
+from rota.model.clock import Clock, cut_to_ms
+from rota.model.errors import InvalidInstant, InvalidValue
+from rota.model.proposals import Author
+from rota.model.states import SHOWN, Reason, Trigger
+from rota.model.store_url import SQLITE, shown
+from rota.operations.admin.access import Caller, Codes, Scope
+from rota.operations.admin.audit import AuditedAct, AuditedStore
 from rota.settings import Settings
 from rota.store.driver import Store
+from rota.text.format import read_coming, read_instant
 
 PREFIX = "/api/v1"
 LONGEST_TARGET = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ServerContext:
     """The project that is served."""
 
     store: Store
@@ -52,10 +58,10 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class RequestContext:
     """One request: who asks, when, and a store that notes what the caller changes."""
 
-    context: Context
+    context: ServerContext
     caller: Caller
     store: Store
     now: datetime
@@ -66,9 +72,9 @@ class Desk:
         return f"{'browser' if self.caller.browser else 'token'}:{self.caller.name}"
 
     @property
-    def maker(self) -> Maker:
+    def maker(self) -> Author:
         """The caller as one who starts and makes jobs: a token of the scope `agent` is bound by `agent_policy`."""
-        return Maker(self.actor, bound=self.caller.scope is Scope.AGENT)
+        return Author(self.actor, bound=self.caller.scope is Scope.AGENT)
 
     def path(self, below: str) -> str:
         """Return a path of the API as the client sees it."""
@@ -97,18 +103,18 @@ class Desk:
         ask(self.context.state, {"ask": "pauses"})
 
 
-async def desk_of(request: Request) -> Desk:
+async def desk_of(request: Request) -> RequestContext:
     """Return the desk of a request."""
-    context: Context = request.app.state.context
+    context: ServerContext = request.app.state.context
     caller: Caller = request.state.caller
-    deed = Deed(
+    deed = AuditedAct(
         actor=f"{'browser' if caller.browser else 'token'}:{caller.name}",
         face="http",
         action=getattr(request.scope.get("route"), "operation_id", None) or request.method,
         target=_target(request),
     )
-    trailed = Trailed(context.store, deed, context.clock, also=getattr(request.state, "claim_key", None))
-    return Desk(context, caller, trailed, context.clock.now())
+    trailed = AuditedStore(context.store, deed, context.clock, also=getattr(request.state, "claim_key", None))
+    return RequestContext(context, caller, trailed, context.clock.now())
 
 
 def _target(request: Request) -> str:
@@ -119,7 +125,7 @@ def _target(request: Request) -> str:
     return ", ".join(named or given)
 
 
-DeskOf = Annotated[Desk, Depends(desk_of)]
+DeskOf = Annotated[RequestContext, Depends(desk_of)]
 
 
 def needs(scope: Scope) -> Any:
@@ -148,3 +154,164 @@ def _check_params(request: Request) -> None:
 def _query_params(found: Dependant) -> list[ModelField]:
     """Return the query parameters of a route and of what it depends on."""
     return [*found.query_params, *(param for one in found.dependencies for param in _query_params(one))]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+SCOPE_KEY = "x-rota-scope"
+PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "The request is refused; nothing was changed.", "content": PROBLEM},
+    "5XX": {"description": "The scheduler cannot do it now.", "content": PROBLEM},
+}
+
+
+class Routes:
+    """A set of routes about one thing, each with the scope that it needs; None only at the door itself."""
+
+    def __init__(self, tag: str, *, prefix: str = PREFIX) -> None:
+        self._tag = tag
+        self._prefix = prefix
+        self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
+
+    def on(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: Scope | None,
+        answer: Any,
+        status: int = 200,
+        also: Mapping[int | str, dict[str, Any]] | None = None,
+        media: str = "application/json",
+        deprecated: bool = False,
+        shown: bool = True,
+    ) -> Callable[[F], F]:
+        """Declare a route: `answer` is the model of what it answers, `also` further answers it may give."""
+
+        def declare(endpoint: F) -> F:
+            told: dict[str, Any] = {"description": "Done."}
+            told |= {"content": {media: {"schema": {"type": "string"}}}} if answer is str else {"model": answer}
+            options: dict[str, Any] = {
+                "methods": [method],
+                "status_code": status,
+                "response_model": None,
+                "response_class": Response if answer is str else JsonAnswer,
+                "responses": {status: told, **(also or {}), **REFUSALS},
+                "dependencies": [] if scope is None else [needs(scope)],
+                "operation_id": endpoint.__name__,
+                "summary": (endpoint.__doc__ or "").partition("\n")[0].rstrip("."),
+                "openapi_extra": {} if scope is None else {SCOPE_KEY: scope.value},
+                "deprecated": deprecated or None,
+                "include_in_schema": shown,
+                "tags": [self._tag],
+            }
+            self._declared.append((f"{self._prefix}{path}", endpoint, options))
+            return endpoint
+
+        return declare
+
+    def add_to(self, app: FastAPI) -> None:
+        """Let an application serve them."""
+        for path, endpoint, options in self._declared:
+            app.add_api_route(path, endpoint, **options)
+
+
+class JsonAnswer(JSONResponse):
+    """A JSON answer; the values are made by the operations in their fixed shapes, so they are not checked again."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
+
+
+def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON answer."""
+    return JsonAnswer(content, status, headers)
+
+
+def page(items: list[Any], *, following: str | None) -> dict[str, Any]:
+    """Return one page of a list; `next` is the cursor of the following one, null at the end."""
+    return {"items": items, "next": following}
+
+
+class RequestBody(BaseModel):
+    """The body of a request that changes something: unknown fields are refused."""
+
+    model_config = {"extra": "forbid", "strict": True}
+
+
+def _plain(name: str) -> str:
+    return name.replace("~", "/")
+
+
+def segment(name: str) -> str:
+    """Return a name as it stands in a path."""
+    return name.replace("/", "~")
+
+
+JOB = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(~[A-Za-z0-9][A-Za-z0-9._-]{0,199})*$"
+RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(~[A-Za-z0-9][A-Za-z0-9._-]{0,199})*(:-?[0-9]{1,18})?$"
+NEW_JOB = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+GROUP = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9][A-Za-z0-9._-]{0,199})?$"
+WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+JobName = Annotated[
+    str, PathParam(pattern=JOB, max_length=400, description="A job; a slash in its name is ~."), AfterValidator(_plain)
+]
+NewJobName = Annotated[str, PathParam(pattern=NEW_JOB, description="A job: letters, digits and . _ -")]
+RunName = Annotated[
+    str,
+    PathParam(pattern=RUN, max_length=430, description="JOB:NUMBER, JOB:-1, JOB for its newest run, or an identifier."),
+    AfterValidator(_plain),
+]
+GroupName = Annotated[
+    str,
+    PathParam(pattern=RUN, max_length=430, description="NAME:NUMBER, NAME, or an identifier."),
+    AfterValidator(_plain),
+]
+TargetName = Annotated[
+    str,
+    PathParam(pattern=JOB, max_length=400, description="A target; a slash in its name is ~."),
+    AfterValidator(_plain),
+]
+Word = Annotated[str, PathParam(pattern=WORD)]
+FilterWord = Annotated[str, Field(min_length=1)]
+"""A value of a filter that may be repeated; an empty one is refused, so that it never counts as "not given"."""
+StatusWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(SHOWN)})]
+ReasonWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(Reason)})]
+TriggerWord = Annotated[str, Field(min_length=1, json_schema_extra={"enum": list(Trigger)})]
+"""Values of filters; the operations also accept other case, and older words for statuses."""
+
+
+WHEN = "ISO 8601; or back from now: 2h, 30d, today, yesterday."
+YEARS = "^(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2})-"
+ISO: list[JsonValue] = [
+    {"type": "string", "format": "date-time", "pattern": YEARS},
+    {"type": "string", "format": "date", "pattern": YEARS},
+]
+PAST: list[JsonValue] = [
+    *ISO,
+    {"type": "string", "pattern": r"^([1-9][0-9]{0,3}[smh]|[1-9][0-9]{0,2}d|now|today|yesterday)$"},
+]
+COMING: list[JsonValue] = [*ISO, {"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"}]
+"""How requests write points in time, for OpenAPI."""
+PastTime = Annotated[str, Query(min_length=1, max_length=64, description=WHEN, json_schema_extra={"anyOf": PAST})]
+
+
+def instant(text: str, *, now: datetime) -> datetime:
+    """Return a point in time; one without an offset is in UTC."""
+    return _readable(text, read_instant, now=now)
+
+
+def coming(text: str, *, now: datetime) -> datetime:
+    """Return a point in time that is to come."""
+    return _readable(text, read_coming, now=now)
+
+
+def _readable(text: str, read: Callable[..., datetime], *, now: datetime) -> datetime:
+    try:
+        return cut_to_ms(read(text, "UTC", now=now))
+    except (OverflowError, ValueError):
+        raise InvalidInstant(f"{text!r} is out of the range of years", hint="write 2026-11-15T20:41:07Z") from None

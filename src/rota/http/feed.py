@@ -9,11 +9,11 @@ from itertools import zip_longest
 
 from anyio.to_thread import run_sync
 
-from rota.http.refusals import Busy
+from rota.http.errors import Busy
 from rota.log import log
 from rota.model.errors import RotaError
-from rota.operations.following import Event, Followed, follow_from, newest
-from rota.operations.waiting import wait_a_little
+from rota.operations.direct_actions import wait_a_little
+from rota.operations.status.feed import FeedEvent, Followed, follow_from, newest
 from rota.store.driver import Store
 
 LOOKS_APART = timedelta(milliseconds=150)
@@ -161,12 +161,12 @@ def written(found: Followed) -> bytes:
     """Return events in the form of a stream (text/event-stream)."""
     if found.reset:
         about = {"seq": found.seq, "why": "changes before this are not told one by one: read what you need again"}
-        return _event(Event(found.seq, "reset", about))
+        return _event(FeedEvent(found.seq, "reset", about))
     following = [event.seq for event in found.events[1:]]
     return b"".join(_event(event, numbered=event.seq != after) for event, after in zip_longest(found.events, following))
 
 
-def _event(event: Event, *, numbered: bool = True) -> bytes:
+def _event(event: FeedEvent, *, numbered: bool = True) -> bytes:
     """Return one event. Of several with one number only the last has it: who is cut off before hears all again."""
     data = json.dumps(event.data, ensure_ascii=False, separators=(",", ":"))
     number = f"id: {event.seq}\n" if numbered else ""

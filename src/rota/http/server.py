@@ -1,19 +1,380 @@
-"""uvicorn around the application, on the loop of the HTTP side, with nothing to do when idle."""
+"""The HTTP server thread: sockets, connection limits and addresses."""
 
 import asyncio
+import errno
+import json
+import os
+import resource
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, ClassVar
 
 import anyio.to_thread
+import h11
 import uvicorn
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rota.declare.readers import DEFAULT_PORT, split_listen
 from rota.http.app import make_app
-from rota.http.connections import PatientProtocol, most_connections
-from rota.http.context import Context
-from rota.http.doorman import Doorman
+from rota.http.context import ServerContext
 from rota.http.feed import Feed
-from rota.http.side import HttpSide
-from rota.operations.login import ended_sessions
+from rota.http.security import Authenticator
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import ListenExposed, ListenRefused
+from rota.operations.admin.access import Codes, ended_sessions, make_token, read_token
+from rota.runners.processes import port_owner
+from rota.settings import Http, Settings
+from rota.store.driver import Store
+
+AT_ONCE = 2_000
+SPARE = 16
+"""How many more than allowed are told so by a 503; all others are closed at once."""
+PIECE = 64 * 1024
+"""How many bytes of a body are handed to a connection at a time."""
+KERNEL_BUFFER = 128 * 1024
+"""How many bytes the system buffers for a connection; it would grow the buffer to megabytes by itself."""
+UNREAD = 64 * 1024 * 1024
+"""How many bytes wait for all clients together."""
+SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+def most_connections() -> int:
+    """Return how many connections are served at once: half of the files that this process may open, at most 2,000."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return AT_ONCE if files == resource.RLIM_INFINITY else max(1, min(AT_ONCE, files // 2))
+
+
+class UnreadBytes:
+    """The bytes that clients have not read yet, by connection; beyond the limit, the longest wait is ended."""
+
+    def __init__(self, limit: int = UNREAD) -> None:
+        self.limit = limit
+        self.total = 0
+        self._waiting: dict[PatientProtocol, int] = {}  # in the order in which they began to wait
+
+    def set(self, connection: "PatientProtocol", count: int) -> None:
+        """Record what waits for a connection; 0 when the client has read everything."""
+        self.total += count - self._waiting.pop(connection, 0)
+        if count:
+            self._waiting[connection] = count
+        while self.total > self.limit:
+            slowest = next(iter(self._waiting))
+            self.total -= self._waiting.pop(slowest)
+            slowest.transport.abort()
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, with limits on slow clients."""
+
+    patience = 10.0
+    """Seconds from the first moment of a connection, or the first byte of a further request, to the end of its head."""
+    write_patience = 30.0
+    """Seconds in which a client must take a piece of an answer."""
+    unread: ClassVar[UnreadBytes] = UnreadBytes()
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._head: asyncio.TimerHandle | None = None
+        self._write: asyncio.TimerHandle | None = None
+        self._rest = 0
+        self._whole_app = self.app
+        self.app = self._answer_in_pieces
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are too many."""
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency + SPARE:
+            self.transport = transport
+            transport.abort()
+            return
+        super().connection_made(transport)
+        # Writing pauses as soon as the system takes no more, so that a piece at a time is in memory, and that is timed.
+        # The transport of TLS compares by >=: 0 would be a pause without an end.
+        transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0, low=0)
+        if (made := transport.get_extra_info("socket")) is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BUFFER)
+        self._head = self.loop.call_later(self.patience, self._end_late_head)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; more bytes of the same head do not buy more time."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._cancel_head()
+        elif self._head is None:
+            self._head = self.loop.call_later(self.patience, self._end_late_head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release what a connection held."""
+        self._cancel_head()
+        self._cancel_write()
+        self.unread.set(self, 0)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Give the client a time to read what waits for it."""
+        super().pause_writing()
+        if self._write is None:
+            self._write = self.loop.call_later(self.write_patience, self.transport.abort)
+        self.unread.set(self, self.transport.get_write_buffer_size() + self._rest)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read everything so far."""
+        self._cancel_write()
+        self.unread.set(self, 0)
+        super().resume_writing()
+
+    async def _answer_in_pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application; hand its answer to the connection a piece at a time."""
+
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            if len(body) <= PIECE:
+                await send(message)
+                return
+            for start in range(0, len(body), PIECE):
+                self._rest = max(0, len(body) - start - PIECE)
+                more = self._rest > 0 or message.get("more_body", False)
+                await send({**message, "body": body[start : start + PIECE], "more_body": more})
+
+        await self._whole_app(scope, receive, send_pieces)
+
+    def _end_late_head(self) -> None:
+        self._head = None
+        if not self.transport.is_closing():
+            self.transport.write(SLOW)
+            self.transport.close()
+
+    def _cancel_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _cancel_write(self) -> None:
+        if self._write is not None:
+            self._write.cancel()
+            self._write = None
+
+
+FILE_NAME = "http.json"
+PORTS_TRIED = 50
+IN_USE_HINT = (
+    "stop that process, or name another port: `rota serve --listen 127.0.0.1:8000`, `http: {listen: …}` in rota.yaml"
+)
+MOVED_HINT = "write `http: {listen: 127.0.0.1:PORT}` for a port that stays the same"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How HTTP is asked to listen: the settings, with what the flags say over them."""
+
+    http: Http
+    exposed: bool = False
+    """Whether somebody asked on the command line for an address beyond this machine."""
+    behind_proxy: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether browsers reach it encrypted."""
+        return self.certificate is not None or self.http.public_url.startswith("https://")
+
+    @property
+    def host(self) -> str:
+        """The address without brackets."""
+        return split_listen(self.http.listen)[0].strip("[]")
+
+    @property
+    def port(self) -> int | None:
+        """The port that was written down; None: the default one, or the next free one."""
+        written = split_listen(self.http.listen)[1]
+        return None if written is None else int(written)
+
+
+def check_exposure(wanted: Listening) -> None:
+    """Refuse an address beyond this machine that nobody asked for by a flag, or that nothing encrypts (T-01)."""
+    if is_loopback(wanted.host):
+        return
+    if not wanted.exposed:
+        raise ListenExposed(
+            f"`http.listen: {wanted.http.listen}` is reachable from other machines",
+            hint=f"if that is meant, start it with `rota serve --listen {wanted.http.listen}`",
+        )
+    if wanted.certificate is None and not wanted.behind_proxy:
+        raise ListenExposed(
+            f"{wanted.http.listen} is reachable from other machines, and nothing encrypts it",
+            hint="name --tls-cert and --tls-key, or pass --behind-proxy where a proxy in front of it does",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is this machine's alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(wanted: Listening) -> socket.socket:
+    """Return a socket on the written port, where 0 lets the system choose; else on the default one or the next free.
+
+    A port that was written down is what clients, proxies and firewalls know: another one would serve nobody.
+    """
+    if wanted.port is not None:
+        found = _bound(wanted.host, wanted.port)
+        if found is None:
+            raise ListenRefused(f"{wanted.http.listen} is in use by {port_owner(wanted.port)}", hint=IN_USE_HINT)
+        return found
+    for port in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED):
+        found = _bound(wanted.host, port)
+        if found is not None:
+            if port != DEFAULT_PORT:
+                taken = f"the port {DEFAULT_PORT} is in use, HTTP listens on {port}"
+                log.warning(taken, used_by=port_owner(DEFAULT_PORT), hint=MOVED_HINT)
+            return found
+    last = DEFAULT_PORT + PORTS_TRIED - 1
+    raise ListenRefused(f"the ports {DEFAULT_PORT} to {last} of {wanted.host} are all in use", hint=IN_USE_HINT)
+
+
+def _bound(host: str, port: int) -> socket.socket | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, else asyncio does not know it and leaves Nagle's wait on: 40 ms for each answer.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # A port that only waits for late packets may be used again; one that somebody listens on may not.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(1)  # two sockets may be bound to one port, but only one may listen
+    except OSError as error:
+        made.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        reason = (error.strerror or str(error)).lower()
+        hint = "name another address: `http: {listen: 127.0.0.1:7682}`, or `rota serve --no-http`"
+        raise ListenRefused(f"cannot listen on {host}:{port}: {reason}", hint=hint) from None
+    return made
+
+
+def write_address(state: Path, url: str) -> None:
+    """Note in the state folder where HTTP listens."""
+    path = state / FILE_NAME
+    fresh = path.with_name(f"{FILE_NAME}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"url": url, "pid": os.getpid()}, file)
+    fresh.rename(path)
+
+
+def forget_address(state: Path) -> None:
+    """Take the note away."""
+    (state / FILE_NAME).unlink(missing_ok=True)
+
+
+START_TIMEOUT = 10.0
+
+
+class HttpServerThread:
+    """Listens from the first moment, answers as soon as the server is loaded, and ends when it is closed."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        folder: Path,
+        state: Path,
+        wanted: Listening,
+        environ: Mapping[str, str],
+        settings: Settings | None = None,
+    ) -> None:
+        check_exposure(wanted)
+        _check_certificate(wanted)
+        make_token(state)
+        self.token = read_token(state)
+        self.store, self.clock, self.folder, self.state, self.environ = store, clock, folder, state, environ
+        self.wanted = wanted
+        self.settings = settings
+        self.socket = bind(wanted)
+        self.codes = Codes()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Event | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rota-http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        found: int = self.socket.getsockname()[1]
+        return found
+
+    @property
+    def url(self) -> str:
+        """Where people reach it."""
+        if self.wanted.http.public_url:
+            return self.wanted.http.public_url
+        host = self.wanted.host
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+        scheme = "https" if self.wanted.certificate else "http"
+        return f"{scheme}://{shown}:{self.port}{self.wanted.http.base_path}"
+
+    def start(self) -> None:
+        """Load the server beside the scheduler's loop, and serve."""
+        write_address(self.state, self.url)
+        self._thread.start()
+
+    def login(self) -> str:
+        """Return an address that logs a browser in, once and within a minute."""
+        return f"{self.url}/login?code={self.codes.make(at=self.clock.monotonic())}"
+
+    def renew(self) -> None:
+        """Read the token again: it was replaced."""
+        self.token = read_token(self.state)
+
+    def close(self) -> None:
+        """Take no more requests, let those under way end for a moment, and stop."""
+        forget_address(self.state)
+        self._closing.set()
+        if self._loop is not None and self._ending is not None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._loop.call_soon_threadsafe(self._ending.set)
+        if self._thread.ident is not None:
+            self._thread.join(START_TIMEOUT)
+        self.socket.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            log.exception("the HTTP side ended", error=str(error))
+
+    async def _serve(self) -> None:
+        # FastAPI and uvicorn take half a second: not on the scheduler's loop
+
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        if not self._closing.is_set():
+            await serve(self, self._ending)
+
+
+def _check_certificate(wanted: Listening) -> None:
+    if wanted.certificate is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(wanted.certificate, wanted.key)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "name a PEM file with --tls-cert, and its key with --tls-key"
+        raise ListenRefused(f"the certificate {wanted.certificate} cannot be used: {reason}", hint=hint) from None
+
 
 THREADS = 2
 """How many operations run at the same time, each with a connection of its own to the database."""
@@ -35,12 +396,12 @@ class QuietServer(uvicorn.Server):
         self._feed.close()
 
 
-async def serve(side: HttpSide, ending: asyncio.Event) -> None:
+async def serve(side: HttpServerThread, ending: asyncio.Event) -> None:
     """Serve until `ending` is set."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     feed = Feed(side.store)
     wanted = side.wanted
-    context = Context(
+    context = ServerContext(
         side.store,
         side.clock,
         side.folder,
@@ -52,7 +413,7 @@ async def serve(side: HttpSide, ending: asyncio.Event) -> None:
         feed=feed,
         settings=side.settings,
     )
-    doorman = Doorman(
+    doorman = Authenticator(
         side.clock,
         token=lambda: side.token,
         cookie=f"rota_{side.port}",
@@ -64,7 +425,7 @@ async def serve(side: HttpSide, ending: asyncio.Event) -> None:
     await server.serve([side.socket.dup()])
 
 
-def _config(app: Any, side: HttpSide) -> uvicorn.Config:
+def _config(app: Any, side: HttpServerThread) -> uvicorn.Config:
     wanted = side.wanted
     further: dict[str, Any] = {}
     if wanted.certificate is not None:
@@ -86,3 +447,24 @@ def _config(app: Any, side: HttpSide) -> uvicorn.Config:
         timeout_graceful_shutdown=PATIENCE,
         **further,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags of `rota serve` about HTTP."""
+
+    listen: str | None = None
+    behind_proxy: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def over(self, http: Http) -> "Listening":
+        """Return how to listen: the file's settings with these flags over them."""
+
+        return Listening(
+            http=http if self.listen is None else replace(http, listen=self.listen),
+            exposed=self.listen is not None,
+            behind_proxy=self.behind_proxy,
+            certificate=self.certificate,
+            key=self.key,
+        )

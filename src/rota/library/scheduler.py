@@ -1,4 +1,4 @@
-"""`rota.Scheduler`: a scheduler inside somebody's program, and what that program may ask of it."""
+"""The scheduler as a library, its blocking calls, and its tools for agents."""
 
 import asyncio
 import contextlib
@@ -6,34 +6,37 @@ import math
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rota.engine.clock import SystemClock
-from rota.engine.stopping import Stop
-from rota.library.blocking import Blocking, late, run_named
-from rota.library.guest import NOT_RUNNING, START_HINT, Guest
-from rota.library.places import DATABASE, duration_of, state_of
-from rota.library.reserving import Opened, Reserved
-from rota.model.address import SQLITE, is_postgres
-from rota.model.clock import Clock
+from rota.engine.membership.shutdown import Stop
+from rota.model.clock import Clock, parse_duration
 from rota.model.errors import (
     InvalidValue,
+    NotApplied,
     RotaError,
     SchedulerError,
     SchedulerShutdownError,
     ScheduleTriggerError,
     StateError,
     UnknownJob,
+    UnknownRun,
 )
+from rota.model.proposals import USER, Author
 from rota.model.records import Run
-from rota.operations.declarations import Declarations, Declaring
-from rota.operations.embedding import (
+from rota.model.store_url import SQLITE, is_postgres
+from rota.operations.direct_actions import Reservation
+from rota.operations.project.declarations import (
+    Declarations,
+    Declaring,
     SchedulerStatus,
     TriggerResult,
     declared_status,
@@ -45,9 +48,188 @@ from rota.operations.embedding import (
     story_of,
     trigger_job,
 )
-from rota.operations.project import open_state
+from rota.operations.project.locate import is_applied, locate, open_place, open_state
+from rota.operations.tools.catalog import Tool, tools_of
+from rota.operations.tools.context import RUN_ID, maker_of, named_maker, project_declares, tools_maker
+from rota.operations.tools.toolbox import Toolbox
+from rota.rules.schedule import cursor
+from rota.serve.embedded import NOT_RUNNING, START_HINT, EmbeddedScheduler
 from rota.settings import STATE_NAME
 from rota.store.driver import Store
+
+Play = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
+"""Awaits something on the scheduler's own loop."""
+Opened = tuple[AbstractAsyncContextManager[Reservation], Play]
+
+
+class Reserved:
+    """A slot that is held while a block runs: `async with`, or `with` through `scheduler.sync`."""
+
+    def __init__(self, opening: Callable[[], Opened]) -> None:
+        self._opening = opening
+        self._opened: Opened | None = None
+
+    def begin(self) -> "Future[Reservation]":
+        """Begin to wait for the slot."""
+        held, play = self._opened = self._opening()
+        return play(_enter(held))
+
+    def give_back(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> "Future[None] | None":
+        """Begin to give it back; None where the scheduler has stopped and taken it back itself."""
+        assert self._opened is not None
+        held, play = self._opened
+        with contextlib.suppress(SchedulerError):
+            return play(_leave(held, kind, error, traceback))
+        return None
+
+    async def __aenter__(self) -> Reservation:
+        """Wait for the slot."""
+        return await asyncio.wrap_future(self.begin())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give the slot back; the block's end is recorded as it was."""
+        given = self.give_back(kind, error, traceback)
+        if given is not None:
+            await asyncio.shield(asyncio.wrap_future(given))
+
+
+async def _enter(held: AbstractAsyncContextManager[Reservation]) -> Reservation:
+    return await held.__aenter__()
+
+
+async def _leave(
+    held: AbstractAsyncContextManager[Reservation],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Leave the block on the scheduler's side; its exception goes on in the host's."""
+    try:
+        await held.__aexit__(kind, error, traceback)
+    except BaseException as raised:
+        if raised is not error:
+            raise
+
+
+class Waitable(Protocol):
+    """What a scheduler begins and somebody waits for."""
+
+    def begin_trigger(
+        self, name: str, schedule: str | None, *, params: Mapping[str, Any] | None, force: bool
+    ) -> "Future[TriggerResult]":
+        """Begin to trigger a job."""
+        ...
+
+    def begin_wait(self, run: str) -> "Future[Run]":
+        """Begin to wait for a run."""
+        ...
+
+    def reserve_slot(
+        self,
+        pools: Sequence[str] | Mapping[str, int] = (),
+        *,
+        job: str | None = None,
+        within: str | float | timedelta | None = None,
+    ) -> Reserved:
+        """Return a slot to be held."""
+        ...
+
+
+class Blocking:
+    """The methods that are awaited, as ones that block the calling thread. Not for the thread of an event loop."""
+
+    def __init__(self, scheduler: Waitable) -> None:
+        self._scheduler = scheduler
+
+    def trigger(
+        self,
+        agent_or_job: str,
+        schedule: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        force: bool = False,
+    ) -> TriggerResult:
+        """Start a job, or a schedule of an agent, by hand; at capacity its run waits in the queue."""
+        return self._scheduler.begin_trigger(agent_or_job, schedule, params=params, force=force).result()
+
+    def wait(self, run: str | TriggerResult, timeout: float | None = None) -> Run:
+        """Wait until a run is final; raise TimeoutError when that takes longer."""
+        name = run_named(run)
+        waiting = self._scheduler.begin_wait(name)
+        try:
+            return waiting.result(timeout)
+        except TimeoutError:
+            waiting.cancel()
+            raise late(name, timeout) from None
+
+    @contextlib.contextmanager
+    def reserve_slot(
+        self,
+        pools: Sequence[str] | Mapping[str, int] = (),
+        *,
+        job: str | None = None,
+        within: str | float | timedelta | None = None,
+    ) -> Iterator[Reservation]:
+        """Hold the next free slot, and room in `pools`, for the code of a `with` block (R-13)."""
+        reserved = self._scheduler.reserve_slot(pools, job=job, within=within)
+        reservation = reserved.begin().result()
+        try:
+            yield reservation
+        except BaseException as error:
+            _finish(reserved.give_back(type(error), error, error.__traceback__))
+            raise
+        _finish(reserved.give_back(None, None, None))
+
+
+def run_named(run: str | TriggerResult) -> str:
+    """Return the identifier or handle of a run, also of the one that a trigger made."""
+    return run if isinstance(run, str) else run.run
+
+
+def late(run: str, timeout: float | None) -> TimeoutError:
+    """Return what whoever waited too short is told."""
+    return TimeoutError(f"{run} is not final after {timeout} s; it goes on")
+
+
+def _finish(given: "Future[None] | None") -> None:
+    with contextlib.suppress(CancelledError):  # the scheduler stopped, and took it back itself
+        if given is not None:
+            given.result()
+
+
+DATABASE = "rota.db"
+
+
+def state_of(store: Path) -> Path:
+    """Return the state folder: that of a database named rota.db, or the folder that was given."""
+    if "://" in str(store) or ":/" in str(store):
+        raise InvalidValue(f"store {str(store)!r} is no path", hint='write a path such as "state/rota.db"')
+    if store.suffix and store.name != DATABASE and not store.is_dir():
+        hint = f"write {str(store.with_name(DATABASE))!r}, or the folder alone"
+        raise InvalidValue(f"store {str(store)!r} is not named {DATABASE}", hint=hint)
+    folder = Path(os.path.abspath(store.parent if store.name == DATABASE else store))
+    _refuse_foreign(folder)
+    return folder
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder of other things: the state folder is closed to others, and all of it is rota's."""
+    found = os.listdir(folder) if folder.is_dir() else []
+    if found and DATABASE not in found and found != [".gitignore"]:
+        hint = f"give it a folder of its own: {str(folder / 'rota' / DATABASE)!r}"
+        raise InvalidValue(f"{folder} holds other things than a state of rota", hint=hint)
+
+
+def duration_of(within: str | float | timedelta | None) -> timedelta | None:
+    """Return how long somebody wants to wait: a text such as `5m`, seconds, or a timedelta."""
+    if within is None or isinstance(within, timedelta):
+        return within
+    return parse_duration(within) if isinstance(within, str) else timedelta(seconds=within)
+
 
 T = TypeVar("T")
 
@@ -99,7 +281,7 @@ class Scheduler(Declaring):
         self._allow_empty = allow_empty
         self._clock = SystemClock()
         self._starting = threading.Lock()
-        self._guest: Guest | None = None
+        self._guest: EmbeddedScheduler | None = None
         self._host: asyncio.AbstractEventLoop | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         sections = {
@@ -313,20 +495,20 @@ class Scheduler(Declaring):
     def _stored(self) -> bool:
         return not self._memory and (is_postgres(self._address) or (self._state / DATABASE).exists())
 
-    def _running(self) -> Guest:
+    def _running(self) -> EmbeddedScheduler:
         guest = self._guest
         if guest is None:
             raise SchedulerError(NOT_RUNNING, hint=START_HINT)
         return guest
 
-    def _begin(self, *, host: asyncio.AbstractEventLoop | None) -> tuple[Guest, Mapping[str, Any]]:
+    def _begin(self, *, host: asyncio.AbstractEventLoop | None) -> tuple[EmbeddedScheduler, Mapping[str, Any]]:
         declarations = self.declarations
         with declarations.changing:
             declared, since = declarations.everything(), dict(declarations.entries)
         if self._memory:
             self._temporary = tempfile.TemporaryDirectory(prefix="rota-")
             self._state = Path(self._temporary.name)
-        guest = Guest(
+        guest = EmbeddedScheduler(
             declared,
             self._clock,
             state=self._state,
@@ -341,7 +523,7 @@ class Scheduler(Declaring):
         guest.begin()
         return guest, since
 
-    def _go_live(self, guest: Guest, since: Mapping[str, Any]) -> None:
+    def _go_live(self, guest: EmbeddedScheduler, since: Mapping[str, Any]) -> None:
         try:
             self.declarations.go_live(guest, since=since)
         except BaseException:
@@ -386,3 +568,71 @@ def _judge(ended: int, *, bound: float, asked: bool) -> None:
     if ended and not asked:
         what = f"{ended} run{'s' * (ended != 1)} did not end within {bound:g} s and had to be ended"
         raise SchedulerShutdownError(what, timed_out=True)
+
+
+def next_trigger(
+    last_completed: datetime | None, interval: str | timedelta, jitter: float = 0, *, now: datetime | None = None
+) -> datetime:
+    """Return when an interval is due: at once the first time, else an interval after its last completion.
+
+    Never before now; `jitter` delays it by up to so many percent of the interval, 50 at most.
+    """
+    return cursor.next_trigger(last_completed, interval, jitter=jitter, now=_now(now))
+
+
+def is_due(next_run_at: datetime, now: datetime | None = None) -> bool:
+    """Tell whether an instant has come."""
+    return cursor.is_due(next_run_at, _now(now))
+
+
+def _now(given: datetime | None) -> datetime:
+    return SystemClock().now() if given is None else cursor.aware(given)
+
+
+def tools(project: Scheduler | str | os.PathLike[str], *, made_by: str = USER, run: str | None = None) -> list[Tool]:
+    """Return the tools for agents: each has a name, a description, JSON Schemas, hints, `call` and `call_async`.
+
+    `project` is a scheduler of this process, or the folder of a rota.yaml. What is made with them belongs to `made_by`,
+    within `agent_policy`; where a `run` hands them out (`task.run_id`), also within the limits of that run. A call that
+    is refused raises RotaError; its text says what to do instead.
+    """
+    maker = replace(named_maker(made_by), run_id=run)
+    call = partial(_with_scheduler, project) if isinstance(project, Scheduler) else partial(_on_disk, Path(project))
+    return list(tools_of(partial(call, maker)))
+
+
+def _with_scheduler(scheduler: Scheduler, maker: Author, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def work(store: Store) -> dict[str, Any]:
+        declare, acting = scheduler.declarations.declare_made, _acting(store, maker)
+        return Toolbox(store, scheduler.state, scheduler.clock, maker=acting, declare=declare).call(name, arguments)
+
+    return scheduler.operate(work, wakes=True)
+
+
+def _on_disk(folder: Path, maker: Author, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    place, clock = locate(str(folder), os.environ, Path.cwd()), SystemClock()
+    if not is_applied(place, clock):
+        raise NotApplied(str(place.folder))
+    store = open_place(place, clock, create=False)
+    try:
+        acting = _acting(store, maker) if maker.run_id else _acting_here(store, maker)
+        declare = project_declares(place, os.environ)
+        return Toolbox(store, place.state, clock, maker=acting, declare=declare).call(name, arguments)
+    finally:
+        store.close()
+
+
+def _acting_here(store: Store, maker: Author) -> Author:
+    """Return who acts on a project on disk: inside a run that run, under the name that was given."""
+    found = tools_maker(store, os.environ)
+    return maker if found.run_id is None else replace(found, name=found.name if maker.name == USER else maker.name)
+
+
+def _acting(store: Store, maker: Author) -> Author:
+    """Return who acts: the name that was given, in the run that was."""
+    if maker.run_id is None:
+        return maker
+    found = maker_of(store, {RUN_ID: maker.run_id})
+    if found.run_id is None:
+        raise UnknownRun(maker.run_id)
+    return replace(found, name=maker.name)

@@ -1,12 +1,75 @@
-"""What an agent is asked and what it answers: the one contract between the core and every adapter."""
+"""Agents as configured, their tasks, results and work items, and rate limits of their providers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
-from rota.model.work import WorkItem
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """A piece of work that one run has claimed. `claim` is the source's own note of how it holds it."""
+
+    id: str
+    title: str
+    description: str = ""
+    url: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    claim: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReport:
+    """How the run that held an item ended, as its source is told."""
+
+    success: bool
+    run: str
+    summary: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRequest:
+    """Who asks a source for an item: `claim` names this one request for good, also after a crash."""
+
+    claim: str
+    job: str
+    run: str
+    asked_at: datetime
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAhead:
+    """What a source has to offer, seen without claiming; `open` None: it does not say how many."""
+
+    open: int | None = None
+    next: WorkItem | None = None
+
+
+class Source(Protocol):
+    """A work source. Every call may be made again with the same claim, after a crash or a lost answer."""
+
+    def next_item(self, request: WorkRequest, /) -> WorkItem | None:
+        """Claim the next item, None where there is none; raises SourceError."""
+        ...
+
+    def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
+        """Tell how the work on a claimed item ended; the claim is over then."""
+        ...
+
+    def release(self, item: WorkItem, /) -> None:
+        """Give a claimed item back, so that it can be claimed again."""
+        ...
+
+    def release_claim(self, request: WorkRequest, /) -> None:
+        """Give back whatever this request may have claimed: nobody noted what it was."""
+        ...
+
+    def peek(self, request: WorkRequest, /) -> WorkAhead:
+        """Return what there is, and claim nothing."""
+        ...
 
 
 class Access(StrEnum):
@@ -109,7 +172,7 @@ class AgentResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class AgentInvocation:
     """How a task becomes a process: argv, further environment, standard input, and files in the run's folder."""
 
     argv: tuple[str, ...]
@@ -119,7 +182,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """How the process of a task ended: its exit code, what it wrote to standard output, and to standard error."""
 
     exit_code: int | None
@@ -148,7 +211,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class AgentSession:
     """A session to go on with, and what it had cost before: the figures of some programs are totals."""
 
     id: str
@@ -166,7 +229,7 @@ class Brief:
 
     condition_outputs: tuple[str, ...] = ()
     """What the conditions wrote, in their order."""
-    session: Session | None = None
+    session: AgentSession | None = None
     last_summary: str | None = None
     item: WorkItem | None = None
     workspace: str | None = None
@@ -174,3 +237,54 @@ class Brief:
 
 
 NO_BRIEF = Brief()
+
+
+PROVIDER = "provider:"
+PLENTY = 1_000_000
+"""The room of a provider's pool: it bounds nothing, but has none at all while the provider is held."""
+
+
+def provider_pool(provider: str) -> str:
+    """Return the pool that every run of a provider draws on.
+
+    >>> provider_pool("anthropic")
+    'provider:anthropic'
+    """
+    return f"{PROVIDER}{provider}"
+
+
+def provider_of(pool: str) -> str | None:
+    """Return the provider whose pool this is, None for any other pool.
+
+    >>> provider_of("provider:anthropic"), provider_of("gpu")
+    ('anthropic', None)
+    """
+    return pool.removeprefix(PROVIDER) if pool.startswith(PROVIDER) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A run that its provider refused: when it began and ended, what was said, and until when, where that was said."""
+
+    began_at: datetime
+    at: datetime
+    why: str
+    resets_at: datetime | None = None
+    run_id: str | None = None
+    outage: bool = False
+    """Whether the provider failed instead of refusing: it is probed sooner, and more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderHold:
+    """A provider that took no more work. `until` None: that is over, and only the count of its refusals is left."""
+
+    provider: str
+    until: datetime | None
+    stated: bool
+    """Whether the provider said until when."""
+    refusals: int
+    """How often in a row nobody could say until when: each time the next wait is twice as long."""
+    why: str
+    run_id: str | None
+    set_at: datetime

@@ -1,7 +1,10 @@
-"""Time as the rest of rota sees it. The system's clock is in `engine/clock.py`; nothing else reads one."""
+"""The clock, times in milliseconds, and durations."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from rota.model.errors import InvalidDuration
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -60,3 +63,100 @@ def iso(at: datetime) -> str:
     """
     at = at.astimezone(UTC)
     return at.isoformat(timespec="milliseconds" if at.microsecond >= 1000 else "seconds").replace("+00:00", "Z")
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LONGEST = timedelta(days=3660)
+_WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_MEANT = re.compile(r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)")
+"""A number and a unit, whatever is wrong with them."""
+
+
+def parse_duration(text: str | int, /) -> timedelta:
+    """Return the duration that `text` names: one positive integer and one unit, or integer seconds.
+
+    >>> parse_duration("5m")
+    datetime.timedelta(seconds=300)
+    >>> parse_duration(" 1H ") == parse_duration(3600)
+    True
+    """
+    seconds = _seconds(text)
+    if seconds is None:
+        raise InvalidDuration(text, _mistake(text))
+    if seconds <= 0:
+        raise InvalidDuration(text, "is zero" if seconds == 0 else "is negative")
+    if seconds > LONGEST.total_seconds():
+        raise InvalidDuration(text, f"is longer than {LONGEST.days} days")
+    return timedelta(seconds=seconds)
+
+
+def _seconds(text: object) -> int | None:
+    """Return the seconds that a value of any kind names, None where it is no duration."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if not isinstance(text, str):
+        return None
+    written = _WRITTEN.fullmatch(text.strip().lower())
+    return int(written[1]) * UNITS[written[2]] if written else None
+
+
+def _mistake(text: object) -> str:
+    """Return what is wrong with a value that is no duration.
+
+    >>> _mistake("1.5h"), _mistake("5x")
+    ('is not a whole number', "has the unit 'x', not one of s, m, h, d")
+    """
+    if isinstance(text, float):
+        return "is not a whole number"
+    if not isinstance(text, str):
+        return "is no duration"
+    if not text.strip():
+        return "is empty"
+    meant = _MEANT.fullmatch(text.strip()[:40].lower())
+    if meant is None:
+        return "is no duration"
+    minus, fraction, unit = meant.groups()
+    if minus:
+        return "is negative"
+    if fraction:
+        return "is not a whole number"
+    if not unit:
+        return "has no unit"
+    return "has a space before its unit" if unit in UNITS else f"has the unit {unit!r}, not one of {', '.join(UNITS)}"
+
+
+def write_duration(duration: timedelta) -> str:
+    """Return `duration` as a user would write it, in the largest unit that is exact.
+
+    >>> write_duration(timedelta(minutes=90))
+    '90m'
+    """
+    seconds = duration.total_seconds()
+    for unit in "dhm":
+        if seconds and seconds % UNITS[unit] == 0:
+            return f"{int(seconds // UNITS[unit])}{unit}"
+    return f"{int(seconds) if seconds == int(seconds) else seconds}s"
+
+
+def say_duration(duration: timedelta) -> str:
+    """Return `duration` for reading, in at most two units.
+
+    >>> say_duration(timedelta(hours=5, minutes=54, seconds=3))
+    '5 h 54 min'
+    >>> say_duration(timedelta(milliseconds=240))
+    '0.2 s'
+    """
+    seconds = duration.total_seconds()
+    if seconds < 0:
+        return f"-{say_duration(-duration)}"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    parts = []
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, whole = divmod(whole, size)
+        if count:
+            parts.append(f"{count} {name}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"

@@ -1,14 +1,15 @@
-"""What is stored and what travels between the stages: jobs, runs, executions, outcomes."""
+"""Records of runs, executions, workspaces and claims on work items, as the store returns them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, overload
 
-from rota.model.agents import Session
-from rota.model.budget import Usage
-from rota.model.making import Made
-from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure
+from rota.model.agents import AgentSession, WorkItem, WorkReport, WorkRequest
+from rota.model.budgets import Usage
+from rota.model.proposals import Provenance
+from rota.model.spec import GroupMode, JobSpec, Mode, OnFailure, WorkSource
 from rota.model.states import GroupStatus, Reason, Status, Trigger, WaitingFor
 
 SUMMARY_LIMIT = 1000
@@ -52,7 +53,7 @@ class Job:
     """The interval that the polled server asked for, until the next poll (R-16)."""
     booted: str | None = None
     """The boot of the machine that a job at boot has run for, or was made in."""
-    made: Made | None = None
+    made: Provenance | None = None
     """Who made it with the tools; None: a file or Python code declares it."""
     provisional_at: datetime | None = None
     """Since when it waits for a person's approval (R-29)."""
@@ -219,7 +220,7 @@ class Outcome:
     """When it ended, where somebody saw that; None: when it is recorded."""
     session_id: str | None = None
     """The session of an agent, to go on with."""
-    session: Session | None = None
+    session: AgentSession | None = None
     """The same with its totals, where the next run of the job goes on with it."""
     session_lost: str | None = None
     """The session that could not be gone on with: the next run begins a new one."""
@@ -257,3 +258,55 @@ def cut(text: str | None, limit: int) -> str | None:
     if text is None or len(text) <= limit:
         return text
     return text[: limit - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A git worktree: whose it is, where, and the commit that it began at. `kept_why`: its run is over and it stays."""
+
+    run_id: str
+    handle: str
+    repository: str
+    path: str
+    branch: str
+    base: str
+    made_at: datetime
+    kept_at: datetime | None = None
+    kept_why: str | None = None
+
+
+class ClaimState(StrEnum):
+    """Where a claim stands: with its run (the first two), on its way back to its source, or over."""
+
+    ASKING = "asking"
+    HELD = "held"
+    REPORTING = "reporting"
+    RELEASING = "releasing"
+    REPORTED = "reported"
+    RELEASED = "released"
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One request of a run to its source: `item` is what it got, `not_before` when the source is told next."""
+
+    claim: str
+    run_id: str
+    handle: str
+    source: WorkSource
+    asked_at: datetime
+    item: WorkItem | None
+    claimed_at: datetime | None
+    state: ClaimState
+    ended_at: datetime | None
+    report: WorkReport | None
+    attempts: int
+    not_before: datetime | None
+    told_at: datetime | None
+    error: str | None
+
+    @property
+    def request(self) -> WorkRequest:
+        """The request as its source knows it."""
+        return WorkRequest(self.claim, self.handle.rpartition(":")[0], self.handle, self.asked_at)

@@ -1,4 +1,4 @@
-"""What a job is: its frozen definition, with every default filled in, as it is stored with each version."""
+"""The frozen definition of a job, and the names that jobs, pools and labels may have."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from rota.model.agents import Access
-from rota.model.budget import Unit
-from rota.model.notify import Target
+from rota.model.budgets import Unit
+from rota.model.notifications import Target
 
 
 class Anchor(StrEnum):
@@ -499,3 +499,14 @@ class JobSpec:
     def notifies(self) -> bool:
         """Whether somebody is told of the job's runs."""
         return bool(self.notify or self.notify_own)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What was found: `missing` has a message for each name nobody knows and each module that fails."""
+
+    missing: Mapping[str, str] = field(default_factory=dict)
+    conditions: frozenset[str] = frozenset()
+    """Those that are registered; such a one replaces a built-in one of its name (R-09)."""
+    needing_poll: frozenset[str] = frozenset()
+    """Those of them that look at what the shared poll brought (R-16)."""

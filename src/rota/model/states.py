@@ -40,7 +40,7 @@ OLDER_WORDS = {
 """Words of the earlier documents that filters accept; `TIMED_OUT` means the reason of that name alone."""
 
 
-class Event(StrEnum):
+class RunEvent(StrEnum):
     """What may happen to a run."""
 
     DISPATCH = "dispatch"
@@ -52,23 +52,23 @@ class Event(StrEnum):
     CANCEL = "cancel"
 
 
-TRANSITIONS: dict[tuple[Status, Event], Status] = {
-    (Status.QUEUED, Event.DISPATCH): Status.DISPATCHED,
-    (Status.QUEUED, Event.START): Status.RUNNING,  # functions without gates claim and start at once (R-01)
-    (Status.QUEUED, Event.SKIP): Status.SKIPPED,
-    (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
-    (Status.DISPATCHED, Event.START): Status.RUNNING,
-    (Status.DISPATCHED, Event.RELEASE): Status.QUEUED,
-    (Status.DISPATCHED, Event.FAIL): Status.FAILED,
-    (Status.DISPATCHED, Event.SKIP): Status.SKIPPED,
-    (Status.DISPATCHED, Event.CANCEL): Status.CANCELLED,
-    (Status.RUNNING, Event.COMPLETE): Status.COMPLETED,
-    (Status.RUNNING, Event.FAIL): Status.FAILED,
-    (Status.RUNNING, Event.CANCEL): Status.CANCELLED,
+TRANSITIONS: dict[tuple[Status, RunEvent], Status] = {
+    (Status.QUEUED, RunEvent.DISPATCH): Status.DISPATCHED,
+    (Status.QUEUED, RunEvent.START): Status.RUNNING,  # functions without gates claim and start at once (R-01)
+    (Status.QUEUED, RunEvent.SKIP): Status.SKIPPED,
+    (Status.QUEUED, RunEvent.CANCEL): Status.CANCELLED,
+    (Status.DISPATCHED, RunEvent.START): Status.RUNNING,
+    (Status.DISPATCHED, RunEvent.RELEASE): Status.QUEUED,
+    (Status.DISPATCHED, RunEvent.FAIL): Status.FAILED,
+    (Status.DISPATCHED, RunEvent.SKIP): Status.SKIPPED,
+    (Status.DISPATCHED, RunEvent.CANCEL): Status.CANCELLED,
+    (Status.RUNNING, RunEvent.COMPLETE): Status.COMPLETED,
+    (Status.RUNNING, RunEvent.FAIL): Status.FAILED,
+    (Status.RUNNING, RunEvent.CANCEL): Status.CANCELLED,
 }
 
 
-def next_status(status: Status, event: Event) -> Status:
+def next_status(status: Status, event: RunEvent) -> Status:
     """Return the status a run enters when `event` happens to it."""
     try:
         return TRANSITIONS[status, event]
@@ -76,9 +76,9 @@ def next_status(status: Status, event: Event) -> Status:
         raise IllegalTransition(status, event, allowed_from(status)) from None
 
 
-def allowed_from(status: Status) -> tuple[Event, ...]:
+def allowed_from(status: Status) -> tuple[RunEvent, ...]:
     """Return the events that may happen to a run in `status`."""
-    return tuple(event for event in Event if (status, event) in TRANSITIONS)
+    return tuple(event for event in RunEvent if (status, event) in TRANSITIONS)
 
 
 class Reason(StrEnum):

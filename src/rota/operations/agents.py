@@ -12,31 +12,29 @@ from typing import Any
 
 import psutil
 
-from rota.agents.probing import Found, probe
-from rota.agents.registry import Adapter, adapter
+from rota.agents.adapter import Adapter
+from rota.agents.registry import AgentProbe, adapter, probe
 from rota.declare.agents import Agent, default_access, pool_of
 from rota.model.errors import FileProblems, RotaError, UnknownAgent
 from rota.model.records import Job, Run
+from rota.model.serialize import run_json
 from rota.model.spec import AgentWork, JobSpec
-from rota.operations.holds import HoldView, hold_json, hold_views
-from rota.operations.loading import load_project
-from rota.operations.project import Place, in_scope
+from rota.operations.capacity import HoldView, hold_json, hold_views
+from rota.operations.project.load import is_trusted, load_project
+from rota.operations.project.locate import ProjectPaths, in_scope
 from rota.operations.runs import asks
-from rota.operations.system import heartbeat
-from rota.operations.trust import is_trusted
-from rota.operations.views import run_json
-from rota.rules.agent_words import remedy_of
-from rota.runners.environment import inherited
-from rota.runners.secrets import find_secret, read_env_file
-from rota.store import finding, jobs, queue
+from rota.operations.status.status import heartbeat
+from rota.runners.environment import find_secret, inherited, read_env_file
 from rota.store.driver import Database, Store
+from rota.store.tables import jobs, queue, run_queries
+from rota.text.jobs import remedy_of
 
 COMMAND_OPTIONS = frozenset({"version", "login"})
 """Options of the adapter `custom` that a look at the agent starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NamedAgent:
     """An agent that the file or a job names: how it is found, and the jobs that ask it."""
 
     name: str
@@ -68,8 +66,8 @@ class Known:
 class AgentView:
     """An agent, what was found of it on this machine, and how it stands."""
 
-    known: Known
-    found: Found
+    known: NamedAgent
+    found: AgentProbe
     remedy: str = ""
     running: int = 0
     held: HoldView | None = None
@@ -90,7 +88,7 @@ class AgentsView:
 
 
 def look_at_agents(
-    place: Place,
+    place: ProjectPaths,
     store: Store | None,
     environ: Mapping[str, str],
     *,
@@ -121,8 +119,8 @@ def look_at_agents(
 
 
 def known_agents(
-    place: Place, store: Store | None, environ: Mapping[str, str], *, now: datetime, acts: bool = False
-) -> tuple[list[Known], str | None]:
+    place: ProjectPaths, store: Store | None, environ: Mapping[str, str], *, now: datetime, acts: bool = False
+) -> tuple[list[NamedAgent], str | None]:
     """Return the agents that the file declares and those that its jobs or stored ones name, by name."""
     entries: Sequence[Agent] = ()
     specs: list[JobSpec] = []
@@ -140,7 +138,7 @@ def known_agents(
     return [one for one in found if in_scope(one.name, place.scope)], problem
 
 
-def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[Known]:
+def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[NamedAgent]:
     """Return the agents of entries and jobs, each once, by name."""
     found = {entry.name: _of_entry(entry) for entry in entries}
     for spec in specs:
@@ -150,27 +148,27 @@ def join_agents(entries: Iterable[Agent], specs: Iterable[JobSpec]) -> list[Know
     return [_with_access(found[name]) for name in sorted(found)]
 
 
-def _with_access(known: Known) -> Known:
+def _with_access(known: NamedAgent) -> NamedAgent:
     """Return an agent with the access that a job of it would have, where neither it nor a job says one."""
     if known.access or known.kind is None:
         return known
     return replace(known, access=(default_access(known.adapter, known.options).value,))
 
 
-def _of_entry(entry: Agent) -> Known:
+def _of_entry(entry: Agent) -> NamedAgent:
     keys = entry.keys
     models = (str(keys["model"]),) if keys.get("model") else ()
     access = (str(keys["access"]),) if keys.get("access") else ()
-    known = Known(entry.name, entry.adapter, dict(entry.options), entry.max_concurrent, models, access)
+    known = NamedAgent(entry.name, entry.adapter, dict(entry.options), entry.max_concurrent, models, access)
     provider = known.kind.provider_for(keys.get("model")) if known.kind else ""
     return replace(known, function=entry.function, provider=provider)
 
 
-def _of_work(work: AgentWork) -> Known:
-    return Known(work.agent, work.adapter, dict(work.options), work.max_concurrent)
+def _of_work(work: AgentWork) -> NamedAgent:
+    return NamedAgent(work.agent, work.adapter, dict(work.options), work.max_concurrent)
 
 
-def _with_job(known: Known, spec: JobSpec, work: AgentWork) -> Known:
+def _with_job(known: NamedAgent, spec: JobSpec, work: AgentWork) -> NamedAgent:
     models = (*known.models, *([work.model] if work.model else []))
     return replace(
         known,
@@ -182,7 +180,7 @@ def _with_job(known: Known, spec: JobSpec, work: AgentWork) -> Known:
     )
 
 
-def _named(name: str, known: Sequence[Known]) -> Known:
+def _named(name: str, known: Sequence[NamedAgent]) -> NamedAgent:
     found = next((one for one in known if one.name == name), None)
     if found is None:
         raise UnknownAgent(name, near=get_close_matches(name, [one.name for one in known], n=1))
@@ -192,7 +190,7 @@ def _named(name: str, known: Sequence[Known]) -> Known:
 # what it is on this machine
 
 
-def scheduler_environ(place: Place) -> Mapping[str, str] | None:
+def scheduler_environ(place: ProjectPaths) -> Mapping[str, str] | None:
     """Return the environment of the running scheduler, which its runs get; None where none runs or it is hidden."""
     pid = heartbeat(place.state).pid
     try:
@@ -201,7 +199,7 @@ def scheduler_environ(place: Place) -> Mapping[str, str] | None:
         return None
 
 
-def environment_of(known: Known, environ: Mapping[str, str], place: Place) -> dict[str, str]:
+def environment_of(known: NamedAgent, environ: Mapping[str, str], place: ProjectPaths) -> dict[str, str]:
     """Return the variables with which an agent's runs start, of all its jobs together (R-27)."""
     found = inherited(environ)
     for spec in known.specs:
@@ -229,7 +227,7 @@ def _secret(name: str, environ: Mapping[str, str], state: Path) -> str | None:
         return None
 
 
-def probe_each(asked: Sequence[tuple[Known, Mapping[str, str]]]) -> list[Found]:
+def probe_each(asked: Sequence[tuple[NamedAgent, Mapping[str, str]]]) -> list[AgentProbe]:
     """Look for agents at the same time; those that are the same program in the same surroundings once."""
     keys = [_same(one, env) for one, env in asked]
     first = dict(zip(reversed(keys), reversed(asked), strict=True))
@@ -238,25 +236,25 @@ def probe_each(asked: Sequence[tuple[Known, Mapping[str, str]]]) -> list[Found]:
     return [replace(found[key], name=one.name) for key, (one, _) in zip(keys, asked, strict=True)]
 
 
-def _without_commands(known: Known) -> Known:
+def _without_commands(known: NamedAgent) -> NamedAgent:
     """Return an agent without the commands that its options name."""
     return replace(known, options={key: value for key, value in known.options.items() if key not in COMMAND_OPTIONS})
 
 
-def _same(known: Known, environ: Mapping[str, str]) -> str:
+def _same(known: NamedAgent, environ: Mapping[str, str]) -> str:
     told = [known.adapter, known.function, known.options, dict(environ)]
     return json.dumps(told, sort_keys=True, default=str)
 
 
-def _look(known: Known, environ: Mapping[str, str]) -> Found:
+def _look(known: NamedAgent, environ: Mapping[str, str]) -> AgentProbe:
     kind = known.kind
     if kind is None or (kind.invoke is None and kind.reach is None):
         # a function: it was imported when the file was read
-        return Found(known.name, known.function or known.adapter, headless=True)
+        return AgentProbe(known.name, known.function or known.adapter, headless=True)
     return probe(kind, environ, known.options)
 
 
-def _keys_left_out(known: Known, found: Found, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _keys_left_out(known: NamedAgent, found: AgentProbe, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the logins that this shell has and the agent's runs do not get."""
     if found.logged_in is not False or known.kind is None or known.kind.probe is None:
         return ()
@@ -282,7 +280,7 @@ def _standing(db: Database, *, views: Sequence[AgentView]) -> list[AgentView]:
 
 
 def _last(db: Database, of: Iterable[Job]) -> Run | None:
-    newest = [run for job in of for run in finding.newest_runs(db, job.id, limit=1)]
+    newest = [run for job in of for run in run_queries.newest_runs(db, job.id, limit=1)]
     return max(newest, key=lambda run: run.id, default=None)
 
 

@@ -1,24 +1,39 @@
-"""Budgets as people ask for them (R-19): how much is used, who waits, who spent it, and where it will end."""
+"""Budgets, usage and costs of agents as users see them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import partial
+from itertools import groupby
 from typing import Any
 
-from rota.engine.budget import charges, current_window
-from rota.model.budget import Account, Window
+from rota.engine.transactions.budgets import charges, current_window
+from rota.model.budgets import Account, Window
 from rota.model.clock import iso
 from rota.model.errors import UnknownAccount
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Spend
-from rota.rules.budget import Charge, estimate_of
-from rota.rules.budget_windows import Forecast, forecast, window_before
+from rota.operations.jobs import find_job
+from rota.operations.project.locate import in_scope
+from rota.rules.budgets import Charge, Forecast, estimate_of, forecast, window_before
+from rota.rules.schedule.timezone import zone
 from rota.settings import Settings
-from rota.store import budgets
-from rota.store.budgets import Filled, Spender
 from rota.store.driver import Database, Store
+from rota.store.tables import budgets, jobs
+from rota.store.tables.budgets import (
+    AMOUNTS,
+    Amount,
+    Began,
+    Spender,
+    Used,
+    UsedWindow,
+    used_by_agent,
+    used_by_job,
+    used_by_model,
+    used_by_quarter,
+)
 
 WAITING_SHOWN = 5
 WAITING_COUNTED = 1000
@@ -138,7 +153,7 @@ def _history(db: Database, *, name: str, now: datetime) -> AccountHistory:
     return AccountHistory(view, tuple(_past(db, one) for one in windows), tuple(spenders))
 
 
-def _past(db: Database, filled: Filled) -> PastWindow:
+def _past(db: Database, filled: UsedWindow) -> PastWindow:
     charged, estimated = budgets.counts(db, filled)
     return PastWindow(filled.window, filled.limit, filled.used, None if filled.pruned else charged, estimated)
 
@@ -217,3 +232,117 @@ def _spenders_json(spenders: Sequence[Spender]) -> list[dict[str, Any]]:
         }
         for one in spenders
     ]
+
+
+class By(StrEnum):
+    """What usage is told by."""
+
+    JOB = "job"
+    AGENT = "agent"
+    MODEL = "model"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageView:
+    """What was used since a moment: by day in order, else the one that took longest first."""
+
+    by: By
+    since: datetime
+    until: datetime
+    rows: tuple[Used, ...]
+    total: Used
+
+
+def look_at_usage(
+    store: Store, *, by: By, since: datetime, tz: str, now: datetime, job: str | None = None, scope: str = ""
+) -> UsageView:
+    """Return what was used from `since` to now; `tz` is where days begin, `scope` an included project."""
+    return store.read(partial(_look, by=by, since=since, tz=tz, now=now, job=job, scope=scope))
+
+
+def _look(db: Database, *, by: By, since: datetime, tz: str, now: datetime, job: str | None, scope: str) -> UsageView:
+    began = Began(since, _chosen(db, job, scope))
+    if by is By.DAY:
+        rows = by_day(used_by_quarter(db, began, now=now), tz)
+    else:
+        found = _READERS[by](db, began, now=now)
+        rows = sorted(found, key=lambda used: (-used.took, used.name or ""))
+    return UsageView(by, since, now, tuple(rows), total_of(rows))
+
+
+_READERS = {By.JOB: used_by_job, By.AGENT: used_by_agent, By.MODEL: used_by_model}
+
+
+def _chosen(db: Database, job: str | None, scope: str) -> list[str] | None:
+    if job is not None:
+        return [find_job(db, job).id]
+    return [one.id for one in jobs.all_jobs(db) if in_scope(one.name, scope)] if scope else None
+
+
+def by_day(quarters: Sequence[tuple[datetime, Used]], tz: str) -> list[Used]:
+    """Return what was used on each day of a zone that has runs, in order."""
+    days = groupby(quarters, key=lambda one: one[0].astimezone(zone(tz)).date().isoformat())
+    return [replace(total_of([used for _, used in alike]), name=day) for day, alike in days]
+
+
+def total_of(rows: Sequence[Used]) -> Used:
+    """Return all of them together."""
+    amounts = {name: sum((getattr(used, name) for used in rows), Amount()) for name in AMOUNTS}
+    return Used(None, sum(used.runs for used in rows), sum((used.took for used in rows), timedelta()), **amounts)
+
+
+def usage_json(view: UsageView) -> dict[str, Any]:
+    """Return usage as JSON."""
+    return {
+        "by": view.by.value,
+        "since": iso(view.since),
+        "until": iso(view.until),
+        "rows": [{view.by.value: used.name, **used_json(used)} for used in view.rows],
+        "total": used_json(view.total),
+    }
+
+
+def used_json(used: Used) -> dict[str, Any]:
+    """Return sums; null where no run tells, and how many do not tell beside each."""
+    found: dict[str, Any] = {"runs": used.runs, "seconds": round(used.took.total_seconds(), 3)}
+    amounts = {name: getattr(used, name) for name in AMOUNTS}
+    amounts["usd_millionths"] = amounts.pop("usd")
+    for name, amount in amounts.items():
+        found[name] = amount.total if amount.told else None
+        found[f"{name}_unknown_runs"] = used.runs - amount.told
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCosts:
+    """What agents used since a moment: each day in order, days without a run too; who cost most first."""
+
+    days: tuple[Used, ...]
+    jobs: tuple[Used, ...]
+    agents: tuple[Used, ...]
+    total: Used
+
+
+def look_at_agent_costs(store: Store, *, since: datetime, tz: str, now: datetime) -> AgentCosts:
+    """Return what the runs of agent jobs used from the day of `since` on; `tz` is where days begin."""
+    return store.read(partial(_read_costs, since=since, tz=tz, now=now))
+
+
+def _read_costs(db: Database, *, since: datetime, tz: str, now: datetime) -> AgentCosts:
+    first = since.astimezone(zone(tz)).replace(hour=0, minute=0, second=0, microsecond=0)
+    asked = [job.id for job in jobs.all_jobs(db) if job.spec.work.agent is not None]
+    began = Began(first, asked)
+    found = by_day(used_by_quarter(db, began, now=now), tz) if asked else []
+    told = {used.name: used for used in found}
+    names = [(first + timedelta(days=day)).date().isoformat() for day in range((now - first).days + 1)]
+    return AgentCosts(
+        days=tuple(told.get(name, replace(total_of([]), name=name)) for name in names),
+        jobs=tuple(sorted(used_by_job(db, began, now=now), key=_most)) if asked else (),
+        agents=tuple(sorted(used_by_agent(db, began, now=now), key=_most)) if asked else (),
+        total=total_of(found),
+    )
+
+
+def _most(used: Used) -> tuple[int, int, str]:
+    return -used.usd.total, -(used.tokens_in.total + used.tokens_out.total), used.name or ""

@@ -12,8 +12,9 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import JobSpec
 from rota.model.states import Status
 from rota.operations.jobs import find_job
-from rota.store import direct, jobs
 from rota.store.driver import Database, Store
+from rota.store.tables import direct_calls as direct_calls_table
+from rota.store.tables import jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class DirectView:
     @property
     def name(self) -> str:
         """What people call it: its job, or a slot that was reserved."""
-        return self.job or direct.RESERVED_SLOT
+        return self.job or direct_calls_table.RESERVED_SLOT
 
     @property
     def reserves(self) -> bool:
@@ -54,7 +55,7 @@ class DirectView:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectCalls:
+class DirectCallsView:
     """The direct calls of a project: who waits, first come first, and who has a slot."""
 
     waiting: tuple[DirectView, ...] = ()
@@ -67,26 +68,26 @@ def direct_view(store: Store, call_id: str) -> DirectView | None:
 
 
 def _view(db: Database, *, call_id: str) -> DirectView | None:
-    started = direct.direct_by_id(db, call_id)
+    started = direct_calls_table.direct_by_id(db, call_id)
     if started is not None:
         return _started_view(started)
-    line = direct.calls(db)
+    line = direct_calls_table.calls(db)
     at = next((place for place, call in enumerate(line) if call.id == call_id), None)
     return None if at is None else _waiting_view(line[at], ahead=sum(call.slot is None for call in line[:at]))
 
 
-def direct_calls(db: Database) -> DirectCalls:
+def direct_calls(db: Database) -> DirectCallsView:
     """Return who waits for a slot and who has one."""
-    line = direct.calls(db)
+    line = direct_calls_table.calls(db)
     waiting = [call for call in line if call.slot is None]
     starting = [_waiting_view(call, ahead=0) for call in line if call.slot is not None]
-    running = [_started_view(one) for one in direct.unfinished(db)]
-    return DirectCalls(
+    running = [_started_view(one) for one in direct_calls_table.unfinished(db)]
+    return DirectCallsView(
         tuple(_waiting_view(call, ahead=ahead) for ahead, call in enumerate(waiting)), (*running, *starting)
     )
 
 
-def _waiting_view(call: direct.Call, *, ahead: int) -> DirectView:
+def _waiting_view(call: direct_calls_table.WaitingCall, *, ahead: int) -> DirectView:
     return DirectView(
         id=call.id,
         job=call.job,
@@ -99,7 +100,7 @@ def _waiting_view(call: direct.Call, *, ahead: int) -> DirectView:
     )
 
 
-def _started_view(found: direct.Direct) -> DirectView:
+def _started_view(found: direct_calls_table.Direct) -> DirectView:
     execution = found.execution
     return DirectView(
         id=found.id,
@@ -151,7 +152,7 @@ def direct_json(view: DirectView) -> dict[str, Any]:
     }
 
 
-def calls_json(calls: DirectCalls) -> dict[str, Any]:
+def calls_json(calls: DirectCallsView) -> dict[str, Any]:
     """Return the direct calls of a project as JSON."""
     return {
         "waiting": [direct_json(view) for view in calls.waiting],

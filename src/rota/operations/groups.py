@@ -14,14 +14,14 @@ from rota.model.errors import (
 )
 from rota.model.ids import is_id
 from rota.model.records import Group, Job, Run
+from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import Kind
 from rota.model.states import GroupStatus, Status
-from rota.operations.views import iso_or_none, run_json
-from rota.rules.instants import explain_schedule
-from rota.rules.lanes import GROUP_LANE
-from rota.rules.retry_words import attempts_of
-from rota.store import groups, jobs
+from rota.rules.queue_order import GROUP_LANE
+from rota.rules.schedule.instants import explain_schedule
 from rota.store.driver import Database, Store
+from rota.store.tables import groups, jobs
+from rota.text.runs import attempts_of
 
 
 @dataclass(frozen=True, slots=True)

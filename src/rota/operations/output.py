@@ -6,16 +6,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from rota.agents.adapter import Teller
 from rota.agents.registry import adapter, names
-from rota.agents.telling import Teller
-from rota.engine.lock import read_worker
-from rota.model.durations import say_duration
+from rota.engine.membership.locks import read_worker
+from rota.model.clock import say_duration
 from rota.model.records import Run
 from rota.model.spec import JobSpec, Kind, OutputPolicy
 from rota.model.states import Status
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
-from rota.rules.ansi import clean_for_terminal
 from rota.runners.output import (
     Snapshot,
     folder_of,
@@ -29,9 +28,10 @@ from rota.runners.output import (
     tail_start,
 )
 from rota.runners.writer import PREFIX
-from rota.store import outputs
 from rota.store.driver import Store
-from rota.store.workers import Worker
+from rota.store.tables import run_queries
+from rota.store.tables.processes import Worker
+from rota.text.ansi import clean_for_terminal
 
 FETCHED_AT_ONCE = 16
 EVENTS_READ = 50
@@ -57,7 +57,9 @@ def fetch_output(store: Store, state: Path, view: RunView) -> None:
     if not view.spec.work.output.shared or not elsewhere:
         return
     folder = folder_of(state, view.run.id)
-    while pieces := store.read(partial(outputs.read, run_id=view.run.id, after=size(folder), limit=FETCHED_AT_ONCE)):
+    while pieces := store.read(
+        partial(run_queries.read, run_id=view.run.id, after=size(folder), limit=FETCHED_AT_ONCE)
+    ):
         make_folder(folder)
         for piece in pieces:
             (folder / f"{PREFIX}{piece.offset}").write_bytes(piece.data)
@@ -128,7 +130,7 @@ def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
     return next((text for line in reversed(told) if (text := clean_for_terminal(line).strip())), "")
 
 
-class Follower:
+class OutputFollower:
     """Reads a run's output as it grows, in whole lines."""
 
     def __init__(self, folder: Path, *, raw: bool = False, offset: int = 0, tell: Teller | None = None) -> None:
@@ -162,9 +164,11 @@ class Follower:
         return [clean_for_terminal(text) for text in (self.tell(line) if self.tell is not None else [line])]
 
 
-def follow(state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec: JobSpec | None = None) -> Follower:
+def follow(
+    state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec: JobSpec | None = None
+) -> OutputFollower:
     """Return a reader of a run's growing output; with the definition of an agent job for people, not as events."""
-    return Follower(folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
+    return OutputFollower(folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
 
 
 def teller_of(spec: JobSpec | None) -> Teller | None:

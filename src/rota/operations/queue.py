@@ -7,21 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.pauses import Pause, claiming_paused, everything_paused
-from rota.model.holds import provider_of
+from rota.engine.activity import PauseState, claiming_paused, everything_paused
+from rota.model.agents import provider_of
 from rota.model.records import Run
+from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import Draw
 from rota.model.states import Held
 from rota.operations.direct_calls import DirectView, direct_calls, direct_json
-from rota.operations.system import Heartbeat, heartbeat, with_ticks
-from rota.operations.views import iso_or_none, pause_json, run_json
+from rota.operations.status.status import Heartbeat, heartbeat, with_ticks
+from rota.operations.views import pause_json
 from rota.operations.workers import all_drained
-from rota.rules.held import Hold, holds
-from rota.rules.hold_words import say_hold
-from rota.rules.lanes import Pool
-from rota.rules.times import day_time
-from rota.store import direct, order, queue
+from rota.rules.admission import Hold, holds
+from rota.rules.queue_order import Pool
 from rota.store.driver import Database, Store
+from rota.store.tables import direct_calls as direct_calls_table
+from rota.store.tables import queue
+from rota.text.format import day_time
+from rota.text.jobs import say_hold
 
 PLACES = 1000
 """Places are told up to here; beyond, a run stands at 1000+."""
@@ -42,7 +44,7 @@ class PoolUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReadyRun:
     """A run that may be claimed: its place, what it draws, and what keeps it."""
 
     place: int
@@ -61,13 +63,13 @@ class QueueView:
 
     beat: Heartbeat
     direct: tuple[DirectView, ...]
-    ready: tuple[Standing, ...]
+    ready: tuple[ReadyRun, ...]
     waiting: tuple[Run, ...]
     ready_count: int
     waiting_count: int
     pools: dict[str, PoolUse]
     predecessors: dict[str, str]
-    pause: Pause | None
+    pause: PauseState | None
 
 
 def look_at_queue(store: Store, state: Path, *, limit: int, now: datetime) -> QueueView:
@@ -79,33 +81,33 @@ def look_at_queue(store: Store, state: Path, *, limit: int, now: datetime) -> Qu
 def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> QueueView:
     """Return the head of the queue inside a transaction, given what the scheduler answered."""
     beat = with_ticks(db, beat, now=now)
-    ready = order.runs_of(db, order.ready(db, limit=limit))
+    ready = queue.runs_of(db, queue.ready(db, limit=limit))
     calls = direct_calls(db).waiting
     pause = everything_paused(db) if claiming_paused(db, now) else None
     standing = _standing(db, ready, beat=beat, paused=pause is not None)
-    waiting = order.runs_of(db, order.waiting(db, limit=limit))
+    waiting = queue.runs_of(db, queue.waiting(db, limit=limit))
     lacked = {one.hold.pool for one in standing if one.hold.pool is not None}
     return QueueView(
         beat=beat,
         direct=calls,
         ready=standing,
         waiting=tuple(waiting),
-        ready_count=order.count_ready(db, limit=COUNTED),
-        waiting_count=order.count_waiting(db, limit=COUNTED),
+        ready_count=queue.count_ready(db, limit=COUNTED),
+        waiting_count=queue.count_waiting(db, limit=COUNTED),
         pools={pool.name: _pool_use(db, pool) for pool in queue.pools(db) if pool.name in lacked},
         predecessors=_predecessors(db, waiting),
         pause=pause,
     )
 
 
-def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bool) -> tuple[Standing, ...]:
+def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bool) -> tuple[ReadyRun, ...]:
     drawn = queue.lane_draws(db)
     draws = [drawn.get(run.lane_id, ()) for run in ready]
-    calls = [drawn.get(call.lane_id, ()) for call in direct.calls(db) if call.slot is None]
+    calls = [drawn.get(call.lane_id, ()) for call in direct_calls_table.calls(db) if call.slot is None]
     free = beat.slots - beat.slots_taken
     kept = holds(draws, queue.room(db), paused=paused, served=beat.serves, free=free, first=calls)
     found = zip(ready, draws, kept, strict=True)
-    return tuple(Standing(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(found, start=1))
+    return tuple(ReadyRun(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(found, start=1))
 
 
 def _pool_use(db: Database, pool: Pool) -> PoolUse:
@@ -115,7 +117,7 @@ def _pool_use(db: Database, pool: Pool) -> PoolUse:
 
 def _predecessors(db: Database, waiting: Sequence[Run]) -> dict[str, str]:
     named = {run.predecessor_id for run in waiting if run.predecessor_id is not None}
-    return {run.id: run.handle for run in order.runs_of(db, sorted(named))}
+    return {run.id: run.handle for run in queue.runs_of(db, sorted(named))}
 
 
 def queue_json(view: QueueView) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def queue_json(view: QueueView) -> dict[str, Any]:
     }
 
 
-def _standing_json(one: Standing, view: QueueView) -> dict[str, Any]:
+def _standing_json(one: ReadyRun, view: QueueView) -> dict[str, Any]:
     pool = view.pools.get(one.hold.pool or "")
     return {
         **run_json(one.run),
@@ -161,7 +163,7 @@ def _waiting_json(run: Run, view: QueueView) -> dict[str, Any]:
     }
 
 
-def hold_words(one: Standing, view: QueueView, *, zone: str, now: datetime) -> str:
+def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> str:
     """Return why a run that may be claimed is not running, in a few words."""
     hold = one.hold
     if hold.held is Held.PAUSED:
@@ -190,19 +192,19 @@ def waiting_words(run: Run, view: QueueView, *, zone: str, now: datetime) -> str
     return f"waits for {run.waiting_for}{f' {named}' if named else ''}{until}"
 
 
-def draw_words(one: Standing) -> str:
+def draw_words(one: ReadyRun) -> str:
     """Return the pools that a run draws on; that of a provider bounds nothing, where it is held that is told."""
     drawn = [draw for draw in one.draws if provider_of(draw.pool) is None]
     return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in drawn)
 
 
-def _of(one: Standing) -> str:
+def _of(one: ReadyRun) -> str:
     """Return what keeps workers from taking a run: the pools that it draws on, or that it draws on none."""
     pools = ", ".join(draw.pool for draw in one.draws)
     return f": it draws on {pools}" if pools else ": it draws on no pool"
 
 
-def _pool_words(one: Standing, pool: PoolUse | None) -> str:
+def _pool_words(one: ReadyRun, pool: PoolUse | None) -> str:
     if pool is None:
         return f"pool {one.hold.pool} is not there"
     cost = next(draw.cost for draw in one.draws if draw.pool == pool.name)

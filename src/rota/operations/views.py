@@ -1,25 +1,24 @@
-"""The JSON shapes of jobs and runs, the same in every face."""
+"""The JSON views of jobs and runs."""
 
 import os
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rota.model.claims import Claim
+from rota.engine.activity import PauseState, everything_paused, paused_jobs
 from rota.model.clock import iso
-from rota.model.codec import encode
-from rota.model.records import Job
-from rota.model.shapes import delivery_json
-from rota.model.shapes import iso_or_none as iso_or_none
-from rota.model.shapes import run_json as run_json
+from rota.model.records import Claim, Job
+from rota.model.serialize import delivery_json, encode, iso_or_none, run_json
 from rota.model.spec import JobSpec, QuietHours
 from rota.model.states import Held, Status
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
-from rota.rules.brief_words import workspace_of
-from rota.rules.coming import coming_fires
-from rota.rules.instants import explain_schedule
-from rota.rules.retry_words import attempts_of
-from rota.store.making import digest_of
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import coming_fires
+from rota.store.driver import Database, Store
+from rota.store.tables.jobs import digest_of
+from rota.text.jobs import workspace_of
+from rota.text.runs import attempts_of
 
 
 def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
@@ -173,3 +172,21 @@ def provisional_json(job: Job) -> dict[str, Any]:
         "budgets": [spend.account for spend in job.spec.budgets],
         "schedule": explain_schedule(job.spec.schedule),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What is paused now: everything, and each job."""
+
+    everything: PauseState | None
+    jobs: tuple[PauseState, ...]
+
+
+def pauses(store: Store) -> Pauses:
+    """Return what is paused."""
+    return store.read(pauses_in)
+
+
+def pauses_in(db: Database) -> Pauses:
+    """Return what is paused, inside a transaction."""
+    return Pauses(everything_paused(db), tuple(paused_jobs(db)))

@@ -1,23 +1,27 @@
-"""The machines that run jobs: who of them is there, and what they take (R-04, R-22)."""
+"""Workers and processes on other machines."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.engine.life import Life, life_here
-from rota.model.errors import InvalidValue
+from rota.engine.membership.locks import Life, life_here
+from rota.model.clock import from_ms, iso, to_ms
+from rota.model.errors import InvalidValue, UnknownWorker
+from rota.model.ids import new_id
+from rota.model.serialize import iso_or_none
 from rota.model.spec import Draw
-from rota.operations.attention import Attention
-from rota.operations.views import iso_or_none
-from rota.operations.words import counted
-from rota.rules.clock import say_skew
-from rota.rules.takes import NAME, Takes, takes_json
-from rota.store import processes, runs, workers
-from rota.store.driver import Database
-from rota.store.workers import Worker
+from rota.operations.status.attention import Attention
+from rota.operations.text import counted
+from rota.rules.liveness import say_skew
+from rota.rules.queue_order import NAME, PoolFilter, takes_json
+from rota.store.driver import Database, Store
+from rota.store.tables import processes, runs
+from rota.store.tables.processes import Worker
 
 WHO_CLAIMS = ("serve", "worker", "guest")
 LABELS = 50
@@ -38,7 +42,7 @@ class WorkerState:
 
     worker: Worker
     kinds: tuple[str, ...]
-    takes: Takes
+    takes: PoolFilter
     slots: int | None
     taken: int
     since: datetime | None = None
@@ -70,13 +74,13 @@ def worker_states(db: Database, state: Path | None) -> tuple[WorkerState, ...]:
     """Return all workers by name, as seen from a state folder; None: from nowhere."""
     life = life_here(db, state or Path("/"))
     living = life.living(processes.open_processes(db))
-    found = [one for one in workers.workers(db) if not one.forgotten]
+    found = [one for one in processes.workers(db) if not one.forgotten]
     return tuple(_state(db, one, living, life) for one in sorted(found, key=lambda one: one.name))
 
 
 def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess], life: Life) -> WorkerState:
     own = [process for process in living if process.worker_id == worker.id]
-    told = workers.capacity(db, worker.id)
+    told = processes.capacity(db, worker.id)
     leases = [process.lease_until for process in own if process.lease_until is not None]
     return WorkerState(
         worker,
@@ -86,10 +90,10 @@ def _state(db: Database, worker: Worker, living: Sequence[processes.OpenProcess]
         len(runs.taken_slots(db, worker.id)),
         min((process.started_at for process in own), default=None),
         max(leases, default=None),
-        None if own else workers.last_seen(db, worker.id),
+        None if own else processes.last_seen(db, worker.id),
         here=worker.id == life.own,
-        crashes=workers.crashes(db, worker.id) if worker.draining else 0,
-        skew=workers.skew(db, worker.id) if own else None,
+        crashes=processes.worker_crashes(db, worker.id) if worker.draining else 0,
+        skew=processes.skew(db, worker.id) if own else None,
     )
 
 
@@ -179,4 +183,74 @@ def worker_json(one: WorkerState, *, counts: Mapping[str, int] | None = None) ->
         "clock_skew_seconds": None if one.skew is None else one.skew.total_seconds(),
         "last_seen_at": iso_or_none(one.seen_at),
         **told,
+    }
+
+
+LOST_AFTER = timedelta(minutes=10)
+LONGEST = timedelta(days=1)
+MOST = 1_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWorker:
+    """A scheduler elsewhere; it is registered until it has not been heard of for `lost_after`."""
+
+    id: str
+    name: str
+    registered_at: datetime
+    seen_at: datetime
+    lost_after: timedelta
+
+    def registered(self, now: datetime) -> bool:
+        """Tell whether it is there."""
+        return now < self.seen_at + self.lost_after
+
+
+def register(store: Store, name: str, *, lost_after: timedelta = LOST_AFTER, now: datetime) -> RemoteWorker:
+    """Register a worker, or note that it is still there."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(f"{name!r} cannot be a worker's name", hint="use 1 to 100 letters, digits and . _ -")
+    if not timedelta(seconds=1) <= lost_after <= LONGEST:
+        raise InvalidValue(f"{lost_after.total_seconds():g} s is no time to be lost after", hint="use 1 s to 1 day")
+    return store.write(partial(_register, name=name, lost_after=lost_after, now=now))
+
+
+def _register(db: Database, *, name: str, lost_after: timedelta, now: datetime) -> RemoteWorker:
+    known = {one.name for one in remote_workers(db)}
+    if name not in known and len(known) >= MOST:
+        raise InvalidValue(f"{MOST} workers are registered already", hint="remove those that are gone")
+    seconds = int(lost_after.total_seconds())
+    db.execute("remote_worker_seen", name=name, id=new_id(now), now=to_ms(now), lost_after=seconds)
+    return next(one for one in remote_workers(db) if one.name == name)
+
+
+def forget(store: Store, name: str) -> None:
+    """Take a worker off the list."""
+
+    def remove(db: Database) -> None:
+        if not db.execute("remote_worker_forget", name=name):
+            raise UnknownWorker(name)
+
+    store.write(remove)
+
+
+def remote_workers(db: Database) -> list[RemoteWorker]:
+    """Return the workers that ever registered and were not taken off the list, by name."""
+    return [
+        RemoteWorker(id_, name, from_ms(registered), from_ms(seen), timedelta(seconds=lost))
+        for name, id_, registered, seen, lost in db.rows("remote_workers")
+    ]
+
+
+def remote_json(one: RemoteWorker, *, now: datetime) -> dict[str, Any]:
+    """Return a worker elsewhere as JSON."""
+    return {
+        "id": one.id,
+        "name": one.name,
+        "remote": True,
+        "registered": one.registered(now),
+        "registered_at": iso(one.registered_at),
+        "seen_at": iso(one.seen_at),
+        "lost_after_seconds": int(one.lost_after.total_seconds()),
     }

@@ -6,8 +6,9 @@ from datetime import datetime
 from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.states import Reason
-from rota.rules.cursor import NOWHERE, Cursor, cursor_of
-from rota.rules.instants import (
+from rota.rules.schedule.blackouts import waiting_run
+from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
+from rota.rules.schedule.instants import (
     count_instants,
     last_come,
     last_instant,
@@ -15,8 +16,7 @@ from rota.rules.instants import (
     previous_instant,
     within_bounds,
 )
-from rota.rules.lull import waiting_run
-from rota.rules.planned import PlannedSkip, past_when_created
+from rota.rules.schedule.plan import PlannedSkip, past_when_created
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,77 @@
-"""What a Python function gets: its params, its state, its log and its run."""
+"""The context that a function gets, with its HTTP client."""
 
+import asyncio
 import json
 import threading
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.clock import iso
 from rota.model.spec import OutputPolicy
 from rota.model.states import Trigger
-from rota.rules.shared_state import changes
-from rota.runners.http import open_async_client, open_client
+from rota.rules.activity import changes
 from rota.runners.output import make_folder
-from rota.runners.usage import Counter, Meter
+from rota.runners.result import Counter, Meter
 from rota.runners.writer import OUTPUT_LIMIT, BoundedWriter
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+
+CONNECT = 10.0
+TIMEOUT = 30.0
+"""Seconds without an answer, or without a further part of it."""
+
+
+def open_client(meter: Meter) -> "httpx2.Client":
+    """Return a client for functions on threads."""
+    import httpx2
+
+    def charge(_request: Any) -> None:
+        charged = meter.charge()
+        if charged is not None:
+            charged.result()
+        meter.counted()
+
+    hooks = {"request": [charge]}
+    return httpx2.Client(timeout=_timeout(), verify=trusted(), follow_redirects=True, event_hooks=hooks)
+
+
+def open_async_client(meter: Meter) -> "httpx2.AsyncClient":
+    """Return a client for async functions."""
+    import httpx2
+
+    async def charge(_request: Any) -> None:
+        charged = meter.charge()
+        if charged is not None:
+            await asyncio.wrap_future(charged)
+        meter.counted()
+
+    hooks = {"request": [charge]}
+    return httpx2.AsyncClient(timeout=_timeout(), verify=trusted(), follow_redirects=True, event_hooks=hooks)
+
+
+@cache
+def trusted() -> "ssl.SSLContext":
+    """Return the certificates of this machine; reading them costs more than most requests."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def _timeout() -> "httpx2.Timeout":
+    import httpx2
+
+    return httpx2.Timeout(TIMEOUT, connect=CONNECT)
+
 
 NO_SDK = "ctx.sdk is there only inside a scheduler's process"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.model.ids import created_at
-from rota.rules.ansi import clean_for_terminal
 from rota.runners.writer import PREFIX
+from rota.text.ansi import clean_for_terminal
 
 CHUNK = 64 * 1024
 RUNS = "runs"
@@ -17,7 +17,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutputPiece:
     """A part of a run's output: `skipped` bytes that were left out, then `data`, which ends at `end`."""
 
     data: bytes
@@ -95,7 +95,7 @@ def size(folder: Path) -> int:
     return parts[-1].end if parts else 0
 
 
-def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> Piece:
+def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> OutputPiece:
     """Return the output from `offset` on, `limit` bytes at most; no data when there is nothing new yet."""
     for _ in range(_ATTEMPTS):
         part = next((part for part in _parts(folder) if part.end > offset), None)
@@ -108,8 +108,8 @@ def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> Piece:
                 data = file.read(min(limit, part.end - start))
         except FileNotFoundError:
             continue  # a flood replaced this segment while we looked
-        return Piece(data=data, end=start + len(data), skipped=start - offset)
-    return Piece(data=b"", end=offset)
+        return OutputPiece(data=data, end=start + len(data), skipped=start - offset)
+    return OutputPiece(data=b"", end=offset)
 
 
 def read_output(folder: Path, *, start: int = 0) -> Iterator[bytes]:

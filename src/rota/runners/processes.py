@@ -1,8 +1,12 @@
-"""Processes seen from outside: who is alive, who is only a reused pid, who belongs to a run (R-22, R-23)."""
+"""Processes of this machine: identity, boot, process one and network."""
 
+import ipaddress
 import os
 import signal
+import socket
+import subprocess
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -171,3 +175,97 @@ def port_owner(port: int) -> str:
     except (StopIteration, psutil.Error, OSError):  # the process of another user, or no longer there
         return "a process that cannot be seen from here"
     return f"{name} (pid {found.pid}, in {folder})"
+
+
+LINUX_BOOT = Path("/proc/sys/kernel/random/boot_id")
+MAC_BOOT = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
+"""A boot time would not do: it moves whenever the clock is set."""
+PATIENCE = 5
+
+
+@cache
+def machine_boot() -> str:
+    """Return the name of this boot."""
+    if LINUX:
+        return LINUX_BOOT.read_text("ascii").strip()
+    asked = subprocess.run(MAC_BOOT, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    return asked.stdout.strip()
+
+
+PASSED_ON = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+    signal.SIGCONT,
+)
+
+
+def leave_first_place(pid: Callable[[], int] = os.getpid) -> None:
+    """Where this is process 1, go on in a child: orphans of a container belong to process 1, and it must reap them.
+
+    The scheduler cannot do that itself: reaping everything would take away the ends of its own children.
+    """
+    if pid() != 1:
+        return
+    waited = {*PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    child = os.fork()
+    if child == 0:
+        _take_the_terminal()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    os._exit(_attend(child, waited))
+
+
+def _take_the_terminal() -> None:
+    """Be the group that a terminal's Ctrl-C goes to, so that it does not come twice."""
+    os.setpgid(0, 0)
+    ignored = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, os.getpgrp())
+    except OSError:
+        pass
+    signal.signal(signal.SIGTTOU, ignored)
+
+
+def _attend(child: int, waited: set[signal.Signals]) -> int:
+    """Reap and pass signals on until the child ends; return its exit code."""
+    while True:
+        number = signal.sigwait(waited)
+        if number is not signal.SIGCHLD:
+            os.kill(child, number)
+        elif (code := _reap(child)) is not None:
+            return code
+
+
+def _reap(child: int) -> int | None:
+    """Reap all that has ended; return the exit code of the child if it was among them."""
+    found = None
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                code = os.waitstatus_to_exitcode(ended[1])
+                found = code if code >= 0 else 128 - code
+    except ChildProcessError:
+        pass
+    return found
+
+
+def network_up() -> bool:
+    """Tell whether an interface other than loopback is up and has an address that is not link-local."""
+    up = {name for name, interface in psutil.net_if_stats().items() if interface.isup}
+    return any(
+        _reaches_out(address.address)
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if name in up and address.family in (socket.AF_INET, socket.AF_INET6)
+    )
+
+
+def _reaches_out(text: str) -> bool:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return not (address.is_loopback or address.is_link_local or address.is_unspecified)

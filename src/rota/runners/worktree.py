@@ -27,7 +27,7 @@ _HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GitCheckout:
     """Where a folder stands in git: its repository, its path below the top, the commit that is checked out."""
 
     repository: str
@@ -45,12 +45,12 @@ class Look:
     changes: bool
 
 
-def locate(folder: str) -> Place:
+def locate(folder: str) -> GitCheckout:
     """Return where a folder stands in git; WorkspaceFailed: it is in no repository, or in one without a commit."""
     top, below = _git("rev-parse", "--show-toplevel", "--show-prefix", at=folder).split("\n")[:2]
     base = _git("rev-parse", "--verify", "HEAD^{commit}", at=folder).strip()
     head = _git("rev-parse", "--abbrev-ref", "HEAD", at=folder).strip()
-    return Place(top, below.rstrip("/"), base, base[:7] if head == "HEAD" else head)
+    return GitCheckout(top, below.rstrip("/"), base, base[:7] if head == "HEAD" else head)
 
 
 def branches(repository: str, prefix: str) -> set[str]:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
-from rota.model.work import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.sources.items import DESCRIPTION_LIMIT, make_item
 
 CLAIMED, DONE, FAILED = "claimed", "done", "failed"

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rota.model.agents import WorkItem
 from rota.model.errors import SourceError
-from rota.model.work import WorkItem
 
 TITLE_LIMIT = 500
 DESCRIPTION_LIMIT = 256 * 1024

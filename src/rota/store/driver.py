@@ -1,12 +1,17 @@
-"""What the store asks of a database: named queries inside a transaction, written inline or by the writer thread."""
+"""The protocol of a database, its writer thread, the invariants that it reports, and rolled-back trials."""
 
 import asyncio
+import contextlib
 import json
+import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+
+from rota.model.errors import InvariantRefused
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -66,7 +71,7 @@ Operation = Callable[[Database], T]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class WriteOptions:
     """How an operation that is submitted may be hastened, where a server is at work.
 
     `aside`: it need not come after what was submitted before, nor before what comes after: where others write at the
@@ -79,7 +84,7 @@ class Manner:
     foretold: Callable[[Any], None] | None = None
 
 
-PLAIN = Manner()
+PLAIN = WriteOptions()
 
 
 def store_counts(db: Database) -> None:
@@ -100,7 +105,7 @@ class Store(Protocol):
         """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
         ...
 
-    def submit(self, operation: Operation[T], manner: Manner = PLAIN) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
         ...
 
@@ -128,3 +133,138 @@ class OpenStore(Store, Protocol):
     def listening(self, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Call `heard` on the event loop meanwhile, whenever another machine may have changed something."""
         ...
+
+
+INVARIANTS = {
+    "INV-001": "the params of a run are frozen from its first dispatch on",
+    "INV-002": "an execution changes once, when it ends",
+    "INV-005": "a run keeps its identity and the version of its job",
+    "INV-006": "a group ends when all of its members have, and then never changes",
+    "a finished run never changes": "it is final",
+    "no such transition": "the run cannot go from its status to that one",
+}
+
+
+def refused(message: str) -> InvariantRefused | None:
+    """Return what a trigger refused, None where the message is of another constraint."""
+    rule = next((rule for rule in INVARIANTS if rule in message), None)
+    return None if rule is None else InvariantRefused(rule, INVARIANTS[rule])
+
+
+class _TakenBack(Exception):
+    """Ends a transaction without keeping it; it never leaves this module."""
+
+
+def rolled_back(store: Store, operation: Operation[T]) -> T:
+    """Return what `operation` would do; nothing of it is kept."""
+    done: list[T] = []
+
+    def attempt(db: Database) -> None:
+        done.append(operation(db))
+        raise _TakenBack
+
+    try:
+        store.write(attempt)
+    except _TakenBack:
+        pass
+    return done[0]
+
+
+BATCH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """An operation, and who waits for it."""
+
+    operation: Callable[[Any], Any]
+    future: "asyncio.Future[Any]"
+    manner: WriteOptions = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of an operation."""
+
+    future: "asyncio.Future[Any]"
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    """A thread that hands what has queued up to `commit`, and each loop what became of its operations."""
+
+    def __init__(self, commit: Callable[[list[Submitted]], list[Done]], *, end: Callable[[], None]) -> None:
+        self._commit = commit
+        self._end = end
+        self._submitted: SimpleQueue[Submitted | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write_batches, name="rota-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
+        """Queue an operation; the future of the calling loop ends after the commit."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._submitted.put(Submitted(operation, future, manner))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted and end the thread."""
+        self._submitted.put(None)
+        self._thread.join()
+
+    def _write_batches(self) -> None:
+        while (first := self._submitted.get()) is not None:
+            batch, ended = self._drain(first)
+            try:
+                done = self._commit(batch)
+            except Exception as error:  # nobody may wait for ever; the next batch tries again
+                done = failed(batch, error)
+            hand_back(done)
+            if ended:
+                break
+        self._end()
+
+    def _drain(self, first: Submitted) -> tuple[list[Submitted], bool]:
+        batch = [first]
+        while len(batch) < BATCH:
+            try:
+                following = self._submitted.get_nowait()
+            except Empty:
+                return batch, False
+            if following is None:
+                return batch, True
+            batch.append(following)
+        return batch, False
+
+
+def failed(batch: list[Submitted], error: BaseException) -> list[Done]:
+    """Return the same error for all of a batch."""
+    return [Done(item.future, error=error) for item in batch]
+
+
+def foretell(batch: list[Submitted], done: list[Done]) -> None:
+    """Tell who wants to know what will come of an operation, each on its event loop."""
+    for item, ended in zip(batch, done, strict=True):
+        if item.manner.foretold is not None and ended.error is None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                item.future.get_loop().call_soon_threadsafe(item.manner.foretold, ended.value)
+
+
+def hand_back(done: list[Done]) -> None:
+    """Tell each event loop what became of its operations."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
+    for item in done:
+        by_loop.setdefault(item.future.get_loop(), []).append(item)
+    for loop, items in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_acknowledge, items)
+
+
+def _acknowledge(done: list[Done]) -> None:
+    for item in done:
+        if item.future.done():
+            continue  # the caller no longer waits; the write stands
+        if item.error is not None:
+            item.future.set_exception(item.error)
+        else:
+            item.future.set_result(item.value)

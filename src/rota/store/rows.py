@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none
-from rota.model.codec import decode, encode
-from rota.model.making import Made
+from rota.model.proposals import Provenance
 from rota.model.records import Execution, Job, Run
+from rota.model.serialize import decode, encode
 from rota.model.spec import JobSpec, Mode
 from rota.model.states import Reason, Status, Trigger, WaitingFor
 
@@ -89,10 +89,10 @@ def job_of(row: Record) -> Job:
     )
 
 
-def _made(row: Record) -> Made | None:
+def _made(row: Record) -> Provenance | None:
     if row["made_by"] is None:
         return None
-    return Made(
+    return Provenance(
         by=row["made_by"],
         at=from_ms(row["made_at"]),
         run_id=row["made_by_run"],

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.agents.programs import answering
 
-from rota.agents.probing import Found, probe, probe_all
-from rota.agents.registry import adapter
+from rota.agents.registry import AgentProbe, adapter, probe, probe_all
 
 
 @pytest.fixture
@@ -28,12 +27,14 @@ def environ(folder: Path, **further: str) -> dict[str, str]:
 
 
 def test_an_agent_that_is_not_there_is_told(bin_folder: Path) -> None:
-    assert probe(adapter("codex"), {"PATH": str(bin_folder)}) == Found("codex", problem="codex is not on PATH")
+    assert probe(adapter("codex"), {"PATH": str(bin_folder)}) == AgentProbe("codex", problem="codex is not on PATH")
 
 
 def test_version_and_login_are_asked_of_it(bin_folder: Path) -> None:
     path = answering(bin_folder, "codex", "codex-cli 0.166.0")
-    assert probe(adapter("codex"), environ(bin_folder)) == Found("codex", str(path), "0.166.0", True, headless=True)
+    assert probe(adapter("codex"), environ(bin_folder)) == AgentProbe(
+        "codex", str(path), "0.166.0", True, headless=True
+    )
 
 
 def test_who_is_not_logged_in_is_told(bin_folder: Path) -> None:
@@ -106,8 +107,8 @@ def test_a_program_that_cannot_start_is_told(bin_folder: Path) -> None:
 def test_a_custom_agent_is_looked_for_as_its_options_say(bin_folder: Path) -> None:
     path = program(bin_folder, "aider", "echo aider v0.9")
     options = {"argv": ["aider"], "version": ["aider", "--version"]}
-    assert probe(adapter("custom", options), environ(bin_folder)) == Found("custom", str(path), "v0.9")
-    assert probe(adapter("custom", {"argv": ["aider"]}), environ(bin_folder)) == Found("custom", str(path))
+    assert probe(adapter("custom", options), environ(bin_folder)) == AgentProbe("custom", str(path), "v0.9")
+    assert probe(adapter("custom", {"argv": ["aider"]}), environ(bin_folder)) == AgentProbe("custom", str(path))
 
 
 def test_several_are_looked_for_in_their_order(bin_folder: Path) -> None:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.agents.refusals import from_epoch, problem_of, reset_told
+from rota.agents.adapter import from_epoch, problem_of, reset_told
 from rota.model.agents import AgentProblem
 
 NOW = datetime(2026, 11, 16, 6, 12, tzinfo=UTC)

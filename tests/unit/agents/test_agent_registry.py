@@ -13,7 +13,7 @@ from tests.agents.fake_agent import RECORDED
 from tests.agents.replaying import read, recording
 
 from rota.agents.registry import adapter, complaints, names
-from rota.model.agents import Access, AgentTask, Ended, Invocation
+from rota.model.agents import Access, AgentInvocation, AgentTask, ProcessEnd
 from rota.model.errors import UnknownAdapter
 
 PROCESSES = ("claude", "codex", "gemini", "opencode")
@@ -96,7 +96,7 @@ def test_settings_of_the_folder_count_only_where_the_job_trusts_it(name: str, wo
     assert words not in said[1]
 
 
-def said_by(made: Invocation) -> str:
+def said_by(made: AgentInvocation) -> str:
     """Return all that a program is told but its own folder."""
     return " ".join(
         [*(word for word in made.argv if "--policy=" not in word), *made.env.values(), *made.files.values()]
@@ -109,7 +109,7 @@ def test_a_recording_cut_at_any_line_is_read_without_an_error_of_ours(path: obje
     ended = recording(name)
     lines = ended.stdout.split("\n")
     for count in range(len(lines)):
-        cut = Ended(ended.exit_code, "\n".join(lines[:count]), ended.stderr)
+        cut = ProcessEnd(ended.exit_code, "\n".join(lines[:count]), ended.stderr)
         assert read(name.partition("-")[0], cut) is not None
 
 
@@ -133,7 +133,7 @@ def test_whatever_a_program_prints_is_read_without_an_error_of_ours(drawn: st.Da
     if lines:
         at = drawn.draw(st.integers(0, len(lines) - 1))
         lines[at] = json.dumps(change(json.loads(lines[at]), drawn))
-    result = read(path.stem.partition("-")[0], Ended(ended.exit_code, "\n".join(lines), ended.stderr))
+    result = read(path.stem.partition("-")[0], ProcessEnd(ended.exit_code, "\n".join(lines), ended.stderr))
     assert isinstance(result.summary, str)
     assert (result.problem is None) == (result.error is None)
 
@@ -141,4 +141,4 @@ def test_whatever_a_program_prints_is_read_without_an_error_of_ours(drawn: st.Da
 @pytest.mark.parametrize("name", PROCESSES)
 @pytest.mark.parametrize("noise", ["null", "[]", "{}", '{"type": 5}', "{" * 5000, '{"type": "result", "usage": [1]}'])
 def test_noise_is_no_success(name: str, noise: str) -> None:
-    assert read(name, Ended(0, noise)).problem is not None
+    assert read(name, ProcessEnd(0, noise)).problem is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.agents.custom import adapter, complaints, invoke, read
-from rota.model.agents import Access, AgentProblem, AgentTask, Ended, Probe
+from rota.model.agents import Access, AgentProblem, AgentTask, Probe, ProcessEnd
 
 OPTIONS: dict[str, Any] = {
     "argv": ["aider", ["--model", "{model}"], "{access}", ["--resume={session}"], "--message", "{prompt}"],
@@ -23,7 +23,7 @@ def argv(options: dict[str, Any], **task: Any) -> list[str]:
 
 
 def ended(stdout: str, options: dict[str, Any], *, exit_code: int = 0, stderr: str = "") -> Any:
-    return read(Ended(exit_code, stdout, stderr), AgentTask("look", options=options))
+    return read(ProcessEnd(exit_code, stdout, stderr), AgentTask("look", options=options))
 
 
 # its command line

@@ -7,7 +7,7 @@ import pytest
 from tests.agents.fake_agent import install
 from tests.agents.replaying import read, recording, replay
 
-from rota.model.agents import Ended
+from rota.model.agents import ProcessEnd
 
 
 @pytest.mark.parametrize("name", ["claude-success", "claude-bad_key", "codex-terminated", "gemini-no_login"])
@@ -21,5 +21,5 @@ def test_it_says_and_ends_as_the_recorded_one(name: str, tmp_path: Path) -> None
         played.stdout.strip(),
         played.stderr,
     )
-    ended = Ended(done.returncode, done.stdout, done.stderr, ended_at=played.ended_at)
+    ended = ProcessEnd(done.returncode, done.stdout, done.stderr, ended_at=played.ended_at)
     assert read(program.name, ended) == replay(name)

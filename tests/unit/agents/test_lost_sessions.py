@@ -3,10 +3,10 @@
 import pytest
 from tests.agents.replaying import replay
 
-from rota.model.agents import Session
-from rota.rules.session import is_lost
+from rota.model.agents import AgentSession
+from rota.rules.agents import is_lost
 
-RESUMED = Session("s-1")
+RESUMED = AgentSession("s-1")
 
 
 @pytest.mark.parametrize("name", ["claude-no_session", "codex-no_session", "opencode-no_session"])

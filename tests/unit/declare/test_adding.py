@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.declare.adding import insert_job
-from rota.declare.files import parse
+from rota.declare.export import insert_job
+from rota.declare.yaml import parse
 from rota.model.errors import FileProblems, InvalidValue, NameTaken
 
 KEYS = {"cron": "0 8 * * *", "command": ["./digest.sh", "a b"]}

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from tests.unit.declare.test_agents import FOLDER, asked, job, problems, read
 
-from rota.declare.differences import differences
-from rota.declare.exporting import Top, export_keys
+from rota.declare.export import Top, export_keys
+from rota.declare.plan import differences
 from rota.model.spec import AfterStep, Carry, SessionMode, StepFolder, Workspace
-from rota.settings import Scheduler
+from rota.settings import SchedulerSettings
 
 CUSTOM = "agents: {mine: {adapter: custom, access: full, options: {argv: [mine]}}}\n"
 
@@ -122,6 +122,6 @@ def test_a_change_of_them_is_told() -> None:
 
 def test_agents_have_a_grace_of_their_own_at_shutdown() -> None:
     """R-08."""
-    assert Scheduler().agent_shutdown_grace == timedelta(minutes=10)
+    assert SchedulerSettings().agent_shutdown_grace == timedelta(minutes=10)
     found = read("scheduler: {agent_shutdown_grace: 1h}\njobs: {j: {prompt: x}}\n").settings.scheduler
     assert (found.shutdown_grace, found.agent_shutdown_grace) == (timedelta(seconds=30), timedelta(hours=1))

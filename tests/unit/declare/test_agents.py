@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from rota.agents.registry import names
-from rota.declare.codes import PROBLEM_CODES
-from rota.declare.validate import Declared, read_project
-from rota.model.agents import Access
+from rota.declare.problems import PROBLEM_CODES
+from rota.declare.project import Declared, read_project
+from rota.model.agents import PLENTY, Access
+from rota.model.budgets import Unit
 from rota.model.errors import FileProblems
-from rota.model.holds import PLENTY
 from rota.model.spec import AgentWork, Draw, JobSpec, Kind, Retry, Spend
-from rota.rules.budget import Unit
 
 FOLDER = Path("/srv/project")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rota.declare.plan import StoredSettings, settings_differences
-from rota.declare.validate import Declared, read_project
-from rota.model.budget import Account, Exceeded, Per, Price, Unit
+from rota.declare.project import Declared, read_project
+from rota.model.budgets import Account, Exceeded, Per, Price, Unit
 from rota.model.errors import FileProblems
 from rota.model.spec import Spend
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rota.declare.exporting import Top, export_keys, export_text, schedule_word
-from rota.declare.fitting import default_misfire, default_when_false
-from rota.declare.validate import read_project
-from rota.model.budget import Account, Exceeded, Per, Price, Unit
-from rota.model.names import Names
+from rota.declare.applicability import default_misfire, default_when_false
+from rota.declare.export import Top, export_keys, export_text, schedule_word
+from rota.declare.project import read_project
+from rota.model.budgets import Account, Exceeded, Per, Price, Unit
 from rota.model.spec import (
     Anchor,
     Condition,
@@ -30,6 +29,7 @@ from rota.model.spec import (
     Member,
     Misfire,
     MisfirePolicy,
+    Names,
     OnFailure,
     OnRestart,
     OutputPolicy,

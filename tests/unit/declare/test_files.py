@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.declare.codes import PROBLEM_CODES
-from rota.declare.composing import plain_value
-from rota.declare.files import find_project, load, parse, write_path
+from rota.declare.problems import PROBLEM_CODES
+from rota.declare.yaml import find_project, load, parse, plain_value, write_path
 from rota.model.errors import FileProblems, ProjectMissing
 
 REFUSED = {

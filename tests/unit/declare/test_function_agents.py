@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.declare.exporting import Top, export_text
+from rota.declare.export import Top, export_text
+from rota.declare.project import Declared, read_project
 from rota.declare.registry import RegisteredFinder, Registry
-from rota.declare.validate import Declared, read_project
 from rota.model.agents import Access, AgentResult, AgentTask
 from rota.model.errors import FileProblems, FunctionMissing, InvalidValue
 from rota.model.spec import AgentWork

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from rota.declare.validate import read_project
-from rota.model.codec import decode, encode
+from rota.declare.project import read_project
 from rota.model.errors import FileProblems
+from rota.model.serialize import decode, encode
 from rota.model.spec import GroupMode, JobSpec, Kind, Member, MisfirePolicy, OnFailure, OverlapPolicy, Retry
 
 JOBS = """jobs:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from rota.declare.fields import Refused
-from rota.declare.hazards import loads_code, runs_first, secret_in
-from rota.declare.maps import read_env_value, read_params
+from rota.declare.applicability import loads_code, runs_first, secret_in
+from rota.declare.problems import BadValue
+from rota.declare.readers import read_env_value, read_params
 
 
 @pytest.mark.parametrize(
     "name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV", "NODE_OPTIONS", "PERL5OPT"]
 )
 def test_r27_a_variable_by_which_programs_load_code_is_no_param(name: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadValue) as caught:
         read_params({"who": "world", name: "x"})
     assert (caught.value.code, caught.value.at) == ("env_name_denied", (name,))
 
@@ -43,7 +43,7 @@ def test_what_runs_first_also_loads_code() -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_refused_without_being_shown(text: str, kind: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadValue) as caught:
         read_env_value(text)
     assert (caught.value.code, caught.value.message) == ("secret_literal", f"looks like {kind}, written out")
     assert text not in caught.value.hint

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rota.declare.hints import JOB_WORDS, TOP_WORDS, unknown_key
-from rota.declare.job_keys import JobEntry
-from rota.declare.spec import ProjectFile
+from rota.declare.keys import JobEntry, ProjectFile
+from rota.declare.problems import JOB_WORDS, TOP_WORDS, unknown_key
 
 JOB_KEYS = list(JobEntry.model_fields)
 EXPECTED = [

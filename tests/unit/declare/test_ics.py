@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.declare.ics import IcsProblem, days_of
+from rota.declare.calendar import IcsProblem, days_of
 
 
 def calendar(*events: str, begin: str = "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x", end: str = "END:VCALENDAR") -> str:

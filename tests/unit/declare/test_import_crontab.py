@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.files import parse
-from rota.declare.importing.crontab import read_crontab, split_percent
-from rota.declare.importing.crontab_jobs import translate, with_input
-from rota.declare.importing.naming import name_for
-from rota.declare.importing.report import Translation
-from rota.declare.validate import Declared, read_project
+from rota.declare.importers.crontab import Translation, name_for, read_crontab, split_percent, translate, with_input
+from rota.declare.project import Declared, read_project
+from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
 from rota.model.spec import MisfirePolicy, OverlapPolicy
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.files import parse
-from rota.declare.importing.jobs_file import PLACEHOLDER, translate_jobs
-from rota.declare.importing.report import Translation
-from rota.declare.polling import POLL
-from rota.declare.validate import read_project
+from rota.declare.importers.crontab import Translation
+from rota.declare.importers.jobs_file import PLACEHOLDER, translate_jobs
+from rota.declare.project import read_project
+from rota.declare.sections import POLL
+from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
-from rota.model.names import Names
-from rota.model.spec import JobSpec, Kind
+from rota.model.spec import JobSpec, Kind, Names
 
 JOBS = """
 jobs:

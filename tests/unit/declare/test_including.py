@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from rota.declare.including import find_included, locate_job, written_patterns
-from rota.declare.joining import HOLDS, IGNORED, SHARED
-from rota.declare.registry import Names
-from rota.declare.spec import ProjectFile, RetentionSection, SchedulerSection
-from rota.declare.validate import Declared, read_project
+from rota.declare.include import find_included, locate_job, written_patterns
+from rota.declare.keys import ProjectFile, RetentionSection, SchedulerSection
+from rota.declare.merge import HOLDS, IGNORED, SHARED
+from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
-from rota.model.spec import Isolate
+from rota.model.spec import Isolate, Names
 
 NOTHING = "jobs: {}\n"
 JOB = "jobs:\n  triage: {command: [triage.sh]}\n"

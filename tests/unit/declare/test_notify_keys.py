@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rota.declare.fields import Refused
-from rota.declare.notify import read_finish_by, read_notify, read_ping, read_target, write_notify, write_target
-from rota.declare.validate import Declared, read_project
+from rota.declare.notifications import read_finish_by, read_notify, read_ping, read_target, write_notify, write_target
+from rota.declare.problems import BadValue
+from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
-from rota.model.notify import USUAL, Channel, Event, Target
+from rota.model.notifications import USUAL, Channel, Event, Target
 
 HOOK = "https://hooks.example.net/rota"
 TOP = f"notify:\n  ops: {{on: [failed, recovered], webhook: {HOOK}}}\n  log: {{on: completed, command: [./tell]}}\n"
@@ -122,7 +122,7 @@ def test_several_targets_written_in_a_job_have_names_of_their_own() -> None:
     ],
 )
 def test_a_target_that_cannot_be_is_refused(value: Any, said: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadValue) as caught:
         read_target(value)
     assert said in caught.value.message
     assert "hunter2" not in caught.value.message or said == "is not a secret"
@@ -157,7 +157,7 @@ def test_finish_by_needs_a_schedule_and_somebody_to_tell(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("value", ["25:00", "06:60", "6", "06:0", 360, "", None, "٠٦:٠٠"])
 def test_what_is_no_time_of_the_day_is_refused(value: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BadValue):
         read_finish_by(value)
 
 
@@ -167,7 +167,7 @@ def test_the_pinged_address_is_an_address_a_secret_or_a_private_one_that_is_allo
     assert read_ping({"secret": "PING"}) == replace(ping, address="", address_secret="PING")
     url, allowed = "http://10.0.0.5:80/", ("10.0.0.5:80",)
     assert read_ping({"url": url, "allow_private": list(allowed)}) == replace(ping, address=url, allow_private=allowed)
-    with pytest.raises(Refused):
+    with pytest.raises(BadValue):
         read_ping(url)
 
 

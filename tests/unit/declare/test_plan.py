@@ -6,11 +6,10 @@ from enum import StrEnum
 
 import pytest
 
-from rota.declare.differences import differences
-from rota.declare.plan import ChangeKind, plan
-from rota.model.budget import Unit
+from rota.declare.plan import ChangeKind, differences, plan
+from rota.model.budgets import Unit
 from rota.model.errors import NameTaken
-from rota.model.notify import Channel, Target
+from rota.model.notifications import Channel, Target
 from rota.model.records import Job
 from rota.model.spec import (
     AgentWork,

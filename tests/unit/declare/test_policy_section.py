@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.declare.test_agents import asked, problems, read
 
-from rota.declare.validate import read_further
+from rota.declare.project import read_further
 from rota.model.agents import Access
 from rota.model.errors import JobProblems
-from rota.model.making import AgentPolicy, Approval
+from rota.model.proposals import AgentPolicy, Approval
 from rota.model.spec import JobSpec
 
 JOB = 'jobs: {a: {command: "true"}}\n'

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.codes import PROBLEM_CODES
-from rota.declare.exporting import Top, export_text
-from rota.declare.polling import POLL
-from rota.declare.validate import Declared, read_project
-from rota.model.budget import Unit
+from rota.declare.export import Top, export_text
+from rota.declare.problems import PROBLEM_CODES
+from rota.declare.project import Declared, read_project
+from rota.declare.sections import POLL
+from rota.model.budgets import Unit
 from rota.model.errors import FileProblems
-from rota.model.names import Names
 from rota.model.spec import (
     Anchor,
     ByMode,
@@ -19,6 +18,7 @@ from rota.model.spec import (
     JobSpec,
     Kind,
     Mode,
+    Names,
     OverlapPolicy,
     RepeatedFailure,
     Spend,

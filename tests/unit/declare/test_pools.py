@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.validate import Declared, read_project
+from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
 from rota.model.spec import Draw
 from rota.settings import BUILT_IN_POOLS

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.exporting import Top, export_text
-from rota.declare.files import Stamp
-from rota.declare.validate import Declared, read_project
+from rota.declare.export import Top, export_text
+from rota.declare.project import Declared, read_project
+from rota.declare.yaml import Stamp
 from rota.model.errors import FileProblems
 from rota.model.spec import JobSpec, QuietHours, QuietPolicy
 

@@ -8,6 +8,7 @@ import pytest
 
 import rota
 from rota.declare import registry as registry_module
+from rota.declare.project import read_project
 from rota.declare.registry import (
     BUILTIN_CONDITIONS,
     ENVIRONMENT_HINT,
@@ -15,9 +16,8 @@ from rota.declare.registry import (
     Registry,
     asked_elsewhere,
 )
-from rota.declare.validate import read_project
 from rota.model.errors import FileProblems, FunctionMissing, InvalidValue
-from rota.model.names import Names
+from rota.model.spec import Names
 
 
 @pytest.fixture

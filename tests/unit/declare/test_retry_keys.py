@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.differences import differences
-from rota.declare.validate import Declared, read_project
+from rota.declare.plan import differences
+from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
 from rota.model.spec import Jitter, JobSpec, RepeatedFailure, Retry
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from rota.declare.codes import PROBLEM_CODES
-from rota.declare.files import parse
-from rota.declare.job_keys import JobEntry, keys_of
+from rota.declare.keys import JobEntry, ProjectFile, RetentionSection, SchedulerSection, keys_of
+from rota.declare.problems import PROBLEM_CODES
+from rota.declare.project import read_project
 from rota.declare.schema import json_schema
-from rota.declare.spec import ProjectFile, RetentionSection, SchedulerSection
-from rota.declare.validate import read_project
+from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.declare.validate import read_project
+from rota.declare.project import read_project
 from rota.model.errors import FileProblems
 
 

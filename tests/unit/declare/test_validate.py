@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.declare.codes import PROBLEM_CODES
-from rota.declare.job_keys import JobEntry
-from rota.declare.jobs import build_job
-from rota.declare.reading import read_map
-from rota.declare.surroundings import Surroundings
-from rota.declare.validate import Declared, read_project
-from rota.model.codec import decode, encode
+from rota.declare.jobs import JobDefaults, build_job
+from rota.declare.keys import JobEntry, read_map
+from rota.declare.problems import PROBLEM_CODES
+from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
-from rota.model.names import Names
+from rota.model.serialize import decode, encode
 from rota.model.spec import (
     Anchor,
     EnvValue,
@@ -27,6 +24,7 @@ from rota.model.spec import (
     JobSpec,
     Kind,
     MisfirePolicy,
+    Names,
     OverlapPolicy,
     Retention,
     WhenFalse,
@@ -594,7 +592,7 @@ def test_any_job_is_read_or_refused_with_problems_of_known_codes(tmp_path_factor
 
 
 def test_a_thousand_parsed_jobs_become_specs(tmp_path):
-    around = Surroundings(
+    around = JobDefaults(
         folder="/srv",
         home="/home/ops",
         timezone="UTC",

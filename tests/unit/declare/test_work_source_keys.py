@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rota.declare.exporting import Top, export_text
-from rota.declare.fields import Refused
+from rota.declare.agents import read_work_source
+from rota.declare.export import Top, export_text
+from rota.declare.problems import BadValue
+from rota.declare.project import read_project
 from rota.declare.registry import RegisteredFinder, Registry
-from rota.declare.sources import read_work_source
-from rota.declare.validate import read_project
-from rota.model.codec import decode, encode
 from rota.model.errors import FileProblems
+from rota.model.serialize import decode, encode
 from rota.model.spec import EnvValue, JobSpec, SourceKind, WorkSource
 
 TOKEN: dict[str, Any] = {"secret": "GITHUB_TOKEN"}
@@ -103,7 +103,7 @@ def test_a_schedule_of_an_agent_has_a_source_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_source_cannot_be_is_told(written: Any, message: str) -> None:
-    with pytest.raises(Refused) as told:
+    with pytest.raises(BadValue) as told:
         read_work_source(written)
     assert message in told.value.message
     assert "canary" not in told.value.message + told.value.hint

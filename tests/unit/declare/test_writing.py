@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rota.declare.files import parse
-from rota.declare.writing import write_comment, write_entry, write_job, write_value
+from rota.declare.export import write_comment, write_entry, write_job, write_value
+from rota.declare.yaml import parse
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 SHELLS = st.text("ab \n\t#:'\"{}[]|>&*!%@`-$\\", max_size=40)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.declare.zone import local_zone
+from rota.declare.calendar import local_zone
 from rota.model.errors import RotaError
 
 

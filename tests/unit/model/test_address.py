@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.model.address import has_password, host_of, is_postgres, secrets_of, shown, with_secrets
+from rota.model.store_url import has_password, host_of, is_postgres, secrets_of, shown, with_secrets
 
 
 @pytest.mark.parametrize(

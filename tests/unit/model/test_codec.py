@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model import records, spec
-from rota.model.codec import decode, encode
+from rota.model.serialize import decode, encode
 from rota.model.spec import EnvValue, JobSpec, Kind, Schedule, Work
 
 RECORDS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.durations import LONGEST, UNITS, parse_duration, say_duration, write_duration
+from rota.model.clock import LONGEST, UNITS, parse_duration, say_duration, write_duration
 from rota.model.errors import InvalidDuration
 
 whole_seconds = st.integers(1, int(LONGEST.total_seconds()))

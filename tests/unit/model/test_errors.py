@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.declare.codes import PROBLEM_CODES
+from rota.declare.problems import PROBLEM_CODES
 from rota.model import errors
 from rota.model.errors import FileProblems, Problem, RotaError
 from rota.model.states import REASONS, Held, Reason, Status, WaitingFor

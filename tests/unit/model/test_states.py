@@ -11,9 +11,9 @@ from rota.model.states import (
     REASONS,
     SHOWN,
     TRANSITIONS,
-    Event,
     Held,
     Reason,
+    RunEvent,
     Status,
     WaitingFor,
     allowed_from,
@@ -33,7 +33,7 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("status", "event"), list(product(Status, Event)))
+@pytest.mark.parametrize(("status", "event"), list(product(Status, RunEvent)))
 def test_every_pair_of_status_and_event_is_legal_or_refused_r_01(status, event):
     target = LEGAL.get(status.value, {}).get(event.value)
     if target is not None:

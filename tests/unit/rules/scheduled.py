@@ -5,8 +5,8 @@ from typing import Any
 
 from rota.model.records import Job
 from rota.model.spec import JobSpec, Kind, Misfire, Overlap, Schedule, Work
-from rota.rules.cursor import Cursor, cursor_at, first_cursor
-from rota.rules.instants import first_instant
+from rota.rules.schedule.cursor import Cursor, cursor_at, first_cursor
+from rota.rules.schedule.instants import first_instant
 
 CREATED = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.spec import Condition, Gates, WhenFalse
 from rota.model.states import Reason, WaitingFor
-from rota.rules.admission import ConditionResult, Go, Skip, Wait, decide
+from rota.rules.admission import Admit, ConditionResult, Defer, Skip, decide
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 PASS = ConditionResult("a", "pass")
@@ -21,8 +21,8 @@ def asked(gates: Gates, *results: ConditionResult, forced: bool = False, expires
 
 
 def test_nothing_in_the_way_is_go() -> None:
-    assert asked(SKIPPING) == Go()
-    assert asked(SKIPPING, PASS, PASS) == Go()
+    assert asked(SKIPPING) == Admit()
+    assert asked(SKIPPING, PASS, PASS) == Admit()
 
 
 def test_a_false_condition_skips_and_names_itself() -> None:
@@ -33,7 +33,7 @@ def test_a_false_condition_skips_and_names_itself() -> None:
 
 
 def test_a_false_condition_waits_for_the_recheck_where_the_file_says_so() -> None:
-    assert asked(WAITING, FALSE) == Wait(NOW + timedelta(minutes=2), WaitingFor.CONDITION)
+    assert asked(WAITING, FALSE) == Defer(NOW + timedelta(minutes=2), WaitingFor.CONDITION)
 
 
 @pytest.mark.parametrize("gates", [SKIPPING, WAITING])
@@ -47,13 +47,13 @@ def test_an_error_ends_the_run_under_either_policy(gates: Gates, results: tuple[
 
 def test_force_passes_conditions_but_not_the_age_of_the_run() -> None:
     """R-29."""
-    assert asked(SKIPPING, FALSE, forced=True) == Go()
+    assert asked(SKIPPING, FALSE, forced=True) == Admit()
     expired = asked(SKIPPING, forced=True, expires_at=NOW)
     assert isinstance(expired, Skip)
 
 
 @pytest.mark.parametrize(
-    ("left", "expected"), [(timedelta(), Skip), (-timedelta(seconds=1), Skip), (timedelta(milliseconds=1), Go)]
+    ("left", "expected"), [(timedelta(), Skip), (-timedelta(seconds=1), Skip), (timedelta(milliseconds=1), Admit)]
 )
 def test_a_run_expires_at_its_very_instant(left: timedelta, expected: type) -> None:
     assert isinstance(asked(SKIPPING, expires_at=NOW + left), expected)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rota.model.agents import AgentProblem, AgentResult, Session
-from rota.model.budget import Usage
+from rota.model.agents import AgentProblem, AgentResult, AgentSession
+from rota.model.budgets import Usage
 from rota.model.records import SUMMARY_LIMIT, Outcome
 from rota.model.states import Reason, Status
-from rota.rules.agent_outcome import agent_outcome
+from rota.rules.agents import agent_outcome
 
 DONE = Outcome(Status.COMPLETED, exit_code=0)
 TOLD = AgentResult(summary="two PRs are stale", tokens_in=12, tokens_out=3, usd=0.5, model="haiku", session_id="s-1")
@@ -66,19 +66,19 @@ def test_a_long_summary_leaves_room_for_the_tools_that_were_denied() -> None:
 
 def test_what_a_session_had_cost_before_is_not_counted_again() -> None:
     told = AgentResult(usd=0.75, usd_is_total=True)
-    assert agent_outcome(DONE, told, resumed=Session("s", usd=0.5)).usage == Usage(usd=250_000)
-    assert agent_outcome(DONE, AgentResult(usd=0.75), resumed=Session("s", usd=0.5)).usage == Usage(usd=750_000)
+    assert agent_outcome(DONE, told, resumed=AgentSession("s", usd=0.5)).usage == Usage(usd=250_000)
+    assert agent_outcome(DONE, AgentResult(usd=0.75), resumed=AgentSession("s", usd=0.5)).usage == Usage(usd=750_000)
 
 
 def test_the_tokens_of_a_session_are_not_counted_again() -> None:
     told = AgentResult(tokens_in=100, tokens_out=9, tokens_are_total=True)
-    before = Session("s", tokens_in=60, tokens_out=4)
+    before = AgentSession("s", tokens_in=60, tokens_out=4)
     assert agent_outcome(DONE, told, resumed=before).usage == Usage(tokens_in=40, tokens_out=5)
 
 
 def test_a_total_that_is_smaller_than_before_was_begun_anew_and_counts_whole() -> None:
     told = AgentResult(usd=0.75, usd_is_total=True)
-    assert agent_outcome(DONE, told, resumed=Session("s", usd=2.0)).usage == Usage(usd=750_000)
+    assert agent_outcome(DONE, told, resumed=AgentSession("s", usd=2.0)).usage == Usage(usd=750_000)
 
 
 def test_a_session_that_a_program_would_take_for_an_option_is_not_kept() -> None:
@@ -86,10 +86,10 @@ def test_a_session_that_a_program_would_take_for_an_option_is_not_kept() -> None
 
 
 def test_a_job_that_resumes_keeps_its_session_with_its_totals() -> None:
-    before = Session("s-1", usd=0.25, tokens_in=5, tokens_out=1)
+    before = AgentSession("s-1", usd=0.25, tokens_in=5, tokens_out=1)
     totals = AgentResult(session_id="s-2", usd=0.75, usd_is_total=True, tokens_in=3, tokens_out=2)
     kept = agent_outcome(DONE, totals, resumed=before, resumes=True).session
-    assert kept == Session("s-2", usd=0.75, tokens_in=8, tokens_out=3)
+    assert kept == AgentSession("s-2", usd=0.75, tokens_in=8, tokens_out=3)
     assert agent_outcome(DONE, totals, resumed=before).session is None
 
 
@@ -97,13 +97,13 @@ def test_a_run_that_was_stopped_before_its_figures_leaves_the_totals_as_they_wer
     """What it used is part of the next total, and so charged to the next run."""
     ended = Outcome(Status.FAILED, Reason.TIMED_OUT, error="timed out")
     result = AgentResult(session_id="s-1", problem=AgentProblem.AGENT_ERROR, usd_is_total=True)
-    found = agent_outcome(ended, result, resumed=Session("s-1", usd=0.5), resumes=True)
-    assert (found.session, found.usage) == (Session("s-1", usd=0.5), None)
+    found = agent_outcome(ended, result, resumed=AgentSession("s-1", usd=0.5), resumes=True)
+    assert (found.session, found.usage) == (AgentSession("s-1", usd=0.5), None)
 
 
 def test_a_session_that_the_program_does_not_find_is_given_up_with_its_words() -> None:
     result = AgentResult(problem=AgentProblem.AGENT_ERROR, error="No conversation found with session ID: s-1")
-    found = agent_outcome(DONE, result, resumed=Session("s-1"), resumes=True)
+    found = agent_outcome(DONE, result, resumed=AgentSession("s-1"), resumes=True)
     assert (found.status, found.reason, found.session_lost) == (Status.FAILED, Reason.AGENT_ERROR, "s-1")
     assert found.error is not None
     assert "No conversation found" in found.error
@@ -119,14 +119,14 @@ def test_a_session_that_the_program_does_not_find_is_given_up_with_its_words() -
     ],
 )
 def test_a_failure_for_another_reason_does_not_give_the_session_up(result: AgentResult) -> None:
-    found = agent_outcome(DONE, result, resumed=Session("s-1"), resumes=True)
+    found = agent_outcome(DONE, result, resumed=AgentSession("s-1"), resumes=True)
     assert (found.error, found.session_lost) == (result.error, None)
 
 
 def test_a_run_that_was_stopped_does_not_give_the_session_up() -> None:
     ended = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
     result = AgentResult(problem=AgentProblem.AGENT_ERROR, error="was stopped")
-    assert agent_outcome(ended, result, resumed=Session("s-1"), resumes=True).session_lost is None
+    assert agent_outcome(ended, result, resumed=AgentSession("s-1"), resumes=True).session_lost is None
 
 
 def test_what_is_unknown_stays_unknown() -> None:

@@ -10,27 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.agents import Access, Capabilities
-from rota.model.making import AgentPolicy, Approval, Limits, Maker
+from rota.model.proposals import AgentPolicy, Approval, Author, Limits
 from rota.model.spec import AgentWork, JobSpec, Kind, Schedule, Spend, Work
-from rota.rules.agent_policy import (
+from rota.rules.agents import (
     LOOKED_AT,
     Allowed,
     MakerFacts,
+    PolicyRefusal,
     Provisional,
-    Refused,
     held_back,
     judge,
     judge_start,
     more_access,
     shortest_gap,
 )
-from rota.rules.coming import next_fires
+from rota.rules.schedule.preview import next_fires
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 POLICY = AgentPolicy()
 ALL = Capabilities(allowed_tools=True, max_turns=True, max_usd=True, tools_server=True)
 DAILY = Schedule(cron=("0 9 * * *",))
-RUN = Maker("agent:reviewer", "id", "nightly:3", limits=Limits("reviewer", Access.READ))
+RUN = Author("agent:reviewer", "id", "nightly:3", limits=Limits("reviewer", Access.READ))
 
 
 def asking(schedule: Schedule = DAILY, **changes: Any) -> JobSpec:
@@ -38,14 +38,14 @@ def asking(schedule: Schedule = DAILY, **changes: Any) -> JobSpec:
     return JobSpec("watch", Work(Kind.AGENT, agent=agent), schedule)
 
 
-def judged(spec: JobSpec, maker: Maker | None = None, *, policy: AgentPolicy = POLICY, **facts: Any) -> object:
+def judged(spec: JobSpec, maker: Author | None = None, *, policy: AgentPolicy = POLICY, **facts: Any) -> object:
     fires = [fire.nominal for fire in next_fires(spec.schedule, NOON, LOOKED_AT, created_at=NOON)]
-    return judge(policy, MakerFacts(maker or Maker(), **facts), spec, fires=fires, now=NOON)
+    return judge(policy, MakerFacts(maker or Author(), **facts), spec, fires=fires, now=NOON)
 
 
-def rule(spec: JobSpec, maker: Maker | None = None, *, policy: AgentPolicy = POLICY, **facts: Any) -> str:
+def rule(spec: JobSpec, maker: Author | None = None, *, policy: AgentPolicy = POLICY, **facts: Any) -> str:
     verdict = judged(spec, maker, policy=policy, **facts)
-    assert isinstance(verdict, Refused), verdict
+    assert isinstance(verdict, PolicyRefusal), verdict
     assert verdict.text
     assert verdict.hint
     return verdict.rule
@@ -124,7 +124,7 @@ def test_no_step_of_minutes_below_the_least_time_passes(step: int, least: int) -
     schedule = Schedule(cron=(f"*/{step} * * * *",))
     policy = AgentPolicy(min_interval=timedelta(minutes=least))
     closest = min(step, 60 % step or step)
-    assert isinstance(judged(asking(schedule), policy=policy), Refused) is (closest < least)
+    assert isinstance(judged(asking(schedule), policy=policy), PolicyRefusal) is (closest < least)
 
 
 def test_one_time_must_be_to_come_and_before_the_job_expires() -> None:
@@ -168,7 +168,7 @@ def test_a_job_gets_no_more_than_the_run_that_makes_it(
 ) -> None:
     maker = replace(RUN, limits=limits)
     verdict = judged(asking(**changes), maker)
-    assert (verdict.rule if isinstance(verdict, Refused) else None) == refused
+    assert (verdict.rule if isinstance(verdict, PolicyRefusal) else None) == refused
 
 
 def test_a_job_is_charged_to_the_accounts_of_the_run_that_makes_it() -> None:
@@ -208,9 +208,9 @@ def test_access_is_ordered(one: Access, other: Access) -> None:
 def test_starts_of_an_agent_are_bounded_by_the_hour() -> None:
     assert judge_start(POLICY, started=29) == Allowed()
     refused = judge_start(POLICY, started=30)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, PolicyRefusal)
     assert refused.rule == "too_many_starts"
-    assert isinstance(judge_start(AgentPolicy(enabled=False), started=0), Refused)
+    assert isinstance(judge_start(AgentPolicy(enabled=False), started=0), PolicyRefusal)
     forced = judge_start(POLICY, started=0, force=True)
-    assert isinstance(forced, Refused)
+    assert isinstance(forced, PolicyRefusal)
     assert forced.rule == "no_force"

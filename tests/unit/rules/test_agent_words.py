@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rota.agents.probing import Found
+from rota.agents.registry import AgentProbe
 from rota.model.agents import Access
 from rota.model.spec import AgentWork
-from rota.rules.agent_words import SHOWN, remedy_of, say_denied
+from rota.text.jobs import SHOWN, remedy_of, say_denied
 
 
 def work(**keys: Any) -> AgentWork:
@@ -41,16 +41,16 @@ def test_many_denied_tools_are_counted() -> None:
 @pytest.mark.parametrize(
     ("found", "keys", "expected"),
     [
-        (Found("a", "/a"), (), ""),
-        (Found("a", problem="not on PATH"), (), "install it"),
-        (Found("a", "http://127.0.0.1:1", problem="no answer"), (), "start that server"),
-        (Found("a", "/a", headless=False, problem="old"), (), "update it"),
-        (Found("a", "/a", logged_in=False, problem="out"), (), "log in with it once"),
-        (Found("a", "/a", logged_in=False, problem="out"), ("KEY",), "`env_pass: [KEY]`"),
-        (Found("a", "/a", problem="`a --version` ended with exit code 3"), (), "try that command"),
+        (AgentProbe("a", "/a"), (), ""),
+        (AgentProbe("a", problem="not on PATH"), (), "install it"),
+        (AgentProbe("a", "http://127.0.0.1:1", problem="no answer"), (), "start that server"),
+        (AgentProbe("a", "/a", headless=False, problem="old"), (), "update it"),
+        (AgentProbe("a", "/a", logged_in=False, problem="out"), (), "log in with it once"),
+        (AgentProbe("a", "/a", logged_in=False, problem="out"), ("KEY",), "`env_pass: [KEY]`"),
+        (AgentProbe("a", "/a", problem="`a --version` ended with exit code 3"), (), "try that command"),
     ],
 )
-def test_each_problem_has_its_remedy(found: Found, keys: tuple[str, ...], expected: str) -> None:
+def test_each_problem_has_its_remedy(found: AgentProbe, keys: tuple[str, ...], expected: str) -> None:
     told = remedy_of(found, keys)
     assert expected in told
     assert bool(told) == bool(expected)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.ansi import Span, styled_lines
+from rota.text.ansi import StyledSpan, styled_lines
 
 
 def shown(*lines: str) -> list[list[tuple[str, str]]]:
@@ -49,7 +49,7 @@ def test_a_line_that_was_written_over_shows_its_end() -> None:
 def test_classes_are_ours_whatever_was_written(lines: list[str]) -> None:
     for line in styled_lines(lines):
         for span in line:
-            assert isinstance(span, Span)
+            assert isinstance(span, StyledSpan)
             assert all(part.startswith("ansi-") and part.replace("-", "").isalpha() for part in span.classes.split())
             assert "\x1b" not in span.text
             assert "\u202e" not in span.text

@@ -5,12 +5,25 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.model.budget import Account, Exceeded, Per, Price, Unit, Usage, Window
+from rota.model.budgets import Account, Exceeded, Per, Price, Unit, Usage, Window
 from rota.model.spec import Spend
 from rota.model.states import Reason, WaitingFor
-from rota.rules.admission import Go, Skip, Wait
-from rota.rules.budget import Charge, Estimate, Origin, Settlement, cost_of, estimate_of, judge, settle_at, used_of
-from rota.rules.budget_words import say_amount, say_gate, say_usage, say_window
+from rota.rules.admission import Admit, Defer, Skip
+from rota.rules.budgets import (
+    Charge,
+    Estimate,
+    EstimateOrigin,
+    Settlement,
+    cost_of,
+    estimate_of,
+    judge,
+    say_amount,
+    say_gate,
+    say_usage,
+    say_window,
+    settle_at,
+    used_of,
+)
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 WINDOW = Window(NOW, NOW + timedelta(days=1))
@@ -18,21 +31,21 @@ DAY = Account("day", Unit.TOKENS, 1000, Per.DAY)
 
 
 def charge(account: Account = DAY, *, used: int = 0, estimate: int = 100) -> Charge:
-    return Charge(account, WINDOW, used, 0, Estimate(estimate, Origin.JOB))
+    return Charge(account, WINDOW, used, 0, Estimate(estimate, EstimateOrigin.JOB))
 
 
 @pytest.mark.parametrize(
     ("spend", "account", "largest", "agent", "expected"),
     [
-        (Spend("day", 7), replace(DAY, estimate=9), 8, 6, Estimate(7, Origin.JOB)),
-        (Spend("day", 0), replace(DAY, estimate=9), 8, None, Estimate(0, Origin.JOB)),
-        (Spend("day"), replace(DAY, estimate=9), 8, None, Estimate(8, Origin.HISTORY)),
-        (Spend("day"), replace(DAY, estimate=9), 0, None, Estimate(1, Origin.HISTORY)),
-        (Spend("day"), replace(DAY, unit=Unit.USD, estimate=9), None, 6, Estimate(6, Origin.AGENT)),
-        (Spend("day"), replace(DAY, estimate=9), None, 6, Estimate(9, Origin.ACCOUNT)),
-        (Spend("day"), replace(DAY, unit=Unit.REQUESTS), None, None, Estimate(1, Origin.UNIT)),
-        (Spend("day", 7), replace(DAY, unit=Unit.RUNS), 8, None, Estimate(1, Origin.UNIT)),
-        (Spend("day", 7, Unit.USD), replace(DAY, estimate=9), None, None, Estimate(9, Origin.ACCOUNT)),
+        (Spend("day", 7), replace(DAY, estimate=9), 8, 6, Estimate(7, EstimateOrigin.JOB)),
+        (Spend("day", 0), replace(DAY, estimate=9), 8, None, Estimate(0, EstimateOrigin.JOB)),
+        (Spend("day"), replace(DAY, estimate=9), 8, None, Estimate(8, EstimateOrigin.HISTORY)),
+        (Spend("day"), replace(DAY, estimate=9), 0, None, Estimate(1, EstimateOrigin.HISTORY)),
+        (Spend("day"), replace(DAY, unit=Unit.USD, estimate=9), None, 6, Estimate(6, EstimateOrigin.AGENT)),
+        (Spend("day"), replace(DAY, estimate=9), None, 6, Estimate(9, EstimateOrigin.ACCOUNT)),
+        (Spend("day"), replace(DAY, unit=Unit.REQUESTS), None, None, Estimate(1, EstimateOrigin.UNIT)),
+        (Spend("day", 7), replace(DAY, unit=Unit.RUNS), 8, None, Estimate(1, EstimateOrigin.UNIT)),
+        (Spend("day", 7, Unit.USD), replace(DAY, estimate=9), None, None, Estimate(9, EstimateOrigin.ACCOUNT)),
     ],
 )
 def test_the_estimate_comes_from_the_job_its_history_the_agent_or_the_account(
@@ -43,12 +56,12 @@ def test_the_estimate_comes_from_the_job_its_history_the_agent_or_the_account(
 
 
 def test_a_run_that_just_fits_goes() -> None:
-    assert judge([charge(used=900)]) == Go()
+    assert judge([charge(used=900)]) == Admit()
 
 
 def test_a_run_that_does_not_fit_waits_for_the_next_window() -> None:
     """R-19: defer."""
-    assert judge([charge(used=901)]) == Wait(WINDOW.until, WaitingFor.BUDGET)
+    assert judge([charge(used=901)]) == Defer(WINDOW.until, WaitingFor.BUDGET)
 
 
 def test_one_account_that_skips_decides() -> None:
@@ -62,7 +75,7 @@ def test_one_account_that_skips_decides() -> None:
 def test_an_account_that_warns_never_stops_a_run() -> None:
     """R-19: warn, also for a run that is dearer than the whole limit."""
     warns = replace(DAY, policy=Exceeded.WARN)
-    assert judge([charge(warns, used=5000, estimate=2000)]) == Go()
+    assert judge([charge(warns, used=5000, estimate=2000)]) == Admit()
     assert charge(warns, used=5000).answer == "warn"
 
 

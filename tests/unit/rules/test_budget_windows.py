@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.budget import Per, Window
-from rota.rules.budget_windows import Basis, forecast, window_before, window_of
-from rota.rules.timezone import zone
+from rota.model.budgets import Per, Window
+from rota.rules.budgets import Basis, forecast, window_before, window_of
+from rota.rules.schedule.timezone import zone
 
 ZONES = (
     "UTC",

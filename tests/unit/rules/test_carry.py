@@ -2,7 +2,7 @@
 
 from rota.model.records import SUMMARY_LIMIT
 from rota.model.spec import Carry
-from rota.rules.carry import NOTE, carried_text, with_carried
+from rota.rules.prompts import NOTE, carried_text, with_carried
 
 BOTH = (Carry.LAST_SUMMARY, Carry.STATE)
 

@@ -12,7 +12,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.rules.cron import check_cron, cron_count, cron_next, cron_previous, explain_cron
+from rota.rules.schedule.cron import check_cron, cron_count, cron_next, cron_previous, explain_cron
 
 ZONES = [
     "UTC",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota.rules.cron_peer import Difference, compare_fires, peer_fires
+from rota.rules.schedule.preview import Difference, compare_fires, peer_fires
 
 SPRING = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -3,8 +3,7 @@
 import pytest
 
 from rota.model.errors import InvalidCron
-from rota.rules.cron import check_cron
-from rota.rules.cron_text import ALIASES
+from rota.rules.schedule.cron import ALIASES, check_cron
 
 FIVE = 'five fields are minute, hour, day of month, month, weekday: "30 2 * * mon-fri"'
 MINUTE = "the minute is 0-59, for example 0, */15 or 5,35"

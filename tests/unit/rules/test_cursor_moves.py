@@ -6,7 +6,14 @@ import pytest
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND, job, spec
 
 from rota.model.spec import Anchor, ByMode, FirstRun, Jitter, Mode, Schedule
-from rota.rules.cursor import NOWHERE, Cursor, cursor_after_chain, cursor_after_edit, cursor_in_mode, first_cursor
+from rota.rules.schedule.cursor import (
+    NOWHERE,
+    Cursor,
+    cursor_after_chain,
+    cursor_after_edit,
+    cursor_in_mode,
+    first_cursor,
+)
 
 NOW = CREATED + 10 * HOUR + 5 * MINUTE
 HOURLY = Schedule(cron=("0 * * * *",))

@@ -3,8 +3,7 @@
 import json
 from datetime import datetime, timedelta, timezone
 
-from rota.rules.envelope import ENVELOPE_LIMIT, envelope, with_envelope
-from rota.rules.prompts import DEFAULT_PROMPT, build_prompt
+from rota.rules.prompts import DEFAULT_PROMPT, ENVELOPE_LIMIT, build_prompt, envelope, with_envelope
 
 AT = datetime(2026, 2, 3, 10, 30, tzinfo=timezone(timedelta(hours=1)))
 

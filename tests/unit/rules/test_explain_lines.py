@@ -24,9 +24,8 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
-from rota.rules.explain import Facts, explain_run, title
-from rota.rules.explain_job import explain_job
-from rota.rules.next_words import next_fire
+from rota.text.explain import Facts, explain_job, explain_run, title
+from rota.text.schedule import next_fire
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 DUE = NOW - timedelta(minutes=10)

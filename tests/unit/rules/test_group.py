@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.spec import GroupMode, OnFailure
 from rota.model.states import GroupStatus, Reason, Status
-from rota.rules.group import Cancel, Finish, Place, Start, Wait, final_status, next_step, to_repeat
+from rota.rules.groups import Cancel, Finish, KeepWaiting, MemberState, Start, final_status, next_step, to_repeat
 
 SEQUENTIAL, PARALLEL = GroupMode.SEQUENTIAL, GroupMode.PARALLEL
 STOP, CONTINUE = OnFailure.STOP, OnFailure.CONTINUE
@@ -25,7 +25,7 @@ STANDS = {
 
 def place(number, stand, *, always=False):
     status, held, tried = STANDS[stand]
-    return Place(number, status, always=always, held=held, tried=tried)
+    return MemberState(number, status, always=always, held=held, tried=tried)
 
 
 def all_groups(size=3):
@@ -43,7 +43,7 @@ def in_words(mode, on_failure, places, cancelled):
         return Finish(status_in_words([one.status for one in places], cancelled))
     queued = [one for one in places if one.status is Status.QUEUED]
     if cancelled:  # queued members are cancelled, and no member starts any more
-        return Cancel(tuple(one.number for one in queued), Reason.GROUP_CANCELLED) if queued else Wait()
+        return Cancel(tuple(one.number for one in queued), Reason.GROUP_CANCELLED) if queued else KeepWaiting()
     ordinary = [one for one in places if not one.always]
     bad = [one.number for one in ordinary if one.status in (Status.FAILED, Status.CANCELLED)]
     if on_failure is STOP and bad:
@@ -57,7 +57,7 @@ def in_words(mode, on_failure, places, cancelled):
     else:
         turn = next(one for one in stage if one.number not in final)
         starts = [turn.number] if turn.held else []
-    return Start(tuple(starts)) if starts else Wait()
+    return Start(tuple(starts)) if starts else KeepWaiting()
 
 
 def status_in_words(statuses, cancelled):
@@ -110,7 +110,7 @@ def play(mode, on_failure, endings, *, cancelled_after):
                 places |= {number: place(number, "running", always=number == 4) for number in numbers}
             case Cancel(numbers):
                 places |= {number: place(number, "cancelled", always=number == 4) for number in numbers}
-            case Wait():
+            case KeepWaiting():
                 running = next(number for number, one in places.items() if one.status is Status.RUNNING)
                 places[running] = place(running, endings[running - 1].value.lower(), always=running == 4)
     raise AssertionError(f"the group did not end: {places}")
@@ -128,7 +128,7 @@ def test_a_failure_cancels_the_rest_of_a_sequence_and_then_the_always_member_sta
 def test_a_failure_that_is_tried_again_stops_nothing_yet():
     """DEC-012: a failed member is retried before the group decides to stop."""
     places = [place(1, "retrying"), place(2, "held")]
-    assert next_step(SEQUENTIAL, STOP, places, cancelled=False) == Wait()
+    assert next_step(SEQUENTIAL, STOP, places, cancelled=False) == KeepWaiting()
 
 
 def test_a_skipped_member_does_not_stop_a_sequence():

@@ -4,9 +4,8 @@ import pytest
 
 from rota.model.spec import Draw, Overlap, OverlapPolicy
 from rota.model.states import Held, Status
-from rota.rules.held import Hold, holds
-from rota.rules.lanes import Room
-from rota.rules.overlap import ActiveRun, After, Go, Refuse, TooMany, judge_many
+from rota.rules.admission import ActiveRun, After, Allow, Hold, Refuse, TooMany, holds, judge_many
+from rota.rules.queue_order import Room
 
 GPU, BOTH = (Draw("gpu"),), (Draw("cpu", 2), Draw("gpu"))
 NEXT = Hold()
@@ -53,12 +52,12 @@ ACTIVE = ActiveRun("id-7", "backup:7", Status.RUNNING)
 @pytest.mark.parametrize(
     ("policy", "depth", "active", "count", "expected"),
     [
-        (OverlapPolicy.ALLOW, 1, [ACTIVE], 10_000, Go()),
-        (OverlapPolicy.FORBID, 1, [], 1, Go()),
+        (OverlapPolicy.ALLOW, 1, [ACTIVE], 10_000, Allow()),
+        (OverlapPolicy.FORBID, 1, [], 1, Allow()),
         (OverlapPolicy.FORBID, 1, [], 2, TooMany(1)),
         (OverlapPolicy.FORBID, 1, [ACTIVE], 1, Refuse(ACTIVE)),
         (OverlapPolicy.FORBID, 1, [ACTIVE], 2, TooMany(0)),
-        (OverlapPolicy.QUEUE, 4, [], 5, Go()),
+        (OverlapPolicy.QUEUE, 4, [], 5, Allow()),
         (OverlapPolicy.QUEUE, 4, [ACTIVE], 4, After("id-7")),
         (OverlapPolicy.QUEUE, 4, [ACTIVE], 5, TooMany(4)),
         (OverlapPolicy.REPLACE, 1, [], 2, TooMany(1)),

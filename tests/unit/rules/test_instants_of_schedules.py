@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scheduled import CREATED, DAY, HOUR, MINUTE, SECOND
 
 from rota.model.spec import Anchor, FirstRun, Jitter, Schedule
-from rota.rules.coming import Fire, next_fires
-from rota.rules.instants import (
+from rota.rules.schedule.instants import (
     count_instants,
     explain_schedule,
     fires_at,
@@ -18,6 +17,7 @@ from rota.rules.instants import (
     next_instant,
     previous_instant,
 )
+from rota.rules.schedule.preview import UpcomingFire, next_fires
 
 HOURLY = Schedule(cron=("0 * * * *",))
 FIXED = Schedule(interval=HOUR, anchor=Anchor.FIXED)
@@ -131,7 +131,7 @@ def test_a_preview_shows_nominal_instants_and_when_they_fire():
 
 def test_a_preview_of_a_chain_counts_from_the_given_moment_as_if_runs_took_no_time():
     fires = next_fires(Schedule(interval=5 * MINUTE), CREATED, 3)
-    assert fires == [Fire(at, at) for at in (CREATED + n * 5 * MINUTE for n in (1, 2, 3))]
+    assert fires == [UpcomingFire(at, at) for at in (CREATED + n * 5 * MINUTE for n in (1, 2, 3))]
 
 
 def test_a_preview_keeps_the_bounds_and_ends_when_there_is_nothing_more():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.spec import Anchor, Schedule
-from rota.rules.interval import explain_interval, grid_count, grid_next, grid_previous
+from rota.rules.schedule.instants import explain_interval, grid_count, grid_next, grid_previous
 
 ORIGIN = datetime(2026, 1, 1, tzinfo=UTC)
 offsets = st.integers(-5_000, 50_000).map(lambda ms: ORIGIN + timedelta(milliseconds=ms))

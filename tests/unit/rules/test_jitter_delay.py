@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.spec import Jitter
-from rota.rules.jitter import delay
+from rota.rules.schedule.instants import delay
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -52,7 +52,7 @@ def test_the_only_instant_of_a_job_takes_a_duration_and_has_nothing_to_take_a_pe
 
 def test_another_process_finds_the_same_delay():
     program = (
-        "from datetime import *; from rota.model.spec import Jitter; from rota.rules.jitter import delay;"
+        "from datetime import *; from rota.model.spec import Jitter; from rota.rules.schedule.instants import delay;"
         "at = datetime(2026, 1, 1, tzinfo=UTC);"
         "found = delay(Jitter(percent=50), name='a', instant=at, gap=timedelta(hours=1));"
         "print(found // timedelta(milliseconds=1))"

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.spec import Draw
-from rota.rules.lanes import Head, Pool, Room, room_of, shortage, walk
-from rota.rules.pool_words import say_room, say_shortage
+from rota.rules.queue_order import Head, Pool, Room, room_of, shortage, walk
+from rota.text.jobs import say_room, say_shortage
 
 NOTHING: tuple[Draw, ...] = ()
 ELEVEN = datetime(2026, 11, 15, 11, tzinfo=UTC)

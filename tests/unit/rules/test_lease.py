@@ -1,6 +1,6 @@
 """When leases are renewed, and who may judge others (R-22)."""
 
-from rota.rules.lease import LEASE, RENEW_EVERY, Renewals, may_judge, next_renewal, renewed
+from rota.rules.liveness import LEASE, RENEW_EVERY, Renewals, may_judge, next_renewal, renewed
 
 LASTS = LEASE.total_seconds()
 EVERY = RENEW_EVERY.total_seconds()

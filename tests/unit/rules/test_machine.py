@@ -5,9 +5,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from rota.rules.machine import (
+from rota.rules.health_checks import (
     Finding,
-    Level,
+    Severity,
     is_network,
     judge_clock,
     judge_limits,
@@ -61,9 +61,9 @@ def test_a_synced_folder_is_told_by_its_path(path: str, service: str | None) -> 
 
 
 def test_a_state_on_a_network_is_a_problem_and_in_a_synced_folder_a_warning() -> None:
-    assert judge_place(STATE, "nfs4").level is Level.PROBLEM
-    assert judge_place(PurePosixPath("/home/d/Dropbox/.rota"), "ext4").level is Level.WARNING
-    assert judge_place(STATE, "ext4").level is Level.OK
+    assert judge_place(STATE, "nfs4").level is Severity.PROBLEM
+    assert judge_place(PurePosixPath("/home/d/Dropbox/.rota"), "ext4").level is Severity.WARNING
+    assert judge_place(STATE, "ext4").level is Severity.OK
 
 
 @pytest.mark.parametrize(("free", "level"), [(10e6, "problem"), (100e6, "warning"), (900e6, "ok")])
@@ -72,22 +72,22 @@ def test_little_room_is_a_warning_and_almost_none_a_problem(free: float, level: 
 
 
 def test_a_clock_that_was_never_set_is_a_problem_and_one_behind_the_ledger_a_warning() -> None:
-    assert judge_clock(NOW.replace(year=1970), None).level is Level.PROBLEM
-    assert judge_clock(NOW, NOW + timedelta(minutes=1)).level is Level.WARNING
-    assert judge_clock(NOW, NOW - timedelta(minutes=1)).level is Level.OK
+    assert judge_clock(NOW.replace(year=1970), None).level is Severity.PROBLEM
+    assert judge_clock(NOW, NOW + timedelta(minutes=1)).level is Severity.WARNING
+    assert judge_clock(NOW, NOW - timedelta(minutes=1)).level is Severity.OK
 
 
 def test_an_open_mode_comes_with_the_command_that_closes_it() -> None:
     finding = judge_mode(STATE, 0o40755, needed=False)
-    assert (finding.level, finding.remedy) == (Level.WARNING, f"chmod 700 {STATE}")
+    assert (finding.level, finding.remedy) == (Severity.WARNING, f"chmod 700 {STATE}")
     assert judge_mode(STATE, 0o100644, needed=True).remedy == f"chmod 600 {STATE}"
-    assert judge_mode(STATE, 0o100644, needed=True).level is Level.PROBLEM
-    assert judge_mode(STATE, 0o40700, needed=True).level is Level.OK
+    assert judge_mode(STATE, 0o100644, needed=True).level is Severity.PROBLEM
+    assert judge_mode(STATE, 0o40700, needed=True).level is Severity.OK
 
 
 def test_limits_are_judged_by_how_much_runs_at_once() -> None:
-    assert [one.level for one in judge_limits(256, None, slots=16)] == [Level.OK, Level.OK]
-    assert [one.level for one in judge_limits(256, 100, slots=200)] == [Level.WARNING, Level.WARNING]
+    assert [one.level for one in judge_limits(256, None, slots=16)] == [Severity.OK, Severity.OK]
+    assert [one.level for one in judge_limits(256, 100, slots=200)] == [Severity.WARNING, Severity.WARNING]
 
 
 def test_whatever_is_not_well_has_a_remedy() -> None:
@@ -99,10 +99,10 @@ def test_whatever_is_not_well_has_a_remedy() -> None:
         judge_mode(STATE, 0o777, needed=True),
         *judge_limits(1, 1, slots=1),
     ]
-    assert all(finding.level is not Level.OK and finding.remedy for finding in found)
+    assert all(finding.level is not Severity.OK and finding.remedy for finding in found)
 
 
 def test_the_worst_finding_counts() -> None:
-    findings = [Finding("a", Level.WARNING, ""), Finding("b", Level.PROBLEM, ""), Finding("c", Level.OK, "")]
-    assert worst(findings) is Level.PROBLEM
-    assert worst([]) is Level.OK
+    findings = [Finding("a", Severity.WARNING, ""), Finding("b", Severity.PROBLEM, ""), Finding("c", Severity.OK, "")]
+    assert worst(findings) is Severity.PROBLEM
+    assert worst([]) is Severity.OK

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.model.spec import Mode, QuietHours, QuietPolicy
-from rota.rules.mode import mode_at, next_change
+from rota.rules.activity import mode_at, next_change
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NIGHT = QuietHours(("00:00-07:00",))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.notify import Channel, Event, Target
+from rota.model.notifications import Channel, Event, Target
 from rota.model.states import Reason, Status
-from rota.rules.notify import LONGEST_REST, PAUSES, event_of, late_at, pause_before, rest_after, telling
+from rota.rules.notifications import LONGEST_REST, PAUSES, event_of, late_at, pause_before, rest_after, telling
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

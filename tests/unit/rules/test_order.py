@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.order import POSITION_GAP, place_of
+from rota.rules.queue_order import POSITION_GAP, place_of
 
 NOON = 1_794_744_000_000
 PRIORITIES = st.integers(-1000, 1000)

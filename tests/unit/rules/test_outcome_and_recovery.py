@@ -8,10 +8,8 @@ import pytest
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome
 from rota.model.spec import JobSpec, Kind, OnRestart, Overlap, OverlapPolicy, Work
 from rota.model.states import Reason, Status, Trigger
-from rota.rules.clock import stepped_back
-from rota.rules.guard import STARTS, crash_loop
-from rota.rules.outcome import ends_alone, is_plain, lost_too_often, settle
-from rota.rules.recovery import LeftBehind, Recovery, decide_recovery
+from rota.rules.liveness import STARTS, crash_loop, stepped_back
+from rota.rules.outcome import LeftBehind, Recovery, decide_recovery, ends_alone, is_plain, lost_too_often, settle
 
 STOPPED = Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped")
 RUNNING = LeftBehind(

@@ -4,7 +4,7 @@ import pytest
 
 from rota.model.spec import Overlap, OverlapPolicy
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.rules.overlap import ActiveRun, After, Go, Refuse, Replace, judge, waits_for_all
+from rota.rules.admission import ActiveRun, After, Allow, Refuse, Replace, judge, waits_for_all
 
 RUNNING = ActiveRun("id-1", "backup:1", Status.RUNNING)
 QUEUED = ActiveRun("id-2", "backup:2", Status.QUEUED, WaitingFor.PREDECESSOR)
@@ -15,11 +15,11 @@ REPLACING = ActiveRun("id-5", "backup:5", Status.QUEUED, WaitingFor.REPLACED_RUN
 
 @pytest.mark.parametrize("policy", list(OverlapPolicy))
 def test_r11_an_inactive_job_runs_under_every_policy(policy):
-    assert judge(Overlap(policy), []) == Go()
+    assert judge(Overlap(policy), []) == Allow()
 
 
 def test_r11_allow_runs_beside_whatever_is_active():
-    assert judge(Overlap(OverlapPolicy.ALLOW), [RUNNING, QUEUED]) == Go()
+    assert judge(Overlap(OverlapPolicy.ALLOW), [RUNNING, QUEUED]) == Allow()
 
 
 def test_r11_forbid_refuses_and_names_the_oldest_unfinished_run():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.model.spec import Mode
-from rota.rules.pace import suggested_poll
+from rota.rules.activity import suggested_poll
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

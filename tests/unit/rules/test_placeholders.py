@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.model.agents import WorkItem
 from rota.model.errors import InvalidValue
-from rota.model.work import WorkItem
-from rota.rules.placeholders import (
+from rota.rules.prompts import (
     PlaceholderValues,
     PromptPlaces,
     check_placeholders,

@@ -10,11 +10,8 @@ from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 from rota.model.records import Job
 from rota.model.spec import Anchor, Jitter, Overlap, OverlapPolicy, QuietHours, QuietPolicy, Schedule
 from rota.model.states import Status
-from rota.rules.due import plan_in_full
-from rota.rules.everyday import plan_everyday
-from rota.rules.overlap import ActiveRun
-from rota.rules.planned import FireFacts
-from rota.rules.planner import Planner
+from rota.rules.admission import ActiveRun
+from rota.rules.schedule.plan import FireFacts, Planner, plan_fast_path, plan_in_full
 
 NIGHT = QuietHours(("12:30-14:00",), policy=QuietPolicy.DEFER)
 RUNNING = ActiveRun("id-7", "backup:7", Status.RUNNING)
@@ -47,7 +44,7 @@ facts = st.builds(
 def fire(stored: Job, count: int) -> Job:
     """Return the job after some everyday fires, or where something else came up."""
     for _ in range(count):
-        found = plan_everyday(stored, FireFacts(), now=stored.next_at) if stored.next_at else None
+        found = plan_fast_path(stored, FireFacts(), now=stored.next_at) if stored.next_at else None
         if found is None or found.next_for is None:
             break
         stored = replace(stored, next_for=found.next_for, next_at=found.next_at)
@@ -59,7 +56,7 @@ def fire(stored: Job, count: int) -> Job:
 def test_the_short_way_and_the_long_way_plan_alike(stored, known, fires, seconds):
     stored = fire(stored, fires)
     now = stored.next_at + seconds * SECOND
-    short = plan_everyday(stored, known, now=now)
+    short = plan_fast_path(stored, known, now=now)
     assert short is None or short == plan_in_full(Planner(stored, known, now), stored.next_for)
 
 
@@ -70,6 +67,6 @@ def test_most_fires_are_everyday():
 
 def test_what_is_late_or_in_the_way_is_not_everyday():
     stored = job(Schedule(cron=("*/5 * * * *",)))
-    assert plan_everyday(stored, FireFacts(), now=stored.next_at + 61 * SECOND) is None
-    assert plan_everyday(stored, FireFacts((RUNNING,)), now=stored.next_at) is None
-    assert plan_everyday(stored, FireFacts(), now=stored.next_at - SECOND) is None
+    assert plan_fast_path(stored, FireFacts(), now=stored.next_at + 61 * SECOND) is None
+    assert plan_fast_path(stored, FireFacts((RUNNING,)), now=stored.next_at) is None
+    assert plan_fast_path(stored, FireFacts(), now=stored.next_at - SECOND) is None

@@ -10,9 +10,8 @@ from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.spec import Anchor, Jitter, Misfire, MisfirePolicy, Overlap, OverlapPolicy, RepeatedFailure, Schedule
 from rota.model.states import Reason, Status, WaitingFor
-from rota.rules.due import plan_fire
-from rota.rules.overlap import ActiveRun, After, Go, Replace
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip, Span, planned_id
+from rota.rules.admission import ActiveRun, After, Allow, Replace
+from rota.rules.schedule.plan import ExecutionSpan, FireFacts, FirePlan, PlannedRun, PlannedSkip, plan_fire, planned_id
 
 HOURLY = Schedule(cron=("0 * * * *",))
 MINUTELY = Schedule(cron=("* * * * *",))
@@ -32,7 +31,7 @@ def key(instant: datetime) -> str:
     return str(to_ms(instant))
 
 
-def plan(stored: Job, now: datetime, *active: ActiveRun, executed: tuple[Span, ...] = ()) -> FirePlan:
+def plan(stored: Job, now: datetime, *active: ActiveRun, executed: tuple[ExecutionSpan, ...] = ()) -> FirePlan:
     return plan_fire(stored, FireFacts(active, executed), now=now)
 
 
@@ -52,7 +51,7 @@ def test_nothing_is_due_before_the_cursor():
 
 def test_an_instant_that_is_due_runs_and_moves_the_cursor():
     found = plan(job(HOURLY), at(0))
-    run = PlannedRun(at(0), key(at(0)), Go(), timedelta(0), made_up=False, after_previous=False)
+    run = PlannedRun(at(0), key(at(0)), Allow(), timedelta(0), made_up=False, after_previous=False)
     assert found == FirePlan((run,), at(1), at(1))
 
 
@@ -109,14 +108,14 @@ def test_r10_once_runs_the_latest_missed_instant_and_counts_the_others():
     """RISK-2."""
     found = plan(job(HOURLY, misfire=ONCE), at(5.5))
     assert outline(found) == [(Reason.MISSED, at(0), at(4), 5), ("run", at(5), at(5), 1)]
-    assert found.steps[1] == PlannedRun(at(5), key(at(5)), Go(), HOUR / 2, made_up=True, after_previous=False)
+    assert found.steps[1] == PlannedRun(at(5), key(at(5)), Allow(), HOUR / 2, made_up=True, after_previous=False)
 
 
 def test_r10_all_runs_the_newest_up_to_the_limit_one_after_another():
     found = plan(job(HOURLY, misfire=ALL), at(5.5))
     assert outline(found)[0] == (Reason.MISSED, at(0), at(2), 3)
     assert [(run.scheduled_for, run.verdict, run.after_previous) for run in found.steps[1:]] == [
-        (at(3), Go(), False),
+        (at(3), Allow(), False),
         (at(4), After(planned_id(key(at(3)))), True),
         (at(5), After(planned_id(key(at(4)))), True),
     ]
@@ -138,7 +137,7 @@ def test_r10_max_age_bounds_how_late_once_and_all_may_start():
 
 
 def test_r10_a_late_instant_at_which_a_run_was_executing_is_overlap_and_never_made_up():
-    span = Span(at(1), at(3), "backup:4")
+    span = ExecutionSpan(at(1), at(3), "backup:4")
     found = plan(job(HOURLY, misfire=ALL), at(3.5), executed=(span,))
     assert outline(found) == [
         ("run", at(0), at(0), 1),
@@ -150,7 +149,7 @@ def test_r10_a_late_instant_at_which_a_run_was_executing_is_overlap_and_never_ma
 
 
 def test_r10_once_passes_over_an_overlap_to_the_latest_missed_instant():
-    found = plan(job(HOURLY, misfire=ONCE), at(5.5), executed=(Span(at(4.5), at(5.1)),))
+    found = plan(job(HOURLY, misfire=ONCE), at(5.5), executed=(ExecutionSpan(at(4.5), at(5.1)),))
     assert outline(found) == [
         (Reason.MISSED, at(0), at(3), 4),
         ("run", at(4), at(4), 1),
@@ -159,17 +158,17 @@ def test_r10_once_passes_over_an_overlap_to_the_latest_missed_instant():
 
 
 def test_r10_an_execution_that_goes_on_holds_every_later_instant():
-    found = plan(job(HOURLY), at(5.5), RUNNING, executed=(Span(at(1.5), None, "backup:7"),))
+    found = plan(job(HOURLY), at(5.5), RUNNING, executed=(ExecutionSpan(at(1.5), None, "backup:7"),))
     assert outline(found) == [(Reason.MISSED, at(0), at(1), 2), (Reason.OVERLAP, at(2), at(5), 4)]
 
 
 def test_r10_an_execution_between_two_instants_does_not_break_the_stretch():
-    found = plan(job(HOURLY), at(5.5), executed=(Span(at(1.2), at(1.8)),))
+    found = plan(job(HOURLY), at(5.5), executed=(ExecutionSpan(at(1.2), at(1.8)),))
     assert outline(found) == [(Reason.MISSED, at(0), at(5), 6)]
 
 
 def test_r10_two_executions_are_two_stretches():
-    executed = (Span(at(3), at(5)), Span(at(1), at(3)))
+    executed = (ExecutionSpan(at(3), at(5)), ExecutionSpan(at(1), at(3)))
     found = plan(job(HOURLY), at(5.5), executed=executed)
     assert outline(found) == [
         (Reason.MISSED, at(0), at(0), 1),
@@ -180,7 +179,7 @@ def test_r10_two_executions_are_two_stretches():
 
 
 def test_r10_a_late_and_a_prompt_refusal_by_the_same_run_are_one_stretch():
-    found = plan(job(MINUTELY), at(0.5), RUNNING, executed=(Span(at(0), None, "backup:7"),))
+    found = plan(job(MINUTELY), at(0.5), RUNNING, executed=(ExecutionSpan(at(0), None, "backup:7"),))
     assert outline(found) == [(Reason.OVERLAP, at(0), at(0.5), 31)]
 
 
@@ -196,7 +195,7 @@ def test_r10_instants_due_together_but_not_late_fire_one_by_one_under_allow():
     stored = job(MINUTELY, misfire=Misfire(grace=10 * MINUTE), overlap=Overlap(OverlapPolicy.ALLOW))
     found = plan(stored, CREATED + 3 * MINUTE)
     assert [(step.scheduled_for, step.verdict) for step in found.steps] == [
-        (CREATED + n * MINUTE, Go()) for n in range(4)
+        (CREATED + n * MINUTE, Allow()) for n in range(4)
     ]
     assert not any(step.made_up or step.after_previous for step in found.steps)
 
@@ -213,7 +212,7 @@ def test_r11_of_instants_due_together_forbid_runs_the_first_and_names_it():
 def test_r11_of_instants_due_together_queue_lets_the_second_wait_for_the_first():
     stored = job(MINUTELY, misfire=Misfire(grace=10 * MINUTE), overlap=Overlap(OverlapPolicy.QUEUE))
     first, second, rest = plan(stored, CREATED + 3 * MINUTE).steps
-    assert (first.verdict, first.after_previous) == (Go(), False)
+    assert (first.verdict, first.after_previous) == (Allow(), False)
     assert (second.verdict, second.after_previous) == (After(planned_id(first.slot_key)), True)
     assert (rest.reason, rest.count) == (Reason.OVERLAP, 2)
 
@@ -334,7 +333,7 @@ def test_r05_the_slot_key_of_cron_at_and_fixed_is_the_instant():
 @pytest.mark.parametrize("anchor", [Anchor.COMPLETION, Anchor.START])
 def test_r05_r06_a_chain_that_fires_takes_its_number_and_leaves_no_cursor(anchor):
     found = plan(job(replace(CHAIN, anchor=anchor), fire_number=41), at(0))
-    run = PlannedRun(at(0), "#42", Go(), timedelta(0), made_up=False, after_previous=False)
+    run = PlannedRun(at(0), "#42", Allow(), timedelta(0), made_up=False, after_previous=False)
     assert found == FirePlan((run,), None, None)
 
 
@@ -363,7 +362,7 @@ def test_r06_a_late_chain_has_one_instant_however_long_it_was_away():
 
 
 def test_r10_a_late_chain_during_an_execution_is_overlap():
-    found = plan(job(CHAIN, misfire=ONCE), at(5), executed=(Span(at(-1), at(1), "backup:3"),))
+    found = plan(job(CHAIN, misfire=ONCE), at(5), executed=(ExecutionSpan(at(-1), at(1), "backup:3"),))
     assert outline(found) == [(Reason.OVERLAP, at(0), at(0), 1)]
     assert found.steps[0].blocking == "backup:3"
 
@@ -371,10 +370,10 @@ def test_r10_a_late_chain_during_an_execution_is_overlap():
 @pytest.mark.parametrize(
     ("span", "reason"),
     [
-        (Span(at(0), at(1)), Reason.OVERLAP),
-        (Span(at(-1), at(0)), Reason.MISSED),
-        (Span(at(0) + SECOND, at(1)), Reason.MISSED),
-        (Span(at(-1), None), Reason.OVERLAP),
+        (ExecutionSpan(at(0), at(1)), Reason.OVERLAP),
+        (ExecutionSpan(at(-1), at(0)), Reason.MISSED),
+        (ExecutionSpan(at(0) + SECOND, at(1)), Reason.MISSED),
+        (ExecutionSpan(at(-1), None), Reason.OVERLAP),
     ],
 )
 @pytest.mark.parametrize("schedule", [CHAIN, Schedule(at=at(0))])

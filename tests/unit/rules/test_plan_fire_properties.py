@@ -22,10 +22,9 @@ from rota.model.spec import (
     Schedule,
 )
 from rota.model.states import Reason, Status, WaitingFor
-from rota.rules.due import plan_fire
-from rota.rules.instants import fires_at
-from rota.rules.overlap import ActiveRun, After, Refuse, judge
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun, Span, planned_id
+from rota.rules.admission import ActiveRun, After, Refuse, judge
+from rota.rules.schedule.instants import fires_at
+from rota.rules.schedule.plan import ExecutionSpan, FireFacts, FirePlan, PlannedRun, plan_fire, planned_id
 
 EXACT = settings(max_examples=200)
 LONG = 8 * HOUR
@@ -70,9 +69,9 @@ waits = st.sampled_from([None, WaitingFor.CONDITION])
 def facts(draw: st.DrawFn) -> FireFacts:
     borders = draw(st.lists(moments, max_size=6))
     pairs = zip(borders[::2], borders[1::2], strict=False)
-    spans = [Span(min(pair), max(pair), f"backup:{n}") for n, pair in enumerate(pairs)]
+    spans = [ExecutionSpan(min(pair), max(pair), f"backup:{n}") for n, pair in enumerate(pairs)]
     if draw(st.booleans()):
-        spans.append(Span(draw(moments), None, "backup:20"))
+        spans.append(ExecutionSpan(draw(moments), None, "backup:20"))
     count = draw(st.integers(0, 2))
     active = [ActiveRun(f"id-{n}", f"backup:{20 + n}", Status.QUEUED, draw(waits)) for n in range(count)]
     return FireFacts(tuple(active), tuple(spans))
@@ -169,11 +168,11 @@ def lull(stored: Job, at: datetime) -> bool:
     return excluded(stored, at) or quiet(stored, at)
 
 
-def executing(span: Span, at: datetime) -> bool:
+def executing(span: ExecutionSpan, at: datetime) -> bool:
     return span.start <= at and (span.end is None or at < span.end)
 
 
-def sorted_spans(known: FireFacts) -> list[Span]:
+def sorted_spans(known: FireFacts) -> list[ExecutionSpan]:
     return sorted(known.executed, key=lambda span: span.start)
 
 

@@ -8,8 +8,7 @@ from scheduled import CREATED, HOUR, MINUTE, SECOND, job
 from rota.model.records import Job
 from rota.model.spec import Misfire, MisfirePolicy, RepeatedFailure, Schedule
 from rota.model.states import Reason
-from rota.rules.due import plan_fire
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun, PlannedSkip
+from rota.rules.schedule.plan import FireFacts, FirePlan, PlannedRun, PlannedSkip, plan_fire
 
 EVERY_TEN_SECONDS = Schedule(interval=10 * SECOND)
 MINUTELY = Schedule(cron=("* * * * *",))

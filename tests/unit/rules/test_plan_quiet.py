@@ -18,13 +18,12 @@ from rota.model.spec import (
     Schedule,
 )
 from rota.model.states import Reason, Status
-from rota.rules.coming import coming_fires, fires_to_come, next_fires, overdue_fire
-from rota.rules.cursor import first_cursor
-from rota.rules.due import plan_close, plan_fire
-from rota.rules.exclusion import excluded_until, next_excluded
-from rota.rules.overlap import ActiveRun
+from rota.rules.admission import ActiveRun
 from rota.rules.pause import cursor_after_pause, plan_pause_end
-from rota.rules.planned import FireFacts, FirePlan, PlannedRun
+from rota.rules.schedule.blackouts import excluded_until, next_excluded
+from rota.rules.schedule.cursor import first_cursor
+from rota.rules.schedule.plan import FireFacts, FirePlan, PlannedRun, plan_close, plan_fire
+from rota.rules.schedule.preview import coming_fires, fires_to_come, next_fires, overdue_fire
 
 HOURLY = Schedule(cron=("0 * * * *",))
 MIDNIGHT = CREATED + 12 * HOUR

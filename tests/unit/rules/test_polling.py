@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.model.spec import ByMode, Schedule
-from rota.rules.polling import bounded, is_fresh
+from rota.rules.activity import bounded, is_fresh
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

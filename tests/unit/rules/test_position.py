@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.position import ROOM, STEP, between, spread
+from rota.rules.queue_order import ROOM, STEP, between, spread
 
 FIRST_WINDOW = 4
 

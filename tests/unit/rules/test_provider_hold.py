@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.model.holds import ProviderHold, Refusal
-from rota.rules.hold_words import say_hold
-from rota.rules.provider_hold import FARTHEST, FIRST, LONGEST, forgets, hold_after
+from rota.model.agents import ProviderHold, Refusal
+from rota.rules.agents import FARTHEST, FIRST, LONGEST, forgets, hold_after
+from rota.text.jobs import say_hold
 
 SIX = datetime(2026, 11, 15, 6, tzinfo=UTC)
 ELEVEN = SIX + timedelta(hours=5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.model.errors import InvalidWindow
 from rota.model.spec import QuietHours
-from rota.rules.quiet import (
+from rota.rules.schedule.blackouts import (
     canonical_windows,
     cover_the_week,
     next_border,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.model.records import Outcome
 from rota.model.spec import Jitter, RepeatedFailure, Retry
 from rota.model.states import REASONS, Reason, Status
-from rota.rules.retry import backing_off, backoff, next_attempt, not_retried, say_retry
+from rota.rules.outcome import backing_off, backoff, next_attempt, not_retried, say_retry
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

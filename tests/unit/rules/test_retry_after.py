@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.rules.retry_after import retry_after
+from rota.rules.outcome import retry_after
 
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 

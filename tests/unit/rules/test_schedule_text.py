@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.spec import Schedule
-from rota.rules.cron import check_cron
-from rota.rules.instants import explain_schedule
-from rota.rules.schedule_text import read_schedule_text, write_schedule_text
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.phrases import read_schedule_text, write_schedule_text
 
 NOW = datetime.fromisoformat("2026-11-15T19:41:07Z")
 SAID = {

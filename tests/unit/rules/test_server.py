@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.rules.machine import Level
-from rota.rules.server import Server, judge_server
+from rota.rules.health_checks import Server, Severity, judge_server
 
 FINE = Server(
     place="postgresql://rota@db/rota",
@@ -26,20 +25,20 @@ def judged(server, topic):
 
 
 def test_a_server_that_is_fine_has_no_findings_but_good_ones():
-    assert {finding.level for finding in judge_server(FINE)} == {Level.OK}
+    assert {finding.level for finding in judge_server(FINE)} == {Severity.OK}
     assert "PostgreSQL 18.4" in judged(FINE, "database").text
 
 
 @pytest.mark.parametrize(
     ("change", "topic", "level"),
     [
-        ({"may_write": False}, "rights", Level.PROBLEM),
-        ({"owns": False}, "rights", Level.WARNING),
-        ({"settings": {"fsync": "off", "full_page_writes": "on"}}, "durability", Level.PROBLEM),
-        ({"round_trip": timedelta(milliseconds=80)}, "distance", Level.WARNING),
-        ({"apart": timedelta(seconds=-5)}, "clocks", Level.WARNING),
-        ({"apart": timedelta(seconds=5)}, "clocks", Level.WARNING),
-        ({"connections": 95}, "connections", Level.WARNING),
+        ({"may_write": False}, "rights", Severity.PROBLEM),
+        ({"owns": False}, "rights", Severity.WARNING),
+        ({"settings": {"fsync": "off", "full_page_writes": "on"}}, "durability", Severity.PROBLEM),
+        ({"round_trip": timedelta(milliseconds=80)}, "distance", Severity.WARNING),
+        ({"apart": timedelta(seconds=-5)}, "clocks", Severity.WARNING),
+        ({"apart": timedelta(seconds=5)}, "clocks", Severity.WARNING),
+        ({"connections": 95}, "connections", Severity.WARNING),
     ],
 )
 def test_what_is_not_well_is_told_with_a_remedy(change, topic, level):
@@ -56,5 +55,5 @@ def test_whose_clock_is_ahead_is_said(apart, word):
 def test_a_weaker_default_of_the_role_is_no_problem_since_rota_keeps_its_own():
     """DEC-002: what is acknowledged is stored."""
     found = judged(replace(FINE, settings={"synchronous_commit": "off"}), "durability")
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
     assert "is off there, on for itself" in found.text

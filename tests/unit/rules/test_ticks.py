@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.rules.ticks import KEPT, Ticks
+from rota.rules.liveness import KEPT, Ticks
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

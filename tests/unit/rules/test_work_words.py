@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from rota.model.claims import Claim, ClaimState
-from rota.model.records import Run
+from rota.model.agents import WorkAhead, WorkItem, WorkReport
+from rota.model.records import Claim, ClaimState, Run
 from rota.model.spec import SourceKind, WorkSource
 from rota.model.states import Reason, Status, Trigger
-from rota.model.work import WorkAhead, WorkItem, WorkReport
-from rota.rules.work_words import say_ahead, say_work
+from rota.text.runs import say_ahead, say_work
 
 AT = datetime(2026, 11, 15, 6, 12, 1, tzinfo=UTC)
 LATER = AT + timedelta(seconds=43)

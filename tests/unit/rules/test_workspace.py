@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from rota.model.states import Status
-from rota.rules.workspace import branch_name, folder_name, why_kept
+from rota.rules.agents import branch_name, folder_name, why_kept
 
 
 @pytest.mark.parametrize(

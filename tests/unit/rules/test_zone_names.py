@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rota.model.errors import InvalidInstant, InvalidTimezone
-from rota.rules.timezone import end_of_gap, localize, zone
+from rota.rules.schedule.timezone import end_of_gap, localize, zone
 
 
 @pytest.mark.parametrize("name", ["UTC", "Europe/Paris", "America/Argentina/Buenos_Aires", "Etc/GMT+5"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.model.states import Trigger
-from rota.runners.command import RunFacts, Surroundings
+from rota.runners.environment import RunFacts, RunSurroundings
 
 NOW = datetime(2026, 11, 15, 23, 30, 7, tzinfo=UTC)
 RUN_ID = "019a8a2d-1000-7000-8000-00000000000a"
@@ -37,4 +37,4 @@ def around(tmp_path: Path):
     state = tmp_path / ".rota"
     state.mkdir()
     environ = {"PATH": "/usr/bin:/bin", "HOME": "/home/d", "USER": "d", "LOGNAME": "d", "SHELL": "/bin/sh"}
-    return Surroundings(project=tmp_path, state=state, folder=state / "run", environ=environ)
+    return RunSurroundings(project=tmp_path, state=state, folder=state / "run", environ=environ)

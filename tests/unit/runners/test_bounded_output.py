@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rota.model.ids import IdSource
 from rota.runners import output
 from rota.runners.writer import BoundedWriter
+from rota.text.ansi import clean_for_terminal
 
 
 def write(folder, data, *, policy="full", limit=320, size=7):
@@ -264,20 +265,20 @@ def test_the_last_line_is_clean_and_short(data, line, tmp_path):
     ],
 )
 def test_f32_nothing_reaches_the_terminal_that_could_steer_it(ugly, clean):
-    assert output.clean_for_terminal(ugly) == clean
+    assert clean_for_terminal(ugly) == clean
 
 
 @given(st.text())
 def test_f32_no_text_keeps_a_control_character(text):
-    cleaned = output.clean_for_terminal(text)
+    cleaned = clean_for_terminal(text)
 
     assert not any((ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160 for char in cleaned)
-    assert output.clean_for_terminal(cleaned) == cleaned
+    assert clean_for_terminal(cleaned) == cleaned
 
 
 def test_cleaning_a_million_escapes_is_quick():
-    assert output.clean_for_terminal("\x1b]" * 1_000_000) == ""
-    assert output.clean_for_terminal("\x1b[" * 1_000_000) == ""
+    assert clean_for_terminal("\x1b]" * 1_000_000) == ""
+    assert clean_for_terminal("\x1b[" * 1_000_000) == ""
 
 
 def test_a_runs_folder_is_found_by_the_day_in_its_id(tmp_path, clock_now):

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from rota.model.notify import Receipt
-from rota.runners.chat import LONGEST, send, telegram
+from rota.model.notifications import DeliveryResult
+from rota.runners.senders import LONGEST, send_chat, telegram
 
 
 def test_a_bot_is_asked_to_say_a_text_in_a_chat() -> None:
@@ -23,7 +23,7 @@ def test_a_long_text_is_cut() -> None:
 
 def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
-    receipt = send("mailto://h", title="a", body="b")
+    receipt = send_chat("mailto://h", title="a", body="b")
     assert (receipt.ok, receipt.hopeless) == (False, True)
     assert "extra `notify`" in (receipt.error or "")
 
@@ -31,13 +31,13 @@ def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("known", "works", "receipt"),
     [
-        (True, True, Receipt(ok=True)),
-        (True, False, Receipt(ok=False, error="apprise could not deliver it")),
-        (False, True, Receipt(ok=False, error="apprise does not know such an address", hopeless=True)),
+        (True, True, DeliveryResult(ok=True)),
+        (True, False, DeliveryResult(ok=False, error="apprise could not deliver it")),
+        (False, True, DeliveryResult(ok=False, error="apprise does not know such an address", hopeless=True)),
     ],
 )
 def test_apprise_is_asked_and_says_whether_it_worked(
-    monkeypatch: pytest.MonkeyPatch, known: bool, works: bool, receipt: Receipt
+    monkeypatch: pytest.MonkeyPatch, known: bool, works: bool, receipt: DeliveryResult
 ) -> None:
     class Apprise:
         def add(self, _address: str) -> bool:
@@ -49,4 +49,4 @@ def test_apprise_is_asked_and_says_whether_it_worked(
     module = ModuleType("apprise")
     module.Apprise = Apprise  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "apprise", module)
-    assert send("json://h", title="backup:1 failed", body="exit 1") == receipt
+    assert send_chat("json://h", title="backup:1 failed", body="exit 1") == receipt

@@ -10,9 +10,8 @@ from tests.waiting import LONGEST_WAIT
 from rota.model.records import Outcome
 from rota.model.spec import OutputPolicy
 from rota.model.states import Reason, Status, Trigger
-from rota.runners.calling import Call, read_answer
 from rota.runners.context import JobContext, RunInfo, RunLog
-from rota.runners.function import FunctionRunner
+from rota.runners.functions import FunctionCall, FunctionRunner, read_answer
 
 NOW = datetime(2026, 11, 15, 20, 41, 7, 250_000, tzinfo=UTC)
 INFO = RunInfo(
@@ -58,7 +57,7 @@ class Harness:
         at = loop.time()
         loop.time = lambda: at
         try:
-            self.runner.start(Call(token, function, context, **options))
+            self.runner.start(FunctionCall(token, function, context, **options))
             assert await asyncio.to_thread(begun.wait, LONGEST_WAIT)
         finally:
             del loop.time
@@ -72,7 +71,7 @@ def run(function, folder, *, timeout=None, context=None, **options):
     async def once():
         harness = Harness(2)
         try:
-            harness.runner.start(Call("1", function, context or context_in(folder), timeout=timeout, **options))
+            harness.runner.start(FunctionCall("1", function, context or context_in(folder), timeout=timeout, **options))
             return await harness.outcome()
         finally:
             harness.runner.close()
@@ -153,9 +152,9 @@ def test_nothing_that_a_function_raises_hurts_the_next_one(kind, error, tmp_path
 
     async def twice():
         harness = Harness(1)
-        harness.runner.start(Call("1", kind(raising), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("1", kind(raising), context_in(tmp_path)))
         await harness.outcome("1")
-        harness.runner.start(Call("2", kind(lambda ctx: "alive"), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("2", kind(lambda ctx: "alive"), context_in(tmp_path)))
         await harness.outcome("2")
         harness.runner.close()
         return harness.told
@@ -312,7 +311,7 @@ def test_an_abandoned_thread_does_not_hold_up_the_others(tmp_path):
         await harness.begin(stuck, context_in(tmp_path), begun=stuck.begun, token="stuck", timeout=0.01)
         await harness.outcome("stuck")
         for number in range(20):
-            harness.runner.start(Call(str(number), lambda ctx: "ok", context_in(tmp_path)))
+            harness.runner.start(FunctionCall(str(number), lambda ctx: "ok", context_in(tmp_path)))
             assert (await harness.outcome(str(number))).summary == "ok"
         stuck.go.set()
         harness.runner.close()
@@ -330,7 +329,7 @@ def test_a_cancelled_thread_ends_with_the_outcome_it_was_given(tmp_path):
 
     async def cancel():
         harness = Harness(1)
-        harness.runner.start(Call("1", watch, context_in(tmp_path)))
+        harness.runner.start(FunctionCall("1", watch, context_in(tmp_path)))
         harness.runner.cancel("1", requested)
         assert await harness.outcome() == requested
         await harness.until(lambda: not harness.runner.abandoned())
@@ -346,13 +345,13 @@ def test_a_call_that_no_thread_has_taken_is_cancelled_without_running(tmp_path):
     async def cancel():
         harness = Harness(1)
         await harness.begin(stuck, context_in(tmp_path), begun=stuck.begun)
-        harness.runner.start(Call("2", lambda ctx: ran.append(1), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("2", lambda ctx: ran.append(1), context_in(tmp_path)))
         harness.runner.cancel("2", requested)
         assert await harness.outcome("2") == requested
         assert harness.runner.abandoned() == set()
         stuck.go.set()
         await harness.outcome("1")
-        harness.runner.start(Call("3", lambda ctx: None, context_in(tmp_path)))
+        harness.runner.start(FunctionCall("3", lambda ctx: None, context_in(tmp_path)))
         await harness.outcome("3")
         harness.runner.close()
 
@@ -416,7 +415,7 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
     async def mixed():
         harness = Harness(2, grace=0.02)
         await harness.begin(rude, context_in(tmp_path), begun=stuck.begun, token="rude", timeout=0.02)
-        harness.runner.start(Call("sync", lambda ctx: "ok", context_in(tmp_path)))
+        harness.runner.start(FunctionCall("sync", lambda ctx: "ok", context_in(tmp_path)))
         assert (await harness.outcome("sync")).summary == "ok"
         assert (await harness.outcome("rude")).reason is Reason.TIMED_OUT
         stuck.go.set()
@@ -429,9 +428,9 @@ def test_an_async_function_that_blocks_does_not_block_the_engine_or_threads(tmp_
 def test_a_function_that_ends_in_time_is_not_touched_by_its_deadline(tmp_path):
     async def both_ends(seconds):
         harness, later = Harness(2), Stuck()
-        harness.runner.start(Call("1", lambda ctx: "done", context_in(tmp_path), timeout=seconds))
+        harness.runner.start(FunctionCall("1", lambda ctx: "done", context_in(tmp_path), timeout=seconds))
         first = await harness.outcome()
-        harness.runner.start(Call("2", later, context_in(tmp_path), timeout=seconds))
+        harness.runner.start(FunctionCall("2", later, context_in(tmp_path), timeout=seconds))
         assert (await harness.outcome("2")).reason is Reason.TIMED_OUT, "by then the first deadline has passed too"
         later.go.set()
         harness.runner.close()
@@ -444,7 +443,7 @@ def test_deadlines_of_ended_calls_are_forgotten(tmp_path):
     async def kept():
         harness = Harness(4)
         for number in range(5000):
-            harness.runner.start(Call(str(number), lambda ctx: None, context_in(tmp_path), timeout=3600))
+            harness.runner.start(FunctionCall(str(number), lambda ctx: None, context_in(tmp_path), timeout=3600))
             if number % 50 == 49:
                 await harness.until(lambda: len(harness.told) == number + 1)  # noqa: B023
         size = len(harness.runner._deadlines._heap)
@@ -461,12 +460,12 @@ def test_ten_thousand_calls_need_no_more_threads_than_slots(kind, tmp_path):
         before = threading.active_count()
         function = kind(lambda ctx: None)
         for number in range(8):
-            harness.runner.start(Call(str(number), function, context_in(tmp_path), timeout=60))
+            harness.runner.start(FunctionCall(str(number), function, context_in(tmp_path), timeout=60))
         number = 8
         while number < 10_000:
             await harness.until(lambda: len(harness.told) > number - 8)  # noqa: B023
             for _ in range(len(harness.told) + 8 - number):
-                harness.runner.start(Call(str(number), function, context_in(tmp_path), timeout=60))
+                harness.runner.start(FunctionCall(str(number), function, context_in(tmp_path), timeout=60))
                 number += 1
         await harness.until(lambda: len(harness.told) == number)
         threads = threading.active_count() - before
@@ -503,8 +502,8 @@ def test_a_closed_runner_leaves_no_thread_of_its_own(tmp_path):
 
     async def use():
         harness = Harness(3)
-        harness.runner.start(Call("1", lambda ctx: None, context_in(tmp_path)))
-        harness.runner.start(Call("2", as_async(lambda ctx: None), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("1", lambda ctx: None, context_in(tmp_path)))
+        harness.runner.start(FunctionCall("2", as_async(lambda ctx: None), context_in(tmp_path)))
         await harness.until(lambda: len(harness.told) == 2)
         new = {*threading.enumerate()} - before
         threads = [thread for thread in new if thread.name.startswith("rota-")]
@@ -521,7 +520,7 @@ def test_a_task_cancelled_before_its_first_step_still_has_an_outcome(tmp_path):
 
     async def cancel():
         harness = Harness(1, grace=60.0)
-        harness.runner.start(Call("1", as_async(lambda ctx: None), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("1", as_async(lambda ctx: None), context_in(tmp_path)))
         harness.runner.cancel("1", requested)
         assert await harness.outcome("1") == requested
         harness.runner.close()
@@ -544,7 +543,7 @@ def test_the_timeout_does_not_shorten_the_grace_of_a_task_that_was_cancelled_bef
         harness = Harness(1, grace=60.0)
         await harness.begin(slow_to_end, context_in(tmp_path), begun=begun, timeout=0.05)
         harness.runner.cancel("1", requested)
-        harness.runner.start(Call("2", lambda ctx: threading.Event().wait(0.1), context_in(tmp_path)))
+        harness.runner.start(FunctionCall("2", lambda ctx: threading.Event().wait(0.1), context_in(tmp_path)))
         await harness.outcome("2")
         assert "1" not in harness.told
         go.set()
@@ -579,7 +578,7 @@ def test_an_outcome_is_always_told_before_its_release(tmp_path):
             loop, 1, on_outcomes=lambda told: order.extend(("told", token) for token, _ in told), on_released=release
         )
         gate = threading.Event()
-        runner.start(Call("1", lambda ctx: gate.set(), context_in(tmp_path)))
+        runner.start(FunctionCall("1", lambda ctx: gate.set(), context_in(tmp_path)))
         gate.wait()  # the loop stands still while the thread ends: both events meet in one round
         runner.cancel("1")
         await asyncio.wait_for(done.wait(), LONGEST_WAIT)

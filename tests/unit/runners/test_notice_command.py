@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.waiting import until
 
-from rota.runners.notice_command import run
+from rota.runners.senders import run
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "ROTA_EVENT": "failed"}
 

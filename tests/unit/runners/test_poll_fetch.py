@@ -9,11 +9,10 @@ import pytest
 from tests.stub_server import Reply, StubServer, reply_json, serving
 from tests.unit.runners.test_function_runner import Harness, context_in
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status
-from rota.runners.calling import Call
-from rota.runners.polling import DATA_LIMIT, fetcher, judge_data, read_poll
+from rota.runners.functions import DATA_LIMIT, FunctionCall, fetcher, judge_data, read_poll
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +31,7 @@ def run(function, folder, *, timeout=None, context=None) -> Outcome:
         harness = Harness(1)
         context_or_new = context or context_in(folder)
         try:
-            harness.runner.start(Call("1", function, context_or_new, timeout=timeout, read=read_poll))
+            harness.runner.start(FunctionCall("1", function, context_or_new, timeout=timeout, read=read_poll))
             return await harness.outcome()
         finally:
             harness.runner.close()

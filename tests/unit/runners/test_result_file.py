@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rota.model.budget import Usage
+from rota.model.budgets import Usage
 from rota.model.errors import InvalidValue
 from rota.runners.result import Result, read_result, read_usage
 

@@ -14,9 +14,8 @@ from tests.waiting import LONGEST_WAIT
 
 from rota.engine.clock import SystemClock
 from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
-from rota.model.notify import Receipt
-from rota.runners.guard import pin
-from rota.runners.webhook import Request, send, signed
+from rota.model.notifications import DeliveryResult
+from rota.runners.senders import WebhookRequest, pin, send_webhook, signed
 
 SECRET = f"whsec_{base64.b64encode(b'k' * 32).decode()}"
 NEWER = f"whsec_{base64.b64encode(b'n' * 32).decode()}"
@@ -33,18 +32,18 @@ def place(server: StubServer) -> str:
     return server.url.removeprefix("http://")
 
 
-def post(server: StubServer, reply: Reply | None = None, **changes: Any) -> Receipt:
+def post(server: StubServer, reply: Reply | None = None, **changes: Any) -> DeliveryResult:
     server.reply = reply or Reply(b"")
     usual: dict[str, Any] = {
         "url": f"{server.url}/hook?a=1",
         "body": '{"event":"failed"}',
         "allow_private": [place(server)],
     }
-    return send(Request(**{**usual, **changes}))
+    return send_webhook(WebhookRequest(**{**usual, **changes}))
 
 
 def test_a_body_is_posted_to_the_address_under_its_own_name(server: StubServer) -> None:
-    assert post(server, headers={"webhook-id": "msg_1"}) == Receipt(ok=True, answer=200)
+    assert post(server, headers={"webhook-id": "msg_1"}) == DeliveryResult(ok=True, answer=200)
     path, headers = server.asked[0]
     assert path == "/hook?a=1"
     told = {name.lower(): value for name, value in headers.items()}
@@ -95,14 +94,14 @@ def test_a_server_that_never_answers_is_given_up(server: StubServer) -> None:
 def test_a_server_that_drips_its_answer_is_given_up_and_its_socket_closed(server: StubServer) -> None:
     """The timeout of a client begins anew with every byte."""
     receipt = post(server, Reply(drips=True), timeout=0.3)
-    assert receipt == Receipt(ok=False, error="TimeoutError: no answer within 0.3 s")
+    assert receipt == DeliveryResult(ok=False, error="TimeoutError: no answer within 0.3 s")
     assert server.hung_up.wait(LONGEST_WAIT)
 
 
 def test_nobody_there_is_a_failure_that_may_pass() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    receipt = send(Request(f"http://127.0.0.1:{port}/", "{}", allow_private=[f"127.0.0.1:{port}"]))
+    receipt = send_webhook(WebhookRequest(f"http://127.0.0.1:{port}/", "{}", allow_private=[f"127.0.0.1:{port}"]))
     assert (receipt.ok, receipt.hopeless) == (False, False)
 
 
@@ -182,5 +181,7 @@ def test_a_drip_of_headers_does_not_keep_the_sender_for_ever() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         threading.Thread(target=lambda: server.accept()[0].recv(10), daemon=True).start()
-        receipt = send(Request(f"http://127.0.0.1:{port}/", "{}", allow_private=[f"127.0.0.1:{port}"], timeout=0.2))
+        receipt = send_webhook(
+            WebhookRequest(f"http://127.0.0.1:{port}/", "{}", allow_private=[f"127.0.0.1:{port}"], timeout=0.2)
+        )
     assert not receipt.ok

@@ -5,15 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rota.model.budget import Account
+from rota.model.budgets import Account
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
-from rota.operations.simulating.copying import State, fresh_state
-from rota.operations.simulating.people import Away, Person
-from rota.operations.simulating.playing import Player
-from rota.operations.simulating.reporting import Report, make_report
-from rota.operations.simulating.stage import Stage
-from rota.operations.simulating.staging import Assumptions, set_stage, takes
-from rota.operations.simulating.tallying import Tally
+from rota.operations.simulate.model import Stage
+from rota.operations.simulate.player import Away, Person, Player
+from rota.operations.simulate.report import SimulationReport, make_report
+from rota.operations.simulate.state import Assumptions, State, fresh_state, set_stage, takes
+from rota.operations.simulate.tally import Tally
 from rota.settings import Settings
 
 BEGIN = datetime(2026, 11, 16, tzinfo=UTC)
@@ -50,7 +48,7 @@ class Play:
         settings = Settings(Path(), Path(), pools=self.pools, budgets={one.name: one for one in self.accounts})
         return fresh_state(self.specs, settings, now=self.since)
 
-    def report(self, state: State | None = None) -> Report:
+    def report(self, state: State | None = None) -> SimulationReport:
         """Play it and return the report."""
         state = state or self.state()
         until = self.since + timedelta(days=self.days)
@@ -62,6 +60,6 @@ class Play:
         return make_report(stage, tally, known, timezone=self.timezone, assumptions=(), notes=())
 
 
-def of(report: Report, name: str) -> Any:
+def of(report: SimulationReport, name: str) -> Any:
     """Return what became of a job."""
     return next(one for one in report.jobs if one.name == name)

@@ -7,10 +7,19 @@ from playground import BEGIN, DAY, HOUR, MINUTE
 
 from rota.model.errors import InvalidDuration, InvalidValue, InvalidWindow
 from rota.model.spec import Mode
-from rota.operations.simulating.assuming import read_assumptions, read_length, read_share, read_tick
-from rota.operations.simulating.gauging import PARTS, Gauge
-from rota.operations.simulating.people import Away, Forced, Phase, at_work, read_phases
-from rota.rules.mode import mode_at
+from rota.operations.simulate.player import (
+    Away,
+    Forced,
+    Phase,
+    at_work,
+    read_assumptions,
+    read_length,
+    read_phases,
+    read_share,
+    read_tick,
+)
+from rota.operations.simulate.tally import PARTS, Gauge
+from rota.rules.activity import mode_at
 
 
 def test_durations_and_shares_of_jobs_are_read():

@@ -8,12 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from playground import BEGIN, DAY, HOUR, MINUTE, Play, cron, job
 
-from rota.model.budget import Account, Per, Unit
+from rota.model.budgets import Account, Per, Unit
 from rota.model.spec import ByMode, Draw, Mode, QuietHours, Schedule, Spend
-from rota.operations.simulating.axis import marks
-from rota.operations.simulating.drawing import LEFT, PART, PLOT, draw, fit
-from rota.operations.simulating.people import Forced, Phase
-from rota.operations.simulating.reporting import Tick
+from rota.operations.simulate.player import Forced, Phase
+from rota.operations.simulate.report import SharedTick
+from rota.operations.simulate.svg import LEFT, PART, PLOT, draw, fit, marks
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = """<script>alert("1")</script> & 'x' \x07 {{ job }}"""
@@ -93,7 +92,7 @@ def test_it_has_a_style_for_dark_surroundings():
 
 
 def test_the_heading_compares_with_a_single_tick():
-    report = replace(full_play().report(), against=Tick(timedelta(seconds=60), 16))
+    report = replace(full_play().report(), against=SharedTick(timedelta(seconds=60), 16))
     assert any("23,040 with a single tick" in (one.text or "") for one in drawn(report).iter(f"{SVG}text"))
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from playground import BEGIN, DAY, HOUR, MINUTE, SECOND, Play, cron, job, of
 
-from rota.model.budget import Account, Exceeded, Per, Unit
+from rota.model.budgets import Account, Exceeded, Per, Unit
 from rota.model.errors import UnknownJob
 from rota.model.spec import (
     AgentWork,
@@ -26,7 +26,7 @@ from rota.model.spec import (
     Spend,
     Work,
 )
-from rota.operations.simulating.people import Forced, Phase, at_work
+from rota.operations.simulate.player import Forced, Phase, at_work
 
 HOURLY = cron("0 * * * *")
 DAILY_RUNS = Account("daily", Unit.RUNS, 10, Per.DAY)

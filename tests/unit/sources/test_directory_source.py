@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.model.agents import WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
-from rota.model.work import WorkItem, WorkReport, WorkRequest
 from rota.sources.directory import DirectorySource
 
 NOW = datetime(2026, 11, 16, 9, tzinfo=UTC)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.work_servers import TOKEN, GitHubServer, Issue, serving
 
+from rota.model.agents import WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
-from rota.model.work import WorkItem, WorkReport, WorkRequest
 from rota.sources.github import GitHubSource
 
 NOW = datetime(2026, 11, 16, 9, tzinfo=UTC)

@@ -8,8 +8,8 @@ from tests.stub_server import Reply
 from tests.waiting import LONGEST_WAIT
 from tests.work_servers import ItemServer, serving
 
+from rota.model.agents import WorkReport, WorkRequest
 from rota.model.errors import SourceError
-from rota.model.work import WorkReport, WorkRequest
 from rota.sources.http import HttpSource
 
 NOW = datetime(2026, 11, 16, 9, tzinfo=UTC)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
-from rota.model.work import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.sources.items import CUT, DESCRIPTION_LIMIT, make_item
-from rota.sources.python import make
+from rota.sources.registry import make
 
 REQUEST = WorkRequest("c1", "fix", "fix:1", datetime(2026, 11, 16, 9, tzinfo=UTC))
 REPORT = WorkReport(success=True, run="fix:1")

@@ -1,26 +1,142 @@
-"""Agents and budgets: what they cost, by day and job, what holds them, and what waits for a person's yes."""
+"""The pages of agents and proposals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
-from rota.http.pages.fitting import fit
-from rota.http.pages.proposals import Proposals, newest_of
-from rota.http.pages.routing import Pages
-from rota.http.pages.visit import VisitOf
-from rota.http.routes.names import segment
-from rota.operations.agent_costs import AgentCosts, look_at_agent_costs
-from rota.operations.budget_words import forecast_words, other_remarks, over_words, reopens_words
-from rota.operations.budgets import AccountView, list_accounts
-from rota.operations.holds import HoldView, held_providers
-from rota.operations.made import waiting
-from rota.operations.words import counted
-from rota.rules.budget_words import say_account, say_amount, say_money, say_used
-from rota.store.usage import Used
+from rota.http.context import JobName, segment
+from rota.http.pages.page import Pages, VisitOf, fit
+from rota.model.records import Job
+from rota.operations.admin.access import Scope
+from rota.operations.budgets import AccountView, AgentCosts, list_accounts, look_at_agent_costs
+from rota.operations.capacity import HoldView, held_providers
+from rota.operations.proposal_actions import approve, remove_all
+from rota.operations.proposals import proposal, waiting
+from rota.operations.text import counted, forecast_words, other_remarks, over_words, reopens_words, spec_pairs
+from rota.rules.budgets import say_account, say_amount, say_money, say_used
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import UpcomingFire, next_fires
+from rota.store.tables.budgets import Used
+from rota.store.tables.jobs import digest_of
+from rota.text.ansi import clean_for_terminal
+from rota.text.jobs import say_made
+from rota.text.schedule import next_fire
 
 pages = Pages()
+PATH = "/ui/agents"
+FIRES = 5
+PROMPT = 2_000
+"""So much of a prompt stands among others; all of it on a page of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A job that waits for approval: exactly what it would do, and when. `prompt` may be its beginning alone."""
+
+    job: Job
+    path: str
+    digest: str
+    made: str
+    schedule: str
+    access: str
+    tools: str
+    money: str
+    pairs: tuple[tuple[str, str], ...]
+    prompt: str
+    length: int
+    fires: tuple[UpcomingFire, ...]
+
+    @property
+    def cut(self) -> bool:
+        """Whether the prompt goes on beyond what is shown."""
+        return len(self.prompt) < self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """The newest proposals, and the names of those that have no room here."""
+
+    shown: tuple[Proposal, ...]
+    others: tuple[str, ...]
+    count: int
+
+
+def newest_of(waiting: Sequence[Job], *, now: datetime, shown: int, named: int) -> Proposals:
+    """Return the newest of the jobs that wait for approval."""
+    newest = sorted(waiting, key=lambda job: (job.provisional_at or now, job.id), reverse=True)
+    names = tuple(job.name for job in newest[shown : shown + named])
+    return Proposals(tuple(proposal_of(job, now=now, prompt=PROMPT) for job in newest[:shown]), names, len(newest))
+
+
+def proposal_of(job: Job, *, now: datetime, prompt: int) -> Proposal:
+    """Return a proposal with so many characters of its prompt."""
+    work = job.spec.work.agent
+    assert work is not None, "only tasks for agents wait for approval"
+    tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
+    text = clean_for_terminal(work.prompt)
+    return Proposal(
+        job=job,
+        path=f"{PATH}/{segment(job.name)}",
+        digest=digest_of(job.spec),
+        made=say_made(job, now=now) or "",
+        schedule=explain_schedule(job.spec.schedule),
+        access=work.access.value,
+        tools=tools + (", rota's own" if work.rota_tools else ""),
+        money="no limit of its own" if work.max_usd is None else f"${work.max_usd:g} a run at most",
+        pairs=tuple(spec_pairs(job.spec)),
+        prompt=text[:prompt],
+        length=len(text),
+        fires=tuple(next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)),
+    )
+
+
+@pages.show("/ui/agents/{job}")
+def show_proposal(visit: VisitOf, job: JobName) -> Response:
+    """Show one proposal with its whole prompt, or as much of it as a page may hold."""
+    found = visit.desk.store.read(partial(proposal, name=job))
+
+    def show(characters: int) -> Response:
+        view = proposal_of(found, now=visit.now, prompt=characters)
+        return visit.show("proposal.html", view, title=found.name, section="agents")
+
+    return fit(show, lines=len(clean_for_terminal(_prompt(found))))
+
+
+@pages.show("/ui/agents/{job}/prompt")
+def show_prompt(visit: VisitOf, job: JobName) -> Response:
+    """Show the prompt of a proposal alone, exactly as it will be given."""
+    return PlainTextResponse(_prompt(visit.desk.store.read(partial(proposal, name=job))))
+
+
+def _prompt(job: Job) -> str:
+    assert job.spec.work.agent is not None, "only tasks for agents wait for approval"
+    return job.spec.work.agent.prompt
+
+
+@pages.act("/ui/agents/{job}/approve", back=PATH, scope=Scope.ADMIN)
+def approve_one_job(visit: VisitOf, job: JobName) -> Response:
+    """Let a job begin that an agent proposed, if it is still what was shown."""
+    digest = visit.form.get("digest", "")
+    after = visit.desk.store.write(partial(approve, name=job, digest=digest, now=visit.now))
+    visit.desk.wake()
+    return visit.done(f"{job} is approved; {next_fire(after, now=visit.now)}", back=PATH)
+
+
+@pages.act("/ui/agents/{job}/refuse", back=PATH, scope=Scope.ADMIN)
+def refuse_one_job(visit: VisitOf, job: JobName) -> Response:
+    """Turn a proposed job down: it is removed."""
+    found = visit.desk.store.read(partial(proposal, name=job))
+    if not visit.confirmed:
+        says = "The proposal is removed. Whoever made it may propose again, within the agent policy."
+        return visit.confirm(f"Turn {found.name} down?", says=says, button="Turn it down", back=PATH)
+    visit.desk.store.write(partial(remove_all, names=[job], now=visit.now))
+    visit.desk.wake()
+    return visit.done(f"{job} is turned down", back=PATH)
+
+
 DAYS = 14
 HEIGHT = 90
 STEP = 46
@@ -56,7 +172,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Spender:
+class SpenderRow:
     """What one job or agent used."""
 
     name: str
@@ -67,7 +183,7 @@ class Spender:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentsView:
+class AgentsPage:
     """The page of agents and budgets."""
 
     accounts: tuple[AccountRow, ...]
@@ -76,9 +192,9 @@ class AgentsView:
     proposals: Proposals
     costs: AgentCosts
     days: tuple[Day, ...]
-    jobs: tuple[Spender, ...]
-    agents: tuple[Spender, ...]
-    total: Spender
+    jobs: tuple[SpenderRow, ...]
+    agents: tuple[SpenderRow, ...]
+    total: SpenderRow
     width: int = DAYS * STEP
     height: int = HEIGHT
 
@@ -91,7 +207,7 @@ def show_agents(visit: VisitOf) -> Response:
     accounts, holds, proposed = list_accounts(store, now=now), held_providers(store), store.read(waiting)
 
     def show(lines: int) -> Response:
-        view = AgentsView(
+        view = AgentsPage(
             accounts=tuple(_account(view, now) for view in accounts[:lines]),
             more_accounts=max(0, len(accounts) - lines),
             holds=tuple(holds[:lines]),
@@ -137,8 +253,8 @@ def _days(days: Sequence[Used], *, money: bool) -> list[Day]:
     return found
 
 
-def _spender(used: Used, path: str) -> Spender:
-    return Spender(used.name or "no agent", path, used.runs, _cost(used), _tokens(used))
+def _spender(used: Used, path: str) -> SpenderRow:
+    return SpenderRow(used.name or "no agent", path, used.runs, _cost(used), _tokens(used))
 
 
 def _cost(used: Used) -> str:

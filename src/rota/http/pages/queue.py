@@ -9,24 +9,28 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.engine.move import Where
-from rota.http.pages.fitting import fit
-from rota.http.pages.routing import Pages
-from rota.http.pages.typed import ParamField, given_params, param_fields
-from rota.http.pages.visit import Visit, VisitOf
-from rota.http.routes.names import RunName, segment
+from rota.engine.transactions.enqueue import Where
+from rota.http.context import RunName, segment
+from rota.http.pages.page import PageContext, Pages, ParamField, VisitOf, fit, given_params, param_fields
 from rota.model.errors import InvalidValue
 from rota.model.records import Run
 from rota.model.states import Status
-from rota.operations.changing import Destination, Moved, edit_run, move_runs, step_run
-from rota.operations.pools import PoolView, pool_views
-from rota.operations.queue import COUNTED, QueueView, Standing, draw_words, hold_words, look_in, waiting_words
+from rota.operations.capacity import PoolView, pool_views
+from rota.operations.queue import COUNTED, QueueView, ReadyRun, draw_words, hold_words, look_in, waiting_words
+from rota.operations.run_actions import (
+    Destination,
+    ReorderedRun,
+    cancel_run,
+    edit_run,
+    move_runs,
+    step_run,
+    stop_unattended,
+)
 from rota.operations.runs import find_run, show_run
-from rota.operations.stopping import cancel_run, stop_unattended
-from rota.operations.system import heartbeat
-from rota.rules.times import ago
-from rota.store import queue
+from rota.operations.status.status import heartbeat
 from rota.store.driver import Database
+from rota.store.tables import queue
+from rota.text.format import ago
 
 pages = Pages()
 PATH = "/ui/queue"
@@ -39,7 +43,7 @@ MOVES = ("first", "up", "down", "last")
 class ReadyRow:
     """A run that may be claimed."""
 
-    one: Standing
+    one: ReadyRun
     path: str
     why: str
     pools: str
@@ -55,7 +59,7 @@ class WaitingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class PoolGauge:
     """How full a pool is, in numbers and words, and who draws on it."""
 
     name: str
@@ -76,7 +80,7 @@ class QueuePageView:
     waiting_count: str
     head: str
     """Why the first run waits, empty where it starts next."""
-    gauges: tuple[Gauge, ...]
+    gauges: tuple[PoolGauge, ...]
     aged: bool
     """Whether waiting raises priorities, so that nothing can be moved by hand."""
     more: str
@@ -90,7 +94,7 @@ def show_queue(visit: VisitOf, limit: Annotated[int, Query(ge=1, le=MOST)] = LIN
     return fit(lambda lines: _show(visit, limit=lines), lines=limit)
 
 
-def _show(visit: Visit, *, limit: int) -> Response:
+def _show(visit: PageContext, *, limit: int) -> Response:
     beat = heartbeat(visit.desk.state)
     look = partial(look_in, beat=beat, limit=limit, now=visit.now)
     found, pools, aging = visit.desk.store.read(lambda db: _look(db, look))
@@ -115,12 +119,12 @@ def _look(db: Database, look: Callable[[Database], QueueView]) -> tuple[QueueVie
     return look(db), pool_views(db), queue.aging(db) is not None
 
 
-def _ready(visit: Visit, one: Standing, found: QueueView) -> ReadyRow:
+def _ready(visit: PageContext, one: ReadyRun, found: QueueView) -> ReadyRow:
     why = hold_words(one, found, zone=visit.zone, now=visit.now)
     return ReadyRow(one, _path(one.run), why, draw_words(one))
 
 
-def _waiting(visit: Visit, run: Run, found: QueueView) -> WaitingRow:
+def _waiting(visit: PageContext, run: Run, found: QueueView) -> WaitingRow:
     why = waiting_words(run, found, zone=visit.zone, now=visit.now)
     return WaitingRow(run, _path(run), why)
 
@@ -133,12 +137,12 @@ def _counted(count: int) -> str:
     return f"{count:,}{'+' * (count >= COUNTED)}"
 
 
-def _gauges(found: QueueView, pools: list[PoolView]) -> tuple[Gauge, ...]:
+def _gauges(found: QueueView, pools: list[PoolView]) -> tuple[PoolGauge, ...]:
     """Return the slots of the scheduler, and the pools."""
     beat = found.beat.answer
     taken, slots = beat.get("slots_taken", 0), beat.get("concurrency", 0)
-    own = (Gauge("slots", taken, slots, ()),) if slots else ()
-    return (*own, *(Gauge(one.pool.name, one.pool.used, one.pool.capacity, one.holders) for one in pools))
+    own = (PoolGauge("slots", taken, slots, ()),) if slots else ()
+    return (*own, *(PoolGauge(one.pool.name, one.pool.used, one.pool.capacity, one.holders) for one in pools))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ def move_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     return visit.done(f"{moved.run.handle} {place}{f', {moved.note}' if moved.note else ''}", back=PATH)
 
 
-def _moved(visit: Visit, run: str, to: str) -> Moved:
+def _moved(visit: PageContext, run: str, to: str) -> ReorderedRun:
     store, now = visit.desk.store, visit.now
     if to in ("up", "down"):
         return step_run(store, run, steps=-1 if to == "up" else 1, now=now)
@@ -223,7 +227,7 @@ def cancel_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     return visit.done(f"{found.handle} is {'cancelled' if done.final else 'being stopped'}", back=PATH)
 
 
-def _ask_cancel(visit: Visit, run: Run) -> Response:
+def _ask_cancel(visit: PageContext, run: Run) -> Response:
     queued = run.status is Status.QUEUED
     says = "It leaves the queue and does not run." if queued else "It has started: its processes are stopped."
     params = ", ".join(f"{name} = {value!r}" for name, value in run.params.items())

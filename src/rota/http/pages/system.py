@@ -7,34 +7,33 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from rota.http.pages.routing import Pages
-from rota.http.pages.visit import Visit, VisitOf
-from rota.http.routes.jobs import hold_back, let_go
-from rota.http.routes.names import TargetName, Word
-from rota.http.wishes import PauseWish
+from rota.http.api.jobs import hold_back, let_go
+from rota.http.context import TargetName, Word
+from rota.http.pages.page import PageContext, Pages, VisitOf
+from rota.http.schemas import PauseWish
 from rota.model.errors import InvalidValue
-from rota.model.notify import Delivery
-from rota.operations.access import Scope
-from rota.operations.configuration import Section, Versions, configuration, versions
-from rota.operations.draining import drain_worker
-from rota.operations.notifying import TargetView, enable_target, list_deliveries, list_targets, retry_deliveries
-from rota.operations.pausing import Chosen, pause
-from rota.operations.project import Place
-from rota.operations.remote import RemoteWorker, remote_workers
-from rota.operations.summary import Summary, summarise
-from rota.operations.trail import read_trail
-from rota.operations.words import counted
-from rota.rules.machine import Finding, Level
-from rota.store.audit import Entry
+from rota.model.notifications import Delivery
+from rota.operations.admin.access import Scope
+from rota.operations.admin.audit import read_trail
+from rota.operations.group_actions import drain_worker
+from rota.operations.notifications import TargetView, enable_target, list_deliveries, list_targets, retry_deliveries
+from rota.operations.pause import JobSelection, pause
+from rota.operations.project.load import Section, SoftwareVersions, configuration, versions
+from rota.operations.project.locate import ProjectPaths
+from rota.operations.status.summary import SchedulerSummary, summarise
+from rota.operations.text import counted
+from rota.operations.workers import RemoteWorker, remote_workers
+from rota.rules.health_checks import Finding, Severity
+from rota.store.tables.audit import AuditEntry
 
 pages = Pages()
 DELIVERIES = 12
 ENTRIES = 15
-LEVELS = {Level.OK: "ok", Level.NOTE: "queued", Level.WARNING: "warning", Level.PROBLEM: "failed"}
+LEVELS = {Severity.OK: "ok", Severity.NOTE: "queued", Severity.WARNING: "warning", Severity.PROBLEM: "failed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LoopRow:
     """A loop of the scheduler: how often it went round, when last, and what went wrong."""
 
     name: str
@@ -47,16 +46,16 @@ class Turn:
 class SystemPage:
     """What the page shows."""
 
-    summary: Summary
+    summary: SchedulerSummary
     started_at: datetime | None
-    loops: tuple[Turn, ...]
+    loops: tuple[LoopRow, ...]
     remote: tuple[RemoteWorker, ...]
     targets: tuple[TargetView, ...]
     deliveries: tuple[Delivery, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[AuditEntry, ...]
     following: int | None
     sections: tuple[Section, ...]
-    versions: Versions
+    versions: SoftwareVersions
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class DoctorPage:
     """What doctor found, the worst first."""
 
     findings: tuple[Finding, ...]
-    levels: dict[Level, str]
+    levels: dict[Severity, str]
     problems: str
     warnings: str
 
@@ -75,7 +74,7 @@ def show_system(visit: VisitOf, before: Annotated[int | None, Query(ge=1, le=2**
     return visit.show("system.html", _view(visit, before), title="System", section="system")
 
 
-def _view(visit: Visit, before: int | None) -> SystemPage:
+def _view(visit: PageContext, before: int | None) -> SystemPage:
     store, settings = visit.desk.store, visit.desk.context.settings
     entries = read_trail(store, limit=ENTRIES + 1, before=before) if visit.may_admin and visit.wants("audit") else []
     answer = visit.health.heartbeat.answer
@@ -93,8 +92,8 @@ def _view(visit: Visit, before: int | None) -> SystemPage:
     )
 
 
-def _turn(loop: Any) -> Turn:
-    return Turn(str(loop["name"]), int(loop["rounds"]), _instant(loop["last_at"]), str(loop["error"] or ""))
+def _turn(loop: Any) -> LoopRow:
+    return LoopRow(str(loop["name"]), int(loop["rounds"]), _instant(loop["last_at"]), str(loop["error"] or ""))
 
 
 def _instant(written: str | None) -> datetime | None:
@@ -104,12 +103,14 @@ def _instant(written: str | None) -> datetime | None:
 @pages.show("/ui/system/doctor", scope=Scope.ADMIN)
 def show_doctor(visit: VisitOf) -> Response:
     """Look at the machine, the file, the scheduler, the database and the agents, as `rota doctor` does."""
-    from rota.operations.doctor import examine  # it asks every agent's program: only who wants to know pays for it
+    from rota.operations.admin.doctor import (
+        examine,
+    )  # it asks every agent's program: only who wants to know pays for it
 
     context = visit.desk.context
-    place = Place(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
+    place = ProjectPaths(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
     found = examine(place, context.environ, clock=context.clock)
-    order = (Level.PROBLEM, Level.WARNING, Level.NOTE, Level.OK)
+    order = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.OK)
     problems, warnings = (sum(one.level is level for one in found) for level in order[:2])
     ranked = tuple(sorted(found, key=lambda one: order.index(one.level)))
     view = DoctorPage(ranked, LEVELS, counted(problems, "problem"), counted(warnings, "warning"))
@@ -119,7 +120,7 @@ def show_doctor(visit: VisitOf) -> Response:
 @pages.act("/ui/scheduler/stop", back="/ui/system", scope=Scope.ADMIN)
 def stop_scheduler(visit: VisitOf) -> Response:
     """Hold everything back, so that nothing fires or starts."""
-    chosen, reason = Chosen(everything=True), visit.form.get("reason", "").strip()[:1000]
+    chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
         told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
         detail = (f"{counted(len(told.jobs), 'job')} no longer fire, and nothing that is queued starts.",)
@@ -136,7 +137,7 @@ def stop_scheduler(visit: VisitOf) -> Response:
 @pages.act("/ui/scheduler/start", back="/ui/system", scope=Scope.ADMIN)
 def start_scheduler(visit: VisitOf) -> Response:
     """Let everything go that was held back."""
-    let_go(visit.desk, Chosen(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
+    let_go(visit.desk, JobSelection(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
     return visit.done("everything goes on", back="/ui/system")
 
 

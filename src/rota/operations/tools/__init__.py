@@ -1,1 +1,1 @@
-"""The tools with which agents look at jobs and make their own: typed functions with JSON Schemas (document 004)."""
+"""The tools with which agents read jobs and create their own."""

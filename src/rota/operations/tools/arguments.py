@@ -1,14 +1,17 @@
-"""What each tool takes. Descriptions are product text: models read them."""
+"""The arguments of tools and the times in them."""
 
 import re
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rota.model.errors import ToolArguments
-from rota.model.spec import OverlapPolicy
+from rota.model.errors import InvalidInstant, ToolArguments
+from rota.model.spec import FirstRun, OverlapPolicy, Schedule
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.timezone import localize, zone
 
 TASK_LIMIT = 20_000
 NAME_LIMIT = 200
@@ -209,3 +212,41 @@ def refuse_hiding(key: str, text: str) -> None:
     if found is not None:
         message = f"{key}: holds the character U+{ord(found[0]):04X}, which nobody sees"
         raise ToolArguments(message, hint="write plain text; line feeds and tabs are fine")
+
+
+ONE = "give exactly one of `schedule` (cron), `interval_seconds` and `at`"
+
+
+def keys_of(wanted: Times) -> dict[str, Any]:
+    """Return the keys of a job that say when; raise ToolArguments unless exactly one way was chosen."""
+    found: dict[str, Any] = {}
+    if wanted.schedule.strip():
+        found["cron"] = wanted.schedule.strip()
+    if wanted.interval_seconds:
+        found |= {"interval": wanted.interval_seconds, "first_run": FirstRun.AFTER_INTERVAL.value}
+    if wanted.at.strip():
+        found["at"] = wanted.at.strip()
+    if len(found) - ("first_run" in found) != 1:
+        raise ToolArguments("the times are not clear", hint=ONE)
+    if wanted.schedule.strip().startswith("@reboot"):
+        raise ToolArguments("schedule: a start at boot has no times", hint=ONE)
+    return found | ({"timezone": wanted.timezone} if wanted.timezone else {})
+
+
+def schedule_of(wanted: Times, *, default_zone: str) -> Schedule:
+    """Return the schedule of times that are only looked at."""
+    keys = keys_of(wanted)
+    timezone = zone(wanted.timezone or default_zone).key
+    if "cron" in keys:
+        return Schedule(cron=(check_cron(keys["cron"]),), timezone=timezone)
+    if "interval" in keys:
+        interval = timedelta(seconds=wanted.interval_seconds)
+        return Schedule(interval=interval, timezone=timezone, first_run=FirstRun.AFTER_INTERVAL)
+    return Schedule(at=_instant(keys["at"], timezone), timezone=timezone)
+
+
+def _instant(text: str, timezone: str) -> datetime:
+    try:
+        return localize(datetime.fromisoformat(text), timezone)
+    except ValueError:
+        raise InvalidInstant(f"{text!r} is no time", hint="write 2026-12-01T09:00 or 2026-12-01T09:00:00Z") from None

@@ -1,0 +1,300 @@
+"""`rota agents` and `mcp`."""
+
+from contextlib import ExitStack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.main import RotaGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rota.cli.output import Cell
+    from rota.operations.agents import AgentsView, AgentView
+    from rota.operations.tools.catalog import Tool
+    from rota.operations.tools.toolbox import Toolbox
+
+
+NONE = "no agents; a job with `prompt:` asks one: see the page Agents, or `rota init --with claude --dry-run`"
+UNKNOWN = "–"
+SPARE = frozenset({"PROGRAM", "HEADLESS"})
+"""What a narrow terminal does without; `rota agents check` tells all."""
+
+
+@click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def agents_command(ctx: click.Context) -> None:
+    """List the agents that the file and its jobs name: program, version, login, holds, what runs, how the last went.
+
+    Each program is really looked for, as its runs would find it; no model is asked, so it costs nothing.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView, str]":
+    from rota.operations.agents import look_at_agents
+    from rota.operations.jobs import project_timezone
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        if invocation.applied():
+            _, store = stack.enter_context(invocation.store())
+        view = look_at_agents(place, store, invocation.environ, now=invocation.now(), name=name)
+        return view, project_timezone(store) if store is not None else "UTC"
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.operations.agents import agents_json
+
+    view, zone = _look(invocation)
+    if invocation.as_json:
+        print_json(agents_json(view))
+        return
+    invocation.tell_scope()
+    _tell_problem(view)
+    if not view.agents:
+        click.echo(NONE)
+        return
+    titles = ("AGENT", "PROGRAM", "VERSION", "LOGIN", "HEADLESS", "MODEL", "ACCESS", "RUNNING")
+    columns = [Column(title, spare=title in SPARE) for title in titles]
+    columns += [Column("LAST RUN", flexible=True), Column("STATE", flexible=True)]
+    print_table(columns, [_row(one, zone, now=invocation.now()) for one in view.agents])
+    for one in view.agents:
+        _tell_remedy(one)
+
+
+def _tell_problem(view: "AgentsView") -> None:
+    if view.problem:
+        click.echo(f"{view.problem}   rota check", err=True)
+
+
+def _tell_remedy(view: "AgentView") -> None:
+    from rota.operations.text import counted
+    from rota.text.ansi import plain
+
+    if view.remedy:
+        click.echo(f"{view.known.name}: {plain(view.remedy)}")
+    if view.held is not None:
+        waiting = f", {counted(view.held.waiting, 'run')} waiting" if view.held.waiting else ""
+        provider = view.held.hold.provider
+        click.echo(f"{view.known.name}: {plain(view.held.hold.why)}{waiting}   rota agents release {provider}")
+
+
+def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.cli.output import Cell
+
+    known, found = view.known, view.found
+    state = state_words(view, zone, now=now)
+    return [
+        known.name,
+        found.path or known.adapter,
+        found.version or UNKNOWN,
+        _yes(found.logged_in, "in", "out"),
+        _yes(found.headless, "yes", "no"),
+        ", ".join(known.models) or UNKNOWN,
+        ", ".join(known.access) or "read",
+        f"{view.running} of {known.max_concurrent}",
+        _last(view, now=now),
+        Cell(state, None if state == "ready" else "yellow" if view.held and not found.problem else "red"),
+    ]
+
+
+def _yes(value: bool | None, yes: str, no: str) -> "Cell | str":  # noqa: FBT001
+    from rota.cli.output import Cell
+
+    return UNKNOWN if value is None else Cell(yes, "green") if value else Cell(no, "red")
+
+
+def _last(view: "AgentView", *, now: datetime) -> str:
+    from rota.operations.text import outcome_words
+    from rota.text.format import ago
+
+    if view.last is None:
+        return "never"
+    at = view.last.finished_at or view.last.started_at or view.last.created_at
+    return f"{view.last.handle} {outcome_words(view.last, now=now)}, {ago(at, now)} ago"
+
+
+def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
+    """Return whether an agent can work: `ready`, what it lacks, or how long its provider is held."""
+    from rota.model.agents import provider_pool
+    from rota.text.ansi import plain
+    from rota.text.jobs import say_hold
+
+    if view.found.problem:
+        return plain(view.found.problem)
+    if view.held is not None:
+        hold = view.held.hold
+        return say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
+    return "ready"
+
+
+@agents_command.command("check", cls=RotaCommand)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.pass_obj
+def check(invocation: Invocation, *, name: str | None) -> int:
+    """Look at each agent, or one, in full: where it is, what it can keep, who asks it, what is wrong and what to do.
+
+    Exit codes: 0 when every one can work, else 1. No model is asked.
+    """
+    from rota.operations.agents import agents_json
+
+    view, zone = _look(invocation, invocation.full_name(name) if name else None)
+    code = 1 if any(one.found.problem for one in view.agents) else 0
+    if invocation.as_json:
+        print_json({"ok": not code, **agents_json(view)})
+        return code
+    _tell_problem(view)
+    if not view.agents:
+        click.echo(NONE)
+    for one in view.agents:
+        _tell_whole(one, zone, now=invocation.now())
+    return code
+
+
+def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
+    from rota.cli.output import print_pairs
+
+    state = state_words(view, zone, now=now)
+    click.echo(f"{view.known.name}  {click.style(state, fg='green' if state == 'ready' else 'red')}")
+    print_pairs(_pairs(view, now=now))
+
+
+def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
+    from rota.text.ansi import plain
+
+    known, found = view.known, view.found
+    yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
+    yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
+    untold = "as the function does" if known.function else "cannot be told without asking a model"
+    yield "logged in", {True: "yes", False: "no", None: untold}[found.logged_in]
+    yield "headless", {True: "yes", False: "no", None: "cannot be told without starting it"}[found.headless]
+    if known.kind is not None:
+        yield "can keep", _capabilities(view)
+    yield "model", ", ".join(known.models) or f"the {'function' if known.function else 'program'}'s own"
+    yield "access", ", ".join(known.access) or "read"
+    yield "running", f"{view.running} of {known.max_concurrent} (pool {view.pool})"
+    yield "jobs", ", ".join(spec.name for spec in known.specs) or "none"
+    yield "last run", _last(view, now=now)
+    if view.remedy:
+        yield "remedy", plain(view.remedy)
+    if view.held is not None:
+        yield "held", f"{plain(view.held.hold.why)}   rota agents release {view.held.hold.provider}"
+
+
+def _capabilities(view: "AgentView") -> str:
+    from rota.model.agents import Access
+
+    kind = view.known.kind
+    assert kind is not None
+    can = kind.capabilities
+    named = ("allowed_tools", "max_turns", "max_usd", "model")
+    told = [name for name in named if getattr(can, name)]
+    told += ["session: resume"] if can.resume else []
+    told += ["rota_tools"] if can.tools_server else []
+    told += ["trust_project"] if can.trust else []
+    told.append(f"access {' '.join(level.value for level in Access if level in can.access)}")
+    return ", ".join(told)
+
+
+@agents_command.command("release", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Let the provider NAME, or that of the agent NAME, take work again before its hold ends by itself."""
+    from rota.engine.membership.control import wake
+    from rota.operations.capacity import hold_json, release_provider
+    from rota.operations.text import counted
+
+    with invocation.store() as (place, store):
+        view = release_provider(store, name, now=invocation.now(), dry_run=dry_run)
+        if not dry_run:
+            wake(place.state)
+    if invocation.as_json:
+        print_json({**hold_json(view), "dry_run": dry_run})
+        return
+    verb = "would be released" if dry_run else "is released"
+    waiting = f"; {counted(view.waiting, 'run')} waited for it" if view.waiting else ""
+    click.echo(f"provider {view.hold.provider} {verb}{waiting}")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+@click.command("mcp", cls=RotaCommand)
+@click.option("--list", "listing", is_flag=True, help="Only name the tools and what they are for; serve nothing.")
+@click.pass_obj
+def mcp_command(invocation: Invocation, *, listing: bool) -> None:
+    """Serve the tools for agents over MCP: the protocol on standard input and output, the log on standard error.
+
+    It ends when its input does. Started inside a run it acts as that run, within `agent_policy`; else as `user`.
+    The run of an agent needs `rota_tools: true`.
+    With --json it prints the tools with their JSON Schemas and serves nothing.
+    """
+    if listing or invocation.as_json:
+        _show(invocation)
+        return
+    from rota.mcp import serve
+
+    with ExitStack() as opened:
+        serve(ProjectTools(invocation, opened))
+
+
+class ProjectTools:
+    """The tools of the project in which the server was started; it is opened at the first call that finds it."""
+
+    def __init__(self, invocation: Invocation, opened: ExitStack) -> None:
+        from rota.operations.tools.catalog import tools_of
+
+        self.tools: tuple[Tool, ...] = tools_of(self.call)
+        self._invocation = invocation
+        self._opened = opened
+        self._toolbox: Toolbox | None = None
+
+    def call(self, name: str, arguments: "Mapping[str, Any]") -> dict[str, Any]:
+        """Call a tool; raise RotaError where it is refused, or where there is no project to open."""
+        if self._toolbox is None:
+            self._toolbox = self._open()
+        return self._toolbox.call(name, arguments)
+
+    def _open(self) -> "Toolbox":
+        from rota.operations.tools.context import project_declares
+        from rota.operations.tools.toolbox import Toolbox
+
+        invocation = self._invocation
+        place, store = self._opened.enter_context(invocation.store())
+        declare = project_declares(place, invocation.environ)
+        return Toolbox(store, place.state, invocation.clock, maker=invocation.maker(), declare=declare)
+
+
+def _show(invocation: Invocation) -> None:
+    """Print the tools, which are the same in every project."""
+    from rota.operations.tools.catalog import tools_of
+
+    tools = tools_of(_uncalled)
+    if invocation.as_json:
+        told = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+                "output_schema": tool.output_schema,
+                "annotations": tool.annotations,
+            }
+            for tool in tools
+        ]
+        print_json({"tools": told})
+        return
+    width = max(len(tool.name) for tool in tools)
+    for tool in tools:
+        click.echo(f"{tool.name:{width}}  {tool.description.partition('. ')[0].rstrip('.')}")
+
+
+def _uncalled(name: str, _: "Mapping[str, Any]") -> NoReturn:
+    raise AssertionError(f"{name} is only shown")

@@ -1,0 +1,219 @@
+"""`rota approve` and `remove`."""
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rota.model.records import Job
+    from rota.rules.schedule.preview import UpcomingFire
+    from rota.store.driver import Store
+
+
+FIRES = 5
+
+
+@click.command("approve", cls=RotaCommand)
+@click.argument("job", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask: what is shown is approved.")
+@dry_run_option
+@click.pass_obj
+def approve_command(invocation: Invocation, *, job: str | None, yes: bool, dry_run: bool) -> int:
+    """Show what JOB would do, and let it begin; without JOB list the jobs that wait for approval.
+
+    Whatever changes the job voids the approval: it then waits again. To turn a job down: `rota remove JOB`.
+    """
+    with invocation.store() as (_, store):
+        if job is None:
+            _list(invocation, store)
+            return 0
+        return _approve(invocation, store, job, yes=yes, dry_run=dry_run)
+
+
+def _list(invocation: Invocation, store: "Store") -> None:
+    from rota.cli.output import Column, print_table
+    from rota.model.records import cut
+    from rota.operations.jobs import project_timezone
+    from rota.operations.proposals import waiting
+    from rota.operations.views import provisional_json
+    from rota.text.ansi import plain
+    from rota.text.format import full_time
+
+    found = [job for job in store.read(waiting) if invocation.covers(job.name)]
+    if invocation.as_json:
+        print_json([provisional_json(job) for job in found])
+        return
+    invocation.tell_scope()
+    if not found:
+        click.echo("no job waits for approval")
+        return
+    zone, now = project_timezone(store), invocation.now()
+    rows = []
+    for job in found:
+        since = full_time(job.provisional_at, zone, now=now) if job.provisional_at else ""
+        task = cut(plain(job.spec.work.agent.prompt), 80) if job.spec.work.agent else ""
+        rows.append([job.name, job.made.by if job.made else "", since, task or ""])
+    titles = [Column("JOB"), Column("MADE BY"), Column(f"SINCE ({zone})"), Column("TASK", flexible=True)]
+    print_table(titles, rows)
+    click.echo("look at one and allow it: rota approve JOB   turn it down: rota remove JOB")
+
+
+def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
+    from functools import partial
+
+    from rota.engine.membership.control import wake
+    from rota.operations.proposal_actions import approve
+    from rota.operations.proposals import proposal
+    from rota.store.tables.jobs import digest_of
+
+    now = invocation.now()
+    job = store.read(partial(proposal, name=name))
+    digest = digest_of(job.spec)
+    if not invocation.as_json:
+        _show(job, now)
+    if dry_run:
+        return _tell(invocation, job, approved=False, note="nothing was changed (--dry-run)")
+    if not yes and not _confirmed(invocation, name):
+        click.echo("not approved; it goes on waiting", err=True)
+        return 1
+    after = store.write(partial(approve, name=name, digest=digest, now=now))
+    wake(invocation.place().state)
+    return _tell(invocation, after, approved=True, note=f"{name} is approved{_first(after, now)}")
+
+
+def _first(job: "Job", now: datetime) -> str:
+    from rota.text.schedule import next_fire
+
+    return "; " + next_fire(job, now=now)
+
+
+def _confirmed(invocation: Invocation, name: str) -> bool:
+    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
+    if invocation.as_json or not sys.stdin.isatty():
+        raise click.UsageError(f"approving needs a yes; look with `rota approve {name} --dry-run`, then pass --yes")
+    return click.confirm("approve it?", default=False)
+
+
+def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> int:
+    from rota.operations.views import provisional_json
+
+    if invocation.as_json:
+        print_json({**provisional_json(job), "approved": approved, "next_fires": _fires(job, invocation.now())})
+    else:
+        click.echo(note)
+    return 0
+
+
+def _show(job: "Job", now: datetime) -> None:
+    """Print all that an approval is for: the exact prompt, access, budget and the next fires."""
+    from rota.cli.output import print_pairs
+    from rota.operations.text import spec_pairs
+    from rota.rules.schedule.instants import explain_schedule
+    from rota.text.ansi import clean_for_terminal
+    from rota.text.jobs import say_made
+
+    work = job.spec.work.agent
+    assert work is not None, "only tasks for agents wait for approval"
+    click.echo(f"{job.name}  provisional")
+    print_pairs([("made", say_made(job, now=now) or ""), ("schedule", explain_schedule(job.spec.schedule))])
+    tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
+    most = "no limit of its own" if work.max_usd is None else f"${work.max_usd:g} a run at most"
+    print_pairs([("access", work.access.value), ("tools", tools + (", rota's own" if work.rota_tools else ""))])
+    print_pairs([("money", most), *spec_pairs(job.spec)])
+    click.echo(f"  prompt, {len(work.prompt):,} characters:")
+    for line in clean_for_terminal(work.prompt).splitlines():
+        click.echo(f"  │ {line}")
+    for fire in _coming(job, now):
+        print_pairs([("would start", _start(fire, job.spec.schedule.timezone, now=now))])
+
+
+def _start(fire: "UpcomingFire", zone: str, *, now: datetime) -> str:
+    from rota.model.clock import iso
+    from rota.text.format import full_time
+
+    told = f"{full_time(fire.at, zone, now=now)} ({zone})"
+    return told if zone == "UTC" else f"{told}, {iso(fire.at)}"
+
+
+def _fires(job: "Job", now: datetime) -> list[dict[str, Any]]:
+    from rota.operations.tools.reads import fires_answer
+
+    return fires_answer(_coming(job, now), job.spec.schedule.timezone)
+
+
+def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
+    """Return when a job would start if it was approved now, or does since it is."""
+    from rota.rules.schedule.preview import coming_fires, next_fires
+
+    if job.provisional_at is None:
+        return coming_fires(job, n=FIRES)
+    return next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)
+
+
+@click.command("remove", cls=RotaCommand)
+@click.argument("jobs", nargs=-1, metavar="[JOB…]")
+@click.option("--made-by", "maker", metavar="MAKER", help="All that this maker made; `agent` for all makers.")
+@click.option("--cancel-queued", is_flag=True, help="Also cancel their runs that have not started.")
+@click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
+@dry_run_option
+@click.pass_obj
+def remove_command(
+    invocation: Invocation, *, jobs: tuple[str, ...], maker: str | None, cancel_queued: bool, yes: bool, dry_run: bool
+) -> int:
+    """Remove jobs that agents or programs made: they start no more, their history stays.
+
+    Jobs of rota.yaml are taken out of that file. Runs that are under way go on: `rota cancel --job JOB` stops them.
+    """
+    from rota.engine.membership.control import wake
+    from rota.operations.proposal_actions import removable, remove_all
+
+    if bool(jobs) == (maker is not None):
+        raise click.UsageError("name jobs, or a maker with --made-by")
+    with invocation.store() as (place, store):
+        found = store.read(lambda db: removable(db, names=jobs, maker=maker, covers=invocation.covers))
+        if maker is not None and not invocation.as_json:
+            _preview(found)
+        if found and not dry_run:
+            if maker is not None and not yes and not _removal_confirmed(invocation):
+                click.echo("nothing was removed", err=True)
+                return 1
+            now = invocation.now()
+            names = [job.name for job in found]
+            store.write(lambda db: remove_all(db, names, now=now, cancel_queued=cancel_queued))
+            wake(place.state)
+    _print_removed(invocation, found, dry_run=dry_run)
+    return 0
+
+
+def _removal_confirmed(invocation: Invocation) -> bool:
+    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
+    if invocation.as_json or not sys.stdin.isatty():
+        raise click.UsageError("removing all of a maker needs a yes; pass --yes, or look first with --dry-run")
+    return click.confirm("remove them?", default=False)
+
+
+def _preview(found: "Sequence[Job]") -> None:
+    from rota.cli.output import Column, print_table
+    from rota.rules.schedule.instants import explain_schedule
+
+    if not found:
+        click.echo("that maker has no jobs")
+        return
+    rows = [[job.name, job.made.by if job.made else "", explain_schedule(job.spec.schedule)] for job in found]
+    print_table([Column("JOB"), Column("MADE BY"), Column("SCHEDULE", flexible=True)], rows)
+
+
+def _print_removed(invocation: Invocation, found: "Sequence[Job]", *, dry_run: bool) -> None:
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "removed": [job.name for job in found]})
+        return
+    for job in found:
+        click.echo(f"- {job.name}  {'would be removed' if dry_run else 'removed'}")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")

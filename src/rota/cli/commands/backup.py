@@ -1,0 +1,249 @@
+"""`rota backup`, `restore` and `migrate`."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.errors import INTERRUPTED
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.output import direct_stream
+
+if TYPE_CHECKING:
+    from rota.operations.admin.backup import Restored
+    from rota.operations.admin.migrate import MigrationEnd, MigrationResult, Telling
+
+
+@click.command("backup", cls=RotaCommand)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--with-output", is_flag=True, help="Also the output of runs.")
+@click.pass_obj
+def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> None:
+    """Write the database and rota.yaml to FILE (.tar.gz; .tar is not compressed), also while the scheduler works.
+
+    Secrets are never in it. `rota restore` puts it back, here or on another machine, with everything paused.
+    """
+    from rota.model.errors import NotApplied
+    from rota.operations.admin.backup import back_up
+    from rota.operations.text import counted, sized
+
+    place = invocation.place()
+    if not place.shared and not invocation.applied():
+        raise NotApplied(str(place.folder))
+    target = (invocation.cwd / file.expanduser()).absolute()
+    made = back_up(place, target, clock=invocation.clock, with_output=with_output)
+    if invocation.as_json:
+        told = {"host": made.manifest.host, "made_at": made.manifest.made_at, "outputs": made.outputs}
+        print_json({"file": str(made.path), "size": made.size, **told})
+        return
+    outputs = f", {counted(made.outputs, 'output file')}" if with_output else ", without output (--with-output)"
+    click.echo(f"wrote {made.path}  {sized(made.size)}: the database and rota.yaml{outputs}; secrets are not in it")
+    if made.scheduler:
+        click.echo("a scheduler runs here: before you move to another machine stop it, then back up once more")
+
+
+@click.command("restore", cls=RotaCommand)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Move the state that is there aside, into its own folder.")
+@dry_run_option
+@click.pass_obj
+def restore_command(invocation: Invocation, *, file: Path, force: bool, dry_run: bool) -> None:
+    """Check the backup FILE and put it into this folder (or that of --dir), with everything in it paused.
+
+    Nothing fires or starts until `rota resume --all`, so that no two machines do the same work. A scheduler must not
+    run here, and a state that is there is replaced with --force alone.
+    """
+    from rota.operations.admin.backup import find_target, restore
+
+    archive = (invocation.cwd / file.expanduser()).absolute()
+    place = find_target(archive, invocation.directory, invocation.environ, invocation.cwd)
+    told = restore(archive, place, clock=invocation.clock, force=force, dry_run=dry_run)
+    if invocation.as_json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "state": str(told.state),
+                "host": told.manifest.host,
+                "made_at": told.manifest.made_at,
+                "jobs": told.jobs,
+                "instants": told.instants,
+                "queued": told.queued,
+                "aside": str(told.aside) if told.aside else None,
+                "file_kept": told.file_kept,
+            }
+        )
+        return
+    _tell(told, dry_run=dry_run)
+
+
+def _tell(told: "Restored", *, dry_run: bool) -> None:
+    from rota.model.clock import say_duration
+    from rota.operations.text import counted
+
+    passed = counted(told.instants, "instant") if told.instants is not None else "more than 10,000 instants"
+    age = f"from {told.manifest.host}, {say_duration(told.age)} old, {passed} passed"
+    click.echo(f"{'would restore' if dry_run else 'restored'} {counted(told.jobs, 'job')} into {told.state}: {age}")
+    if told.aside is not None:
+        click.echo(f"what was there is in {told.aside}")
+    if told.file_kept:
+        click.echo("rota.yaml here is not the one in the backup; it was left as it is and is applied by `rota serve`")
+    if told.queued:
+        click.echo(f"{counted(told.queued, 'run')} waited in the queue; look at them before you resume   rota status")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+    else:
+        click.echo("everything is paused; resume with rota resume --all --catch-up none")
+
+
+SHOWN = 10
+"""So many violations are shown."""
+
+
+@click.command("migrate", cls=RotaCommand)
+@click.option(
+    "--from", "source", metavar="STORE", help="sqlite:PATH or postgresql://…; else the store of this project."
+)
+@click.option(
+    "--to", "target", metavar="STORE", required=True, help="sqlite:PATH or postgresql://…: where all of it goes."
+)
+@click.option("--restart", is_flag=True, help="Drop what an interrupted move copied, and begin anew.")
+@dry_run_option
+@click.pass_obj
+def migrate_command(invocation: Invocation, *, source: str | None, target: str, restart: bool, dry_run: bool) -> int:
+    """Copy every table from one database to the other, in batches, and compare both; the source stays as it was.
+
+    PATH is a state folder, or a project. No scheduler may be at work on either side, and the target must be empty. A
+    move that was interrupted goes on when the same command is given again.
+    """
+    from rota.operations.admin.migrate import move, preview
+
+    begins, ends = _spot(invocation, source), _spot(invocation, target)
+    if dry_run:
+        _tell_counts(invocation, begins, ends, preview(begins, ends, clock=invocation.clock))
+        return 0
+    try:
+        with _progress(invocation) as tell:
+            moved = move(begins, ends, clock=invocation.clock, tell=tell, restart=restart)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on where it was", err=True)
+        return INTERRUPTED
+    if invocation.as_json:
+        _print(moved)
+    else:
+        _print_migrated(invocation, moved)
+    return 0 if moved.report.clean else 1
+
+
+def _spot(invocation: Invocation, text: str | None) -> "MigrationEnd":
+    """Return an end of the move; outside of a project both must be named in full."""
+    from rota.model.errors import ProjectMissing
+    from rota.operations.admin.migrate import MigrationEnd, read_spot
+
+    state: Path | None
+    try:
+        place = invocation.own_place("migrate")
+        state = place.state
+        if text is None:
+            return MigrationEnd(state, place.store)
+    except ProjectMissing:
+        if text is None:
+            raise
+        state = None
+    return read_spot(text, cwd=invocation.cwd, state=state, environ=invocation.environ)
+
+
+@contextlib.contextmanager
+def _progress(invocation: Invocation) -> "Iterator[Telling]":
+    """Show how far the move is: a bar on a terminal, a line for each table elsewhere, nothing beside JSON."""
+    if invocation.as_json:
+        yield lambda *_: None
+    elif sys.stdout.isatty():
+        with _bar() as tell:
+            yield tell
+    else:
+        yield _tell_line
+
+
+def _tell_line(doing: str, table: str, done: int, total: int) -> None:
+    if done == total > 0 and doing == "copies":
+        click.echo(f"{table:<16} {total:>10,} rows")
+
+
+@contextlib.contextmanager
+def _bar() -> "Iterator[Callable[[str, str, int, int], None]]":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:<26}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=direct_stream(sys.stdout)), transient=True) as shown:
+        task = shown.add_task("", total=None)
+
+        def tell(doing: str, table: str, done: int, total: int) -> None:
+            shown.update(task, description=f"{doing} {table}", completed=done, total=total)
+
+        yield tell
+
+
+def _tell_counts(
+    invocation: Invocation, source: "MigrationEnd", target: "MigrationEnd", counts: dict[str, int]
+) -> None:
+    if invocation.as_json:
+        print_json({"dry_run": True, "from": source.place, "to": target.place, "tables": counts})
+        return
+    for name, count in counts.items():
+        _tell_line("copies", name, count, count)
+    total = sum(counts.values())
+    click.echo(f"would move {total:,} rows from {source.place} to {target.place}; nothing was changed (--dry-run)")
+
+
+def _print(moved: "MigrationResult") -> None:
+    from rota.operations.verify.report import report_json
+
+    print_json(
+        {
+            "dry_run": False,
+            "from": moved.source.place,
+            "to": moved.target.place,
+            "store": moved.target.written,
+            "resumed": moved.resumed,
+            "replaced": moved.replaced,
+            "tables": [{"name": table.name, "rows": table.rows, "digest": table.digest} for table in moved.tables],
+            "verify": report_json(moved.report),
+        }
+    )
+
+
+def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
+    from rota.operations.text import counted
+    from rota.text.ansi import plain
+
+    again = ", going on with an earlier move" if moved.resumed else ""
+    click.echo(f"copied {moved.rows:,} rows in {len(moved.tables)} tables{again}; checksums are equal on both sides")
+    if moved.replaced:
+        had = counted(moved.replaced, "row")
+        click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot hold them: U+FFFD stands there now")
+    found = moved.report.violations
+    click.echo(f"rota verify on {moved.target.place}: {counted(len(found), 'violation') if found else 'clean'}")
+    for one in found[:SHOWN]:
+        click.echo(f"  {one.check.value}  {one.where}  {plain(one.text)}")
+    if found:
+        click.echo("the source has the same rows, so they are not of this move; `rota verify` shows all")
+    click.echo("now write in rota.yaml, or set ROTA_STORE:\n")
+    click.echo(f"    store: {moved.target.written}")
+    if not moved.target.shared and moved.target.state != _own_state(invocation):
+        click.echo(f"    state: {moved.target.state}")
+    click.echo(f"\n{moved.source.place} stays as it was; a scheduler that serves it says that it was moved")
+    if not moved.source.shared:
+        click.echo(f"output files stay where they are, in {moved.source.state}")
+
+
+def _own_state(invocation: Invocation) -> "Path | None":
+    from rota.model.errors import ProjectMissing
+
+    try:
+        return invocation.place().state
+    except ProjectMissing:
+        return None

@@ -1,0 +1,332 @@
+"""`rota cancel` and `retry`."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.commands.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
+from rota.cli.errors import NO_SCHEDULER
+from rota.cli.invocation import Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
+
+if TYPE_CHECKING:
+    from rota.model.records import Run
+    from rota.operations.bulk import Filter, Matched, Swept
+    from rota.operations.direct_calls import DirectView
+    from rota.operations.project.locate import ProjectPaths
+    from rota.operations.run_actions import Cancelled, Retried
+    from rota.store.driver import Store
+
+
+LOOK_AGAIN = 0.05
+LOOKS = 40
+
+
+@click.command("cancel", cls=RotaCommand)
+@click.argument("runs", metavar="[RUN…]", nargs=-1)
+@click.option("--job", "jobs", metavar="JOB", multiple=True, help="Runs of this job; may be repeated.")
+@click.option(
+    "--label", "labels", metavar="L", multiple=True, help="Runs of jobs that carry this label; all must match."
+)
+@click.option("--queued", is_flag=True, help="Only runs that have not started.")
+@click.option("--running", is_flag=True, help="Only runs that have.")
+@click.option(
+    "--waiting-for", metavar="W", help="Only queued runs that wait for this: backoff, condition, predecessor …"
+)
+@click.option("--older-than", metavar="D", help="Only runs made longer ago than this: 30m, 2h, 1d.")
+@click.option("--all", "everything", is_flag=True, help="Runs of all jobs.")
+@click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
+@dry_run_option
+@click.pass_obj
+def cancel_command(
+    invocation: Invocation, /, *, runs: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **chosen: Any
+) -> int | None:
+    """Cancel RUNs (JOB:NUMBER; JOB alone is its newest unfinished): a queued one at once, a running one by stopping it.
+
+    Without a RUN, every unfinished run that the options name; what that is, is shown and asked first.
+    """
+    filtered = everything or any(chosen.values())
+    if bool(runs) == filtered:
+        raise click.UsageError(
+            "name runs, or options that choose them" if not runs else "runs and filters do not go together"
+        )
+    if filtered:
+        if not chosen["jobs"]:
+            chosen["labels"] = invocation.labels(chosen["labels"])
+        return sweep(invocation, _filter(**chosen), yes=yes, dry_run=dry_run)
+    _cancel_each(invocation, runs, dry_run=dry_run)
+    return None
+
+
+def _filter(
+    *,
+    jobs: tuple[str, ...],
+    labels: tuple[str, ...],
+    queued: bool,
+    running: bool,
+    waiting_for: str | None,
+    older_than: str | None,
+) -> "Filter":
+    from rota.model.states import WaitingFor
+    from rota.operations.bulk import Filter
+
+    if waiting_for is not None and (running or waiting_for not in set(WaitingFor)):
+        raise click.UsageError(f"--waiting-for is for queued runs, one of {', '.join(WaitingFor)}")
+    return Filter(
+        jobs=jobs,
+        labels=labels,
+        queued=queued,
+        running=running,
+        waiting_for=WaitingFor(waiting_for) if waiting_for else None,
+        older_than=read_duration(older_than) if older_than else None,
+    )
+
+
+def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool) -> None:
+    from rota.model.errors import RotaError
+    from rota.model.serialize import run_json
+    from rota.operations.direct_calls import direct_json
+
+    told: list[dict[str, Any]] = []
+    refused: list[RotaError] = []
+    with invocation.store() as (place, store):
+        for handle in runs:
+            try:
+                call = _direct_call(store, handle)
+                if call is not None:
+                    words = _cancel_call(invocation, place, store, call, dry_run=dry_run)
+                    name, shape = call.name, direct_json(call)
+                else:
+                    run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
+                    name, shape = run.handle, run_json(run)
+            except RotaError as error:
+                refused.append(error)  # one that cannot be cancelled does not keep the others
+                continue
+            told.append({**shape, "told": words})
+            if not invocation.as_json:
+                click.echo(f"{name}  {words}")
+    conclude(invocation, told, refused, dry_run=dry_run)
+
+
+def _direct_call(store: "Store", handle: str) -> "DirectView | None":
+    from rota.model.ids import is_id
+    from rota.operations.direct_calls import direct_view
+
+    return direct_view(store, handle) if is_id(handle) else None
+
+
+def _cancel_call(
+    invocation: Invocation, place: "ProjectPaths", store: "Store", call: "DirectView", *, dry_run: bool
+) -> str:
+    """Take a direct call out of its line, or have it stopped (R-13)."""
+    from rota.model.errors import RunIsFinal
+    from rota.operations.direct_actions import withdraw
+
+    if call.status.final:
+        raise RunIsFinal(call.id, call.status)
+    waits = call.started_at is None
+    if dry_run:
+        return "would be taken out of the line" if waits else "would be stopped"
+    withdraw(store, place.state, call.id, now=invocation.now())
+    return "taken out of the line, it had not started" if waits else f"is being stopped   rota show {call.id}"
+
+
+def _cancel(
+    invocation: Invocation, place: "ProjectPaths", store: "Store", handle: str, *, dry_run: bool
+) -> tuple["Run", str]:
+    from rota.engine.membership.control import wake
+    from rota.operations.run_actions import cancel_run
+
+    done = cancel_run(store, handle, now=invocation.now(), dry_run=dry_run)
+    if dry_run:
+        return done.run, "would be taken out of the queue" if done.final else "would be stopped"
+    wake(place.state)
+    if done.final:
+        return done.run, "CANCELLED, it had not started"
+    return _stopping(invocation, place, store, done)
+
+
+def _stopping(invocation: Invocation, place: "ProjectPaths", store: "Store", done: "Cancelled") -> tuple["Run", str]:
+    """Wait a little for a running run to end; without a scheduler signal its keeper ourselves."""
+    from rota.operations.run_actions import stop_keeper
+    from rota.operations.runs import show_run
+    from rota.operations.status.status import carried, serves
+
+    if not serves(place.state) and not carried(store, place.state, done.run):
+        if stop_keeper(store, done.run):
+            return done.run, "is being stopped; no scheduler is running here, the next start records its end"
+        return done.run, "noted; no scheduler and no process of it is running here, the next start records its end"
+    view = show_run(store, done.run.id)
+    for _ in range(LOOKS):
+        if view.run.status.final:
+            break
+        invocation.pause(LOOK_AGAIN)
+        view = show_run(store, done.run.id)
+    if view.run.status.final:
+        return view.run, f"{view.run.status}{f' {view.run.reason}' if view.run.reason else ''}"
+    grace = view.spec.work.term_grace.total_seconds()
+    return view.run, f"is being stopped: TERM was sent, KILL follows after {grace:g} s   rota show {view.run.handle}"
+
+
+SHOWN = 20
+
+
+def sweep(invocation: Invocation, chosen: "Filter", *, yes: bool, dry_run: bool) -> int:
+    """Show what a filter names, ask, and cancel it; return the exit code."""
+    from rota.operations.bulk import cancel_matching, match_runs
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        found = match_runs(store, chosen, now=now)
+        if not invocation.as_json:
+            _preview(found)
+        if not found or dry_run:
+            _tell(invocation, found, None, dry_run=dry_run)
+            return 0
+        if not yes and not _confirmed(invocation):
+            click.echo("nothing was cancelled", err=True)
+            return 1
+        swept = cancel_matching(store, chosen, now=now)
+        _stop(place, store, swept)
+    _tell(invocation, found, swept, dry_run=False)
+    return 0
+
+
+def _confirmed(invocation: Invocation) -> bool:
+    """Ask whether it is meant; where nobody can be asked, it must be said beforehand."""
+    if invocation.as_json or not sys.stdin.isatty():
+        raise click.UsageError("cancelling by filter needs a yes; pass --yes, or look first with --dry-run")
+    return click.confirm("cancel them?", default=False)
+
+
+def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
+    """Let the scheduler stop what runs; without one signal the keepers ourselves."""
+    from rota.engine.membership.control import wake
+    from rota.operations.run_actions import stop_keeper
+    from rota.operations.runs import show_run
+    from rota.operations.status.status import serves
+
+    wake(place.state)
+    if not serves(place.state):
+        for run_id in swept.asked:
+            stop_keeper(store, show_run(store, run_id).run)
+
+
+def _preview(found: "Sequence[Matched]") -> None:
+    from rota.cli.output import Column, print_table
+
+    if not found:
+        click.echo("no unfinished run is meant by that")
+        return
+    rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:SHOWN]]
+    print_table([Column("JOB"), Column("QUEUED"), Column("RUNNING")], rows)
+    if len(found) > SHOWN:
+        click.echo(f"and of {len(found) - SHOWN:,} more jobs")
+
+
+def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | None", *, dry_run: bool) -> None:
+    if invocation.as_json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "jobs": [{"job": one.job, "queued": one.queued, "running": one.running} for one in found],
+                "cancelled": swept.cancelled if swept else 0,
+                "stopping": len(swept.asked) if swept else 0,
+            }
+        )
+    elif swept is not None:
+        stopping = f"; {len(swept.asked):,} running ones are being stopped" if swept.asked else ""
+        click.echo(f"{swept.cancelled:,} CANCELLED, they had not started{stopping}")
+    elif dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", in the place of what is unfinished"}
+
+
+@click.command("retry", cls=RotaCommand)
+@click.argument("runs", metavar="RUN…", nargs=-1, required=True)
+@click.option("--again", is_flag=True, help="Also runs that COMPLETED.")
+@param_option
+@force_option
+@click.option("--follow", is_flag=True, help="Show the new run to its end, as `rota run` does; for one RUN.")
+@dry_run_option
+@click.pass_obj
+def retry_command(
+    invocation: Invocation,
+    *,
+    runs: tuple[str, ...],
+    again: bool,
+    params: tuple[str, ...],
+    force: bool,
+    follow: bool,
+    dry_run: bool,
+) -> int:
+    """Run finished RUNs again (JOB:NUMBER; JOB alone is its newest run): with their params, by the job as it is now.
+
+    With --follow the exit codes are those of `rota run`.
+    """
+    from rota.model.errors import RotaError
+
+    if follow and (len(runs) > 1 or dry_run):
+        raise click.UsageError("--follow goes with one RUN, and not with --dry-run")
+    wishes: dict[str, Any] = {"again": again, "force": force, "params": read_params(params), "dry_run": dry_run}
+    refused: list[RotaError] = []
+    told: list[dict[str, Any]] = []
+    with invocation.store() as (place, store):
+        for handle in runs:
+            try:
+                retried = _retry(invocation, place, store, handle=handle, wishes=wishes)
+            except RotaError as error:
+                refused.append(error)  # one that cannot be run again does not keep the others
+                continue
+            if follow and retried.born is not None:
+                return _follow(invocation, place, store, retried)
+            told.append(_print_retried(invocation, place, store, retried))
+    conclude(invocation, told, refused, dry_run=dry_run)
+    return 0
+
+
+def _retry(
+    invocation: Invocation, place: "ProjectPaths", store: "Store", *, handle: str, wishes: dict[str, Any]
+) -> "Retried":
+    from rota.engine.membership.control import wake
+    from rota.operations.run_actions import retry_run
+
+    retried = retry_run(store, handle, now=invocation.now(), **wishes)
+    if retried.born is not None:
+        wake(place.state)
+    return retried
+
+
+def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> int:
+    from rota.operations.runs import show_run
+    from rota.operations.status.status import attended
+
+    assert retried.born is not None
+    tell_pause(invocation, store, "the run")
+    if not attended(store, place.state, now=invocation.now()):
+        _print_retried(invocation, place, store, retried)
+        return NO_SCHEDULER
+    return follow_run(invocation, place, store, run=show_run(store, retried.born.id).run)
+
+
+def _print_retried(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> dict[str, Any]:
+    """Say what became of one run; return it as JSON: the new run, or what would be run again."""
+    from rota.model.serialize import run_json
+    from rota.operations.runs import show_run
+    from rota.operations.status.status import attended
+    from rota.rules.admission import verdict_word
+
+    run, born = retried.run, retried.born
+    first = f" (the first of {run.count or 'more than 10,000'} instants)" if run.covers_to else ""
+    if born is None:
+        if not invocation.as_json:
+            click.echo(f"{run.handle}  would be run again{first}{VERDICTS[verdict_word(retried.verdict)]}")
+        return {"retried": run.handle, "params": dict(retried.params), "would": "queue"}
+    served = attended(store, place.state, now=invocation.now())
+    idle = "" if served else f"; no scheduler is running here. {start_words(invocation)}"
+    if not invocation.as_json:
+        click.echo(f"{run.handle}{first}  queued again as {born.handle}{idle}   rota logs -f {born.handle}")
+    return {**run_json(show_run(store, born.id).run), "retried": run.handle}

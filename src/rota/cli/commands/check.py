@@ -1,0 +1,257 @@
+"""`rota check`, `apply`, `schema` and `export`."""
+
+import os
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.declare.plan import JobChange, Plan
+    from rota.declare.project import Declared
+    from rota.model.spec import JobSpec
+
+
+@click.command("check", cls=RotaCommand)
+@click.pass_obj
+def check_command(invocation: Invocation) -> None:
+    """Check rota.yaml: every problem with line and column, else each job in plain English with its next fire."""
+    from rota.operations.admin.secrets import notes_on_targets
+    from rota.operations.project.load import load_project, refuse_served
+
+    place, now = invocation.place(), invocation.now()
+    loaded = load_project(place.folder, invocation.environ, state=place.state, now=now)
+    declared = loaded.declared
+    untold = notes_on_targets(declared.jobs, declared.settings.notify, place.state, invocation.environ)
+    declared = replace(declared, notes=(*declared.notes, *untold, *filter(None, [loaded.trust_note])))
+    refuse_served(declared.projects, place.state)
+    if invocation.as_json:
+        print_json(_as_json(declared, now))
+        return
+    _show(invocation, declared, now)
+
+
+def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
+    from rota.operations.text import limit_words
+    from rota.rules.schedule.instants import explain_schedule
+
+    click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
+    for one in declared.included:
+        click.echo(f"  includes {one.file}{f', its jobs as {one.name}/…' if one.name else ''}")
+    invocation.tell_scope()
+    jobs = [spec for spec in declared.jobs if invocation.covers(spec.name)]
+    names = max((len(spec.name) for spec in jobs), default=0)
+    schedules = {spec.name: explain_schedule(spec.schedule) for spec in jobs}
+    width = max((len(text) for text in schedules.values()), default=0)
+    coming = {spec.name: coming_words(spec, now) for spec in jobs}
+    latest = max((len(text) for text in coming.values()), default=0)
+    for spec in jobs:
+        line = f"  {spec.name:{names}}  {schedules[spec.name]:{min(width, 60)}}  {coming[spec.name]:{latest}}"
+        click.echo(f"{line}  {limit_words(spec)}".rstrip())
+    for note in declared.notes:
+        click.echo(f"note: {note}")
+
+
+def _counts(declared: "Declared") -> str:
+    """Return how much the file declares: `2 groups, 6 jobs`."""
+    from rota.model.spec import Kind
+    from rota.operations.text import counted
+
+    groups = sum(spec.work.kind is Kind.GROUP for spec in declared.jobs)
+    jobs = counted(len(declared.jobs) - groups, "job")
+    return f"{counted(groups, 'group')}, {jobs}" if groups else jobs
+
+
+def coming_words(spec: "JobSpec", now: datetime) -> str:
+    """Return when a job that is new now would first fire, or why it would not."""
+    from rota.text.format import from_now, full_time
+
+    if not spec.enabled:
+        return "disabled"
+    if spec.schedule.manual or spec.schedule.reboot:
+        return "next boot" if spec.schedule.reboot else ""
+    at = first_fire(spec, now)
+    if at is None:
+        return "never again"
+    if spec.schedule.at is not None and at < now - spec.misfire.grace:
+        return "its time has passed"
+    if at <= now:
+        return "next now, when it is new"
+    return f"next {full_time(at, spec.schedule.timezone, now=now)}, {from_now(at, now)}"
+
+
+def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
+    """Return when a job that is new now would first fire."""
+    from rota.rules.schedule.blackouts import has_lulls
+    from rota.rules.schedule.cursor import first_cursor
+    from rota.rules.schedule.preview import fires_from
+
+    cursor = first_cursor(spec, created_at=now)
+    if cursor.next_for is None or not has_lulls(spec.schedule):
+        return cursor.next_at
+    fires = fires_from(spec.schedule, cursor.next_for, 1, created_at=now, name=spec.name)
+    return fires[0].at if fires else None
+
+
+def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:
+    from rota.model.serialize import iso_or_none
+    from rota.rules.schedule.instants import explain_schedule
+
+    return {
+        "file": str(declared.settings.file),
+        "ok": True,
+        "timezone": declared.settings.timezone,
+        "jobs": [
+            {
+                "name": spec.name,
+                "kind": spec.work.kind.value,
+                "enabled": spec.enabled,
+                "schedule": explain_schedule(spec.schedule),
+                "timezone": spec.schedule.timezone,
+                "next_at": iso_or_none(first_fire(spec, now)),
+                **_limits(spec),
+            }
+            for spec in declared.jobs
+        ],
+        "included": [{"file": str(one.path), "project": one.name or None} for one in declared.included],
+        "notes": list(declared.notes),
+    }
+
+
+def _limits(spec: "JobSpec") -> dict[str, Any]:
+    agent, timeout = spec.work.agent, spec.work.timeout
+    return {
+        "timeout_seconds": timeout.total_seconds() if timeout is not None else None,
+        "max_attempts": spec.retry.max_attempts,
+        "max_turns": agent.max_turns if agent is not None else None,
+        "max_usd": agent.max_usd if agent is not None else None,
+    }
+
+
+@click.command("apply", cls=RotaCommand)
+@click.option("--adopt", metavar="NAME", multiple=True, help="Take over a job of this name that has another source.")
+@click.option("--allow-empty", is_flag=True, help="Allow a file without jobs to retire all that came from it.")
+@click.option("--cancel-queued", is_flag=True, help="Also cancel queued runs of jobs that change or are retired.")
+@dry_run_option
+@click.pass_obj
+def apply_command(
+    invocation: Invocation, *, adopt: tuple[str, ...], allow_empty: bool, cancel_queued: bool, dry_run: bool
+) -> None:
+    """Make the stored jobs equal to rota.yaml and print what changed; a running scheduler sees it at once."""
+    options = {"adopt": adopt, "allow_empty": allow_empty, "cancel_queued": cancel_queued}
+    plan = _apply(invocation, dry_run=dry_run, options=options)
+    if invocation.as_json:
+        print_json(plan_json(plan, dry_run=dry_run))
+        return
+    show_plan(plan)
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+def _apply(invocation: Invocation, *, dry_run: bool, options: dict[str, Any]) -> "Plan":
+    from rota.cli.commands.init import ensure_trust
+    from rota.engine.membership.control import wake
+    from rota.operations.project.apply import apply, first_plan
+    from rota.operations.project.load import load_project, refuse_served
+
+    place, now = invocation.place(), invocation.now()
+    if not dry_run:
+        ensure_trust(invocation)
+    acts = not dry_run
+    declared = load_project(place.folder, invocation.environ, state=place.state, now=now, acts=acts).declared
+    refuse_served(declared.projects, place.state)
+    if dry_run and not invocation.applied():
+        return first_plan(declared)
+    with invocation.store(create=True) as (_, store):
+        plan = apply(store, declared, now=now, dry_run=dry_run, **options)
+    if not dry_run:
+        wake(place.state)
+        _remember(invocation, declared)
+    return plan
+
+
+def _remember(invocation: Invocation, declared: "Declared") -> None:
+    """Let commands inside included projects find this one; that is a convenience, nothing is lost without it."""
+    from rota.operations.project.includes import remember_host
+
+    try:
+        remember_host(declared.settings.folder, invocation.environ, includes=bool(declared.projects))
+    except OSError as error:
+        click.echo(f"rota: commands inside included projects may not find this one: {error}", err=True)
+
+
+def show_plan(plan: "Plan") -> None:
+    """Print a plan: one line a change, with what differs below it."""
+    from rota.declare.plan import ChangeKind
+    from rota.operations.text import counted
+
+    for change in plan.changing:
+        mark, colour, words = _MARKS[change.kind.value]
+        click.echo(click.style(f"{mark} {change.name}", fg=colour) + f"  {words}{_reading(change)}")
+        for difference in change.differences if change.kind is not ChangeKind.CREATE else ():
+            click.echo(f"    {difference.replace(' -> ', ' → ')}")
+    for difference in plan.settings:
+        click.echo(click.style(f"~ {difference.replace(' -> ', ' → ')}", fg="yellow"))
+    same = len(plan.changes) - len(plan.changing)
+    if same or not plan.changes:
+        click.echo(f"= {counted(same, 'job')} unchanged" if plan.changes else "= no jobs")
+
+
+_MARKS = {
+    "create": ("+", "green", "created"),
+    "update": ("~", "yellow", "changed"),
+    "revive": ("+", "green", "revived, its history goes on"),
+    "retire": ("-", "red", "retired: the file no longer has it; its history stays"),
+    "adopt": ("~", "yellow", "adopted"),
+}
+
+
+def _reading(change: "JobChange") -> str:
+    from rota.rules.schedule.instants import explain_schedule
+
+    if change.kind.value not in ("create", "revive") or change.spec is None:
+        return ""
+    return f", {explain_schedule(change.spec.schedule)}" + ("" if change.spec.enabled else ", disabled")
+
+
+def plan_json(plan: "Plan", *, dry_run: bool) -> dict[str, Any]:
+    """Return a plan as JSON."""
+    return {
+        "dry_run": dry_run,
+        "changed": len(plan.changing),
+        "settings": list(plan.settings),
+        "changes": [
+            {"kind": change.kind.value, "name": change.name, "differences": list(change.differences)}
+            for change in plan.changes
+        ],
+    }
+
+
+@click.command("schema", cls=RotaCommand)
+def schema_command() -> None:
+    """Print the JSON Schema of rota.yaml, for editors. `rota init` writes it to .rota/schema.json."""
+    from rota.declare.schema import json_schema
+
+    print_json(json_schema())
+
+
+@click.command("export", cls=RotaCommand)
+@click.argument("jobs", nargs=-1, metavar="[JOB…]")
+@click.pass_obj
+def export_command(invocation: Invocation, *, jobs: tuple[str, ...]) -> None:
+    """Print the stored jobs as a rota.yaml, also those that no file declares; all of them, or each JOB named."""
+    from rota.operations.project.transfer import export_jobs, stored_names
+
+    home = invocation.environ.get("HOME") or os.path.expanduser("~")
+    with invocation.store() as (place, store):
+        named = jobs or (tuple(job for job in stored_names(store) if invocation.covers(job)) if place.scope else ())
+        exported = export_jobs(store, named, place=place, home=home)
+    if invocation.as_json:
+        print_json({"yaml": exported.text, "jobs": list(exported.names), "notes": list(exported.notes)})
+        return
+    click.echo(exported.text, nl=False)
+    for note in exported.notes:
+        click.echo(f"note: {note}", err=True)

@@ -1,0 +1,317 @@
+"""`rota history` and `logs`."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.cli.output import Cell
+    from rota.model.spec import JobSpec
+    from rota.operations.project.locate import ProjectPaths
+    from rota.operations.runs import SearchResult
+    from rota.operations.text import Stretch
+    from rota.store.driver import Store
+
+
+LIMIT = 50
+
+
+@click.command("history", cls=RotaCommand)
+@click.argument("job", required=False)
+@click.option("--status", "statuses", metavar="S", multiple=True, help="Only runs of this status; may be repeated.")
+@click.option("--reason", "reasons", metavar="R", multiple=True, help="Only runs of this reason; may be repeated.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Only runs of jobs that carry this label.")
+@click.option("--trigger", "triggers", metavar="T", multiple=True, help="Only runs that came through this door.")
+@click.option("--agent", metavar="NAME", default="", help="Only runs of jobs that ask this agent.")
+@click.option("--since", metavar="TIME", help="From then on: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.")
+@click.option("--until", metavar="TIME", help="Before then; the same words.")
+@click.option("--grep", "text", metavar="TEXT", help="Only runs whose summary or error holds this text, in any case.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines."
+)
+@click.option("--all", "each", is_flag=True, help="Show each run on a line of its own.")
+@click.pass_obj
+def history_command(
+    invocation: Invocation,
+    *,
+    job: str | None,
+    statuses: tuple[str, ...],
+    reasons: tuple[str, ...],
+    labels: tuple[str, ...],
+    triggers: tuple[str, ...],
+    agent: str,
+    since: str | None,
+    until: str | None,
+    text: str | None,
+    limit: int,
+    each: bool,
+) -> None:
+    """Show runs, newest first. Equal neighbours of one job are one line, `disk-check ×288`; --json never collapses."""
+    from rota.model.serialize import run_json
+    from rota.operations.jobs import project_timezone
+    from rota.operations.runs import RunFilter, history_with
+    from rota.operations.text import Lines, history_lines, stretch_of
+    from rota.text.format import read_instant
+
+    now = invocation.now()
+    with invocation.store() as (_, store):
+        zone = project_timezone(store)
+        asked = RunFilter(
+            job=job,
+            statuses=statuses,
+            reasons=reasons,
+            labels=labels if job else invocation.labels(labels),
+            triggers=triggers,
+            agent=agent,
+            since=read_instant(since, zone, now=now) if since else None,
+            until=read_instant(until, zone, now=now) if until else None,
+        )
+        if invocation.as_json:
+            print_json([run_json(run) for run in history_with(store, text, limit=limit, **asked)])
+            return
+        if each:
+            runs = history_with(store, text, limit=limit + 1, **asked)
+            lines = Lines(tuple(stretch_of([run]) for run in runs[:limit]), len(runs) > limit)
+        else:
+            lines = history_lines(store, text, limit=limit, **asked)
+    if job is None:
+        invocation.tell_scope()
+    _show(lines.stretches, zone, now=now)
+    if lines.more:
+        count = len(lines.stretches)
+        click.echo(
+            f"the newest {count} lines; more with --limit" if count > 1 else "the newest line; more with --limit"
+        )
+
+
+def _show(stretches: "tuple[Stretch, ...]", zone: str, *, now: datetime) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.operations.text import cost_words, token_words
+
+    if not stretches:
+        click.echo("no runs")
+        return
+    told = (("COST", cost_words), ("TOKENS", token_words))
+    amounts = [(name, of) for name, of in told if any(of(stretch) for stretch in stretches)]
+    names = ("RUN", "STATUS", "REASON", f"STARTED ({zone})", "TOOK", *(name for name, _ in amounts))
+    rows = []
+    for stretch in stretches:
+        *row, why = _row(stretch, zone, now=now)
+        rows.append([*row, *(of(stretch) for _, of in amounts), why])
+    spare = {"TOKENS"} | (set() if any(row[2] for row in rows) else {"REASON"})
+    print_table([*(Column(name, spare=name in spare) for name in names), Column("WHY", flexible=True)], rows)
+
+
+def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.cli.output import Cell, colour_of
+    from rota.operations.text import denied_words, shown_status, started_words, took, why_words
+    from rota.text.ansi import plain
+
+    newest, times = stretch.newest, stretch.times
+    name = newest.handle if stretch.runs == 1 else newest.job
+    status = ", ".join(part for part in (shown_status(newest), denied_words(newest)) if part)
+    return [
+        f"{name} ×{times:,}" if times > 1 else name,
+        Cell(status, colour_of(newest)),
+        newest.reason.value if newest.reason else f"waits: {newest.waiting_for}" if newest.waiting_for else "",
+        started_words(stretch, zone, now=now),
+        took(newest, now=now),
+        plain(why_words(newest, zone, now=now)),
+    ]
+
+
+def show_matches(invocation: Invocation, text: str, *, name: str | None, since: str | None, limit: int) -> None:
+    """Print the lines that hold `text`, of one run, of a job's runs or of all, newest runs first."""
+    from rota.operations.jobs import project_timezone
+    from rota.operations.runs import search_output
+    from rota.text.format import read_instant
+
+    with invocation.store() as (place, store):
+        start = read_instant(since, project_timezone(store), now=invocation.now()) if since else None
+        found = search_output(store, place.state, text, name=name, labels=invocation.labels(), since=start, limit=limit)
+    if invocation.as_json:
+        matches = [{"run": match.run.handle, "line": match.line, "text": match.text} for match in found.matches]
+        print_json({"matches": matches, "runs": found.runs, "stopped": found.stopped})
+        return
+    _print_match(found, text)
+
+
+def _print_match(found: "SearchResult", text: str) -> None:
+    from rota.operations.text import counted
+    from rota.text.ansi import plain
+
+    for match in found.matches:
+        click.echo(f"{match.run.handle}:{match.line}: {plain(match.text)}")
+    if not found.matches:
+        click.echo(f"rota: no output of {counted(found.runs, 'run')} holds {plain(text)!r}", err=True)
+    if found.stopped:
+        click.echo(f"rota: {found.stopped}", err=True)
+
+
+LOOK_AGAIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSource:
+    """Whose output is read, how it stands, why there is nothing to read, if so, and whether anybody will end it."""
+
+    id: str
+    name: str
+    status: str
+    final: bool
+    note: str | None
+    attended: bool
+    spec: "JobSpec | None" = None
+
+
+Look = Callable[[], OutputSource]
+
+
+@click.command("logs", cls=RotaCommand)
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run is finished.")
+@click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="As it was written, with control characters; of an agent, its events.")
+@click.option(
+    "--grep", "text", metavar="TEXT", help="Lines that hold this text, in any case: of all runs, or of a JOB."
+)
+@click.option("--since", metavar="TIME", help="With --grep: only runs from then on (30d, 2h, yesterday, 2026-11-15).")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=200, show_default=True, help="With --grep: how many.")
+@click.pass_obj
+def logs_command(
+    invocation: Invocation,
+    *,
+    run: str | None,
+    follow: bool,
+    lines: int | None,
+    raw: bool,
+    text: str | None,
+    since: str | None,
+    limit: int,
+) -> None:
+    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest that started; a direct call by its identifier)."""
+    if text is not None:
+        if follow or raw or lines is not None:
+            raise click.UsageError("--grep goes with none of --follow, --tail and --raw")
+        show_matches(invocation, text, name=run, since=since, limit=limit)
+        return
+    if run is None or since:
+        raise click.UsageError("--since belongs to --grep" if since else "name a RUN, or look for a text with --grep")
+    if follow and invocation.as_json:
+        raise click.UsageError("--follow and --json do not go together")
+    with invocation.store() as (place, store):
+        look = _look_at(invocation, place, store, _meant(invocation, store, run, follow=follow))
+        source = look()
+        if invocation.as_json:
+            print_json({"run": source.name, "output": _text(place, source, lines, raw=raw), "note": source.note})
+        elif follow and not source.final:
+            _follow(invocation, place, look, lines, raw=raw)
+        else:
+            _print(place, source, lines, raw=raw)
+
+
+def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -> str:
+    """Return the run whose output is meant: of a job alone not one that never started, such as a skipped instant."""
+    from rota.model.ids import is_id
+    from rota.operations.runs import find_run, find_started, find_unfinished
+
+    if is_id(name):
+        return name
+    newest = store.read(partial(find_run, handle=name))
+    awaited = store.read(partial(find_unfinished, handle=name)) if follow else newest
+    meant = awaited if follow and not awaited.status.final else store.read(partial(find_started, handle=name))
+    if meant.id != newest.id and not invocation.as_json:
+        reason = f" {newest.reason}" if newest.reason else ""
+        click.echo(f"rota: this is {meant.handle}; {newest.handle} is {newest.status.shown}{reason}", err=True)
+    return meant.id
+
+
+def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name: str) -> Look:
+    """Return a look at a run, or at a direct call."""
+    from rota.model.ids import is_id
+    from rota.operations.direct_calls import direct_spec, direct_view
+    from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
+    from rota.operations.runs import show_run
+    from rota.operations.status.status import attended, serves
+
+    called = direct_view(store, name) if is_id(name) else None
+    first = show_run(store, name) if called is None else None
+    run_id = first.run.id if first is not None else name
+
+    def look() -> OutputSource:
+        now = invocation.now()
+        call = direct_view(store, run_id) if called is not None else None
+        if call is not None:
+            note = why_no_output_of_call(place.state, call)
+            spec = direct_spec(store, call)
+            return OutputSource(
+                call.id, call.name, call.status.shown, call.status.final, note, serves(place.state), spec
+            )
+        view = show_run(store, run_id)
+        fetch_output(store, place.state, view)
+        note = why_no_output(place.state, view, now=now)
+        lives = attended(store, place.state, now=now, run=view.run)
+        run = view.run
+        return OutputSource(run_id, run.handle, run.status.shown, run.status.final, note, lives, view.spec)
+
+    return look
+
+
+def _text(place: "ProjectPaths", source: OutputSource, lines: int | None, *, raw: bool) -> str:
+    from rota.operations.output import output_of
+    from rota.text.ansi import clean_for_terminal
+
+    text = b"".join(output_of(place.state, source.id, lines=lines)).decode("utf-8", "replace")
+    return text if raw else clean_for_terminal(text)
+
+
+def _print(place: "ProjectPaths", source: OutputSource, lines: int | None, *, raw: bool) -> None:
+    from rota.operations.output import follow, output_of, teller_of
+
+    if source.note is not None:
+        click.echo(f"rota: {source.note}", err=True)
+    elif raw:
+        sys.stdout.flush()
+        for chunk in output_of(place.state, source.id, lines=lines):
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    elif lines is not None and teller_of(source.spec) is None:
+        click.echo(_text(place, source, lines, raw=False), nl=False)
+    else:
+        found = follow(place.state, source.id, spec=source.spec).rest()
+        _print_last(found, lines)
+        if not found:
+            click.echo(f"rota: {source.name} said nothing; what it printed: rota logs --raw {source.name}", err=True)
+
+
+def _print_lines(lines: list[str]) -> None:
+    for line in lines:
+        click.echo(line, color=True)
+
+
+def _follow(invocation: Invocation, place: "ProjectPaths", look: Look, lines: int | None, *, raw: bool) -> None:
+    from rota.operations.output import follow
+
+    source = look()
+    reader = follow(place.state, source.id, raw=raw, spec=source.spec)
+    _print_last(reader.lines(), lines)
+    while not source.final:
+        if not source.attended:
+            _print_lines(reader.rest())
+            click.echo(f"rota: {source.name} is {source.status}, and no scheduler is running here", err=True)
+            return
+        invocation.pause(LOOK_AGAIN)
+        source = look()
+        _print_lines(reader.lines())
+    _print_lines(reader.rest())
+
+
+def _print_last(found: list[str], lines: int | None) -> None:
+    _print_lines(found if lines is None else found[max(len(found) - lines, 0) :] if lines else [])

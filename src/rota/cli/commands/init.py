@@ -1,0 +1,150 @@
+"""`rota init`, `completion` and `trust`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.agents.registry import AgentProbe
+    from rota.operations.project.edit import Machine
+
+
+AGENTS = ("claude", "codex")
+
+
+@click.command("init", cls=RotaCommand)
+@click.option("--with", "kind", type=click.Choice(["cron", "python", *AGENTS]), help="What the first job shows.")
+@dry_run_option
+@click.pass_obj
+def init_command(invocation: Invocation, *, kind: str | None, dry_run: bool) -> None:
+    """Write a first, commented rota.yaml here and the state folder .rota/. Asks nothing and overwrites nothing."""
+    from rota.operations.project.edit import inspect_machine, make_project, plan_project
+
+    given = invocation.directory or invocation.environ.get("ROTA_DIR")
+    folder = Path(os.path.abspath(invocation.cwd / Path(given).expanduser())) if given else invocation.cwd
+    machine = inspect_machine(invocation.environ)
+    files = plan_project(folder, machine, kind=kind)
+    if not dry_run:
+        make_project(folder, files)
+    if invocation.as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "dry_run": dry_run,
+                "files": [*files, ".rota/"],
+                "timezone": machine.timezone,
+                "battery": machine.battery,
+                "agents": [{"name": agent.name, "version": agent.version} for agent in machine.agents],
+            }
+        )
+        return
+    _tell(machine, files, kind=kind, dry_run=dry_run)
+
+
+def _tell(machine: "Machine", files: dict[str, str], *, kind: str | None, dry_run: bool) -> None:
+    wrote = "would write" if dry_run else "wrote"
+    origin = "from this machine" if machine.detected_zone else "this machine's own cannot be found by name"
+    rows = [(f"{wrote} rota.yaml", f"1 job, time zone {machine.timezone} ({origin})")]
+    rows += [(f"{wrote} {name}", "the functions that the jobs name") for name in files if name.endswith(".py")]
+    rows.append((f"{wrote} .rota/", "state, mode 0700, with its own .gitignore, and the schema for your editor"))
+    rows += [(f"found {agent.name} {agent.version}".rstrip(), _agent_words(agent)) for agent in machine.agents]
+    if kind in AGENTS and kind not in {agent.name for agent in machine.agents}:
+        rows.append((f"no {kind} here", "it is not on PATH, and the job needs it   (rota doctor repeats this)"))
+    if machine.battery:
+        rows.append(("found laptop battery", "jobs missed during sleep run once on wake: defaults.misfire: once"))
+    width = max(len(label) for label, _ in rows)
+    for label, text in rows:
+        click.echo(f"{label:{width}}  {text}")
+    click.echo(files["rota.yaml"] if dry_run else "next: rota check, then rota serve")
+    if dry_run:
+        click.echo("nothing was written (--dry-run)")
+
+
+def _agent_words(found: "AgentProbe") -> str:
+    """Return whether an agent can work: `logged in, runs headless`."""
+    if found.problem:
+        return f"{found.problem}   (rota doctor says what to do)"
+    words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
+    return f"{', '.join(word for word in words if word) or 'on PATH'}   (rota doctor repeats this)"
+
+
+VARIABLE = "_ROTA_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion", cls=RotaCommand)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion_command(ctx: click.Context, *, shell: str) -> None:
+    """Print the completion script of a SHELL.
+
+    bash: eval "$(rota completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: rota completion fish |
+    source in its config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from rota.cli.main import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(cli, {}, "rota", VARIABLE).source()
+    if ctx.ensure_object(Invocation).as_json:
+        print_json({"shell": shell, "script": script})
+        return
+    click.echo(script)
+
+
+@click.command("trust", cls=RotaCommand)
+@click.option("--remove", is_flag=True, help="Trust this folder no longer.")
+@dry_run_option
+@click.pass_obj
+def trust_command(invocation: Invocation, *, remove: bool, dry_run: bool) -> None:
+    """Trust the project in this folder: commands that look at it may run its code.
+
+    Without trust `rota check` and others read the source of Python modules and run nothing of them.
+    """
+    from rota.model.errors import StateError
+    from rota.operations.project.load import is_trusted, named_modules, set_trust
+
+    folder, environ = invocation.place().folder, invocation.environ
+    before, after = is_trusted(folder, environ), not remove
+    if not dry_run:
+        try:
+            set_trust(folder, environ, trusted=after)
+        except OSError as error:
+            hint = f"make it writable, or set ROTA_TRUST={folder}"
+            raise StateError(f"the trust cannot be recorded: {error}", hint=hint) from None
+        after = is_trusted(folder, environ)
+    modules, _ = named_modules(folder, environ, now=invocation.now())
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "folder": str(folder), "trusted": after, "before": before, "modules": modules})
+        return
+    _trust_tell(str(folder), modules, before=before, after=after, dry_run=dry_run)
+
+
+def _trust_tell(folder: str, modules: Sequence[str], *, before: bool, after: bool, dry_run: bool) -> None:
+    names = f"; it names {', '.join(modules)}" if modules else ""
+    still = "is already" if before == after else "would be" if dry_run else "is now"
+    click.echo(f"{folder} {still} {'trusted' if after else 'untrusted'}{names}")
+
+
+def ensure_trust(invocation: Invocation) -> None:
+    """Ask once whether a project that a person acts on is trusted; where nobody can be asked, FolderUntrusted."""
+    from rota.operations.project.load import require_trust
+
+    place = invocation.place()
+
+    def ask(modules: Sequence[str]) -> bool:
+        if invocation.as_json or invocation.in_run or not sys.stdin.isatty():
+            return False
+        click.echo(f"{place.folder} names Python modules: {', '.join(modules)}")
+        click.echo("Importing them runs their code, also in commands that only look, such as `rota check`.")
+        return click.confirm("trust this folder?", default=False)
+
+    require_trust(place.folder, invocation.environ, now=invocation.now(), ask=ask)

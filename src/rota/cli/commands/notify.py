@@ -1,0 +1,204 @@
+"""`rota notify` and `deliveries`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.main import RotaGroup
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rota.model.notifications import Delivery
+    from rota.operations.notifications import TargetView
+
+
+@click.group("notify", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def notify_command(ctx: click.Context) -> None:
+    """List the targets of notifications: how they are told, of what, and whether it works. See `test`, `enable`."""
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.operations.jobs import project_timezone
+    from rota.operations.notifications import list_targets, target_json
+
+    with invocation.store() as (_, store):
+        found, zone = list_targets(store), project_timezone(store)
+    if invocation.as_json:
+        print_json([target_json(view) for view in found])
+        return
+    if not found:
+        click.echo("no targets; declare some under `notify:` in rota.yaml and apply it")
+        return
+    titles = ("TARGET", "TOLD BY", "TOLD OF", "STATE")
+    columns = [*map(Column, titles), Column(f"LAST ({zone})", flexible=True)]
+    print_table(columns, [_cells(view, zone, now=invocation.now()) for view in found])
+
+
+def _cells(view: "TargetView", zone: str, *, now: "datetime") -> list[str]:
+    from rota.model.notifications import Channel
+    from rota.text.format import full_time
+
+    target, last = view.target, view.last
+    unsigned = target.channel is Channel.WEBHOOK and not target.signing
+    told = f"{target.channel}{', unsigned' if unsigned else ''}"
+    newest = (
+        f"{full_time(last.created_at, zone, now=now)} {last.event} {last.handle}: {last.status}" if last else "never"
+    )
+    return [target.name, told, ", ".join(target.on), _state(view, zone, now=now), newest]
+
+
+def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
+    from rota.text.ansi import plain
+    from rota.text.format import full_time
+
+    known = view.endpoint
+    if known.disabled_at is not None:
+        return f"off: {plain(known.error or '')}"
+    if known.closed_until is not None and known.closed_until > now:
+        return f"left alone until {full_time(known.closed_until, zone, now=now)}"
+    return f"failed {known.failures} times in a row" if known.failures else "ok"
+
+
+@notify_command.command("test", cls=RotaCommand)
+@click.argument("name")
+@click.pass_obj
+def test(invocation: Invocation, *, name: str) -> int:
+    """Send a test to the target NAME of rota.yaml, applied or not. Exit codes: 0 delivered, 1 not."""
+    from rota.operations.notifications import find_target, receipt_json, try_target
+    from rota.operations.project.load import load_project
+    from rota.text.ansi import plain
+
+    place, now = invocation.place(), invocation.now()
+    settings = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.settings
+    target = find_target(settings.notify, name)
+    receipt = try_target(target, settings, environ=invocation.environ, now=now)
+    if invocation.as_json:
+        print_json(receipt_json(target, receipt))
+    elif receipt.ok:
+        click.echo(f"{name}: delivered{f', answered {receipt.answer}' if receipt.answer else ''}")
+    else:
+        click.echo(f"{name}: not delivered: {plain(receipt.error or 'no reason is known')}")
+    return 0 if receipt.ok else 1
+
+
+@notify_command.command("enable", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def enable(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Send to the target NAME again, which was switched off by a 410 or is left alone since it kept failing."""
+    from rota.engine.membership.control import wake
+    from rota.operations.notifications import enable_target
+
+    with invocation.store() as (place, store):
+        changed = enable_target(store, name, dry_run=dry_run)
+        if changed and not dry_run:
+            wake(place.state)
+    if invocation.as_json:
+        print_json({"target": name, "changed": changed, "dry_run": dry_run})
+        return
+    click.echo(f"{name} is told again" if changed else f"{name} was not switched off")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+LIMIT = 50
+SHORT = 8
+"""How many of the last characters of an id are shown."""
+
+
+@click.group("deliveries", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[retry …]")
+@click.option("--failed", is_flag=True, help="Only those that failed for good.")
+@click.option("--pending", is_flag=True, help="Only those that are still to be sent.")
+@click.option("--job", metavar="JOB", help="Only those about a job, or about a run as JOB:NUMBER.")
+@click.option("--target", metavar="NAME", help="Only those to a target.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1000), default=LIMIT, show_default=True, help="How many, newest first."
+)
+@click.pass_context
+def deliveries_command(
+    ctx: click.Context, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
+) -> None:
+    """List what was told to whom, newest first: how often it was tried, and what became of it."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if failed and pending:
+        raise click.UsageError("--failed and --pending do not go together")
+    _list_deliveries(ctx.ensure_object(Invocation), failed=failed, pending=pending, job=job, target=target, limit=limit)
+
+
+def _list_deliveries(
+    invocation: Invocation, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
+) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.model.notifications import DeliveryStatus
+    from rota.model.serialize import delivery_json
+    from rota.operations.jobs import project_timezone
+    from rota.operations.notifications import list_deliveries
+
+    status = DeliveryStatus.FAILED if failed else DeliveryStatus.PENDING if pending else None
+    with invocation.store() as (_, store):
+        found = list_deliveries(store, status=status, about=job, target=target, limit=limit)
+        zone = project_timezone(store)
+    found = [one for one in found if invocation.covers(one.handle)]
+    if invocation.as_json:
+        print_json([delivery_json(one) for one in found])
+        return
+    invocation.tell_scope()
+    if not found:
+        click.echo("no deliveries")
+        return
+    titles = ("ID", f"WHEN ({zone})", "EVENT", "RUN", "TARGET", "STATUS", "TRIES")
+    columns = [*map(Column, titles), Column("ANSWER", flexible=True)]
+    print_table(columns, [_delivery_cells(one, zone, now=invocation.now()) for one in found])
+
+
+def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]:
+    from rota.text.ansi import plain
+    from rota.text.format import full_time
+
+    again = f"; again {full_time(one.next_at, zone, now=now, seconds=True)}" if one.next_at and one.attempts else ""
+    told = "exit 0" if one.answer == 0 else str(one.answer or "")
+    answer = plain(one.error or "") or told
+    when = full_time(one.created_at, zone, now=now, seconds=True)
+    tried = [one.id[-SHORT:], when, one.event.value, one.handle, one.target, one.status.value, str(one.attempts)]
+    return [*tried, f"{answer}{again}"]
+
+
+@deliveries_command.command("retry", cls=RotaCommand)
+@click.argument("ids", metavar="[ID…]", nargs=-1)
+@click.option("--failed", is_flag=True, help="All that failed for good.")
+@dry_run_option
+@click.pass_obj
+def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run: bool) -> None:
+    """Send deliveries again, under their own ids: those that end with ID, or all that failed."""
+    from rota.engine.membership.control import wake
+    from rota.model.serialize import delivery_json
+    from rota.operations.notifications import retry_deliveries
+    from rota.operations.status.status import serves
+
+    if not ids and not failed:
+        raise click.UsageError("name deliveries, or pass --failed")
+    with invocation.store() as (place, store):
+        found = retry_deliveries(store, ids, failed=failed, now=invocation.now(), dry_run=dry_run)
+        if found and not dry_run:
+            wake(place.state)
+        served = serves(place.state)
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "retried": [delivery_json(one) for one in found]})
+        return
+    for one in found:
+        click.echo(f"{one.event} of {one.handle} to {one.target}: sent again")
+    click.echo("nothing was changed (--dry-run)" if dry_run else _told(len(found), served=served))
+
+
+def _told(count: int, *, served: bool) -> str:
+    if not count:
+        return "nothing to send again"
+    return "the scheduler sends them" if served else "no scheduler runs; the next one sends them"

@@ -1,0 +1,220 @@
+"""`rota queue`, `move` and `edit`."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.commands.run import param_option, read_params
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+
+if TYPE_CHECKING:
+    from rota.cli.output import Cell
+    from rota.model.records import Run
+    from rota.operations.direct_calls import DirectView
+    from rota.operations.queue import QueueView, ReadyRun
+    from rota.operations.run_actions import Destination, Edited, ReorderedRun
+
+
+LIMIT = 20
+MOST = 1000
+
+
+@click.command("queue", cls=RotaCommand)
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="How many lines of each."
+)
+@click.pass_obj
+def queue_command(invocation: Invocation, *, limit: int) -> None:
+    """Show what waits: direct callers first, then runs that may start, in order, then those that wait."""
+    from rota.operations.jobs import project_timezone
+    from rota.operations.queue import look_at_queue, queue_json
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        view = _covered(
+            invocation, look_at_queue(store, place.state, limit=MOST if place.scope else limit, now=now), limit
+        )
+        zone = project_timezone(store)
+    if invocation.as_json:
+        print_json(queue_json(view))
+        return
+    invocation.tell_scope()
+    if not (view.direct or view.ready or view.waiting):
+        click.echo("the queue is empty")
+        return
+    for line in _head(view, zone, now=now):
+        click.echo(line)
+    _show(view, zone, now=now)
+
+
+def _covered(invocation: Invocation, view: "QueueView", limit: int) -> "QueueView":
+    """Return what of the queue is shown here: inside an included project only its own runs, at their places."""
+    from dataclasses import replace
+
+    if not invocation.place().scope:
+        return view
+    ready = [one for one in view.ready if invocation.covers(one.run.job)]
+    waiting = [run for run in view.waiting if invocation.covers(run.job)]
+    return replace(
+        view,
+        direct=tuple(call for call in view.direct if invocation.covers(call.name)),
+        ready=tuple(ready[:limit]),
+        waiting=tuple(waiting[:limit]),
+        ready_count=len(ready),
+        waiting_count=len(waiting),
+    )
+
+
+def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
+    from rota.operations.queue import COUNTED, hold_words
+    from rota.operations.text import pause_words
+
+    if view.pause is not None:
+        told = pause_words(view.pause.until, view.pause.reason, zone=zone, now=now)
+        yield f"everything is paused{told}; go on with `rota resume --all`"
+    ready, waiting = (f"{count:,}{'+' * (count >= COUNTED)}" for count in (view.ready_count, view.waiting_count))
+    yield f"{ready} ready, {waiting} waiting for something"
+    if view.ready:
+        head = view.ready[0]
+        yield f"first: {head.run.handle}, {hold_words(head, view, zone=zone, now=now)}"
+
+
+def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
+    from rota.cli.output import Column, print_table
+
+    columns = [*(Column(name) for name in ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS")), Column("WHY", flexible=True)]
+    rows = [
+        *(_direct(call, now=now) for call in view.direct),
+        *(_ready(one, view, zone, now=now) for one in view.ready),
+        *(_waiting(run, view, zone, now=now) for run in view.waiting),
+    ]
+    print_table(columns, rows)
+    if view.ready_count > len(view.ready) or view.waiting_count > len(view.waiting):
+        click.echo("more with --limit")
+
+
+def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
+    from rota.text.format import roughly
+
+    return [
+        "direct",
+        call.name,
+        roughly(now - call.asked_at),
+        "",
+        "",
+        f"served before the queue (pid {call.caller.pid})",
+    ]
+
+
+def _ready(one: "ReadyRun", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.operations.queue import draw_words, hold_words
+    from rota.text.format import roughly
+
+    since, why = roughly(now - one.run.created_at), hold_words(one, view, zone=zone, now=now)
+    return [str(one.place), one.run.handle, since, str(one.run.priority), draw_words(one), why]
+
+
+def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
+    from rota.operations.queue import waiting_words
+    from rota.text.format import roughly
+
+    since, why = roughly(now - run.created_at), waiting_words(run, view, zone=zone, now=now)
+    return ["–", run.handle, since, str(run.priority), "", why]
+
+
+@click.command("move", cls=RotaCommand)
+@click.argument("runs", metavar="RUN…", nargs=-1, required=True)
+@click.option("--first", is_flag=True, help="Before all others of their priority.")
+@click.option("--last", is_flag=True, help="Behind all others of their priority.")
+@click.option("--before", metavar="RUN", help="Just before this run, of the same priority.")
+@click.option("--to", "place", metavar="N", type=int, help="To this place as `rota queue` counts it, 1 to 1000.")
+@dry_run_option
+@click.pass_obj
+def move_command(
+    invocation: Invocation,
+    *,
+    runs: tuple[str, ...],
+    first: bool,
+    last: bool,
+    before: str | None,
+    place: int | None,
+    dry_run: bool,
+) -> None:
+    """Move queued RUNs to another place, in the order in which they are named. They stay within their priority."""
+    from rota.operations.run_actions import move_runs
+
+    destination = _destination(first=first, last=last, before=before, place=place)
+    with invocation.store() as (_, store):
+        moved = move_runs(store, runs, destination, now=invocation.now(), dry_run=dry_run)
+    _tell(invocation, moved, dry_run=dry_run)
+
+
+def _destination(*, first: bool, last: bool, before: str | None, place: int | None) -> "Destination":
+    from rota.engine.transactions.enqueue import Where
+    from rota.operations.run_actions import Destination
+
+    given = [
+        *([Destination(Where.FIRST)] if first else []),
+        *([Destination(Where.LAST)] if last else []),
+        *([Destination(Where.BEFORE, other=before)] if before is not None else []),
+        *([Destination(Where.TO, place=place)] if place is not None else []),
+    ]
+    if len(given) != 1:
+        raise click.UsageError("say where to: one of --first, --last, --before RUN, --to N")
+    return given[0]
+
+
+def _tell(invocation: Invocation, moved: "list[ReorderedRun]", *, dry_run: bool) -> None:
+    from rota.operations.bulk import moved_json
+
+    if invocation.as_json:
+        print_json(moved_json(moved, dry_run=dry_run))
+        return
+    for one in moved:
+        note = f": {one.note}" if one.note else ""
+        click.echo(f"{one.run.handle}  {place_words(one)}{note}")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+
+
+def place_words(one: "ReorderedRun") -> str:
+    """Return where a run stands now."""
+    if one.run.waiting_for is not None:
+        return f"moved; it still waits for {one.run.waiting_for}"
+    return "place 1000+" if one.place is None else f"place {one.place}"
+
+
+@click.command("edit", cls=RotaCommand)
+@click.argument("run")
+@param_option
+@click.option("--priority", type=int, metavar="N", help="Higher goes first in the queue, -1000 to 1000.")
+@dry_run_option
+@click.pass_obj
+def edit_command(
+    invocation: Invocation, *, run: str, params: tuple[str, ...], priority: int | None, dry_run: bool
+) -> None:
+    """Change a queued RUN: its params until it is dispatched for the first time, its priority until it starts."""
+    from rota.operations.run_actions import edit_run
+
+    given = read_params(params)
+    with invocation.store() as (_, store):
+        edited = edit_run(store, run, params=given, priority=priority, now=invocation.now(), dry_run=dry_run)
+    _print_edited(invocation, edited, sorted(given), dry_run=dry_run)
+
+
+def _print_edited(invocation: Invocation, edited: "Edited", names: list[str], *, dry_run: bool) -> None:
+    from rota.operations.bulk import edited_json
+
+    run = edited.run
+    if invocation.as_json:
+        print_json(edited_json(edited, dry_run=dry_run))
+        return
+    changed = [f"{name} = {run.params[name]!r}" for name in names]
+    if run.priority != edited.before.priority:
+        changed.append(f"priority {edited.before.priority} → {run.priority}")
+    waits = f"waits for {run.waiting_for}" if run.waiting_for else f"place {edited.place or '1000+'}"
+    click.echo(f"{run.handle}  {', '.join(changed) or 'as it was'}; {waits}")
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")

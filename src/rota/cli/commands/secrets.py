@@ -1,0 +1,104 @@
+"""`rota secrets`: the secrets that jobs name, and where they come from; storing one."""
+
+import sys
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.main import RotaGroup
+
+if TYPE_CHECKING:
+    from rota.operations.admin.secrets import SecretView
+
+COLOURS = {"missing": "red"}
+
+
+@click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
+@click.pass_context
+def secrets_command(ctx: click.Context) -> None:
+    """List the secrets that jobs and targets name: where each comes from, as this shell sees it; never a value.
+
+    A run looks in $CREDENTIALS_DIRECTORY, in the scheduler's environment, and in secrets.env of the state folder.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation))
+
+
+def _list(invocation: Invocation) -> None:
+    from rota.cli.output import Cell, Column, print_table
+    from rota.model.errors import SecretMissing
+    from rota.operations.admin.secrets import look_at_secrets, secret_json
+
+    place = invocation.place()
+    with ExitStack() as stack:
+        store = None
+        with suppress(SecretMissing):  # that of the store itself: to be told below
+            if invocation.applied():
+                _, store = stack.enter_context(invocation.store())
+        found = look_at_secrets(store, place.state, invocation.environ, address=place.store)
+    if invocation.as_json:
+        print_json([secret_json(one) for one in found])
+        return
+    if not found:
+        click.echo("nothing that is applied names a secret; `env: {NAME: {secret: NAME}}` of a job does")
+        return
+    rows: list[list[Cell | str]] = [
+        [one.name, Cell(one.source.value, COLOURS.get(one.source.value)), _who(one)] for one in found
+    ]
+    print_table([Column("SECRET"), Column("FROM"), Column("NAMED BY", flexible=True)], rows)
+
+
+def _who(one: "SecretView") -> str:
+    named = [*one.jobs, *(f"notify.{name}" for name in one.targets), *(("store",) if one.store else ())]
+    return ", ".join(named) or "nobody"
+
+
+@secrets_command.command("set", cls=RotaCommand)
+@click.argument("secret", metavar="NAME")
+@dry_run_option
+@click.pass_obj
+def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
+    """Store the secret NAME in secrets.env of the state folder (mode 0600); its value is asked for, or read from stdin.
+
+    A run that starts from then on gets it; the scheduler is not restarted.
+    """
+    from rota.operations.admin.secrets import store_secret
+
+    value = _value(secret)
+    place = invocation.place()
+    replaced = False if dry_run else store_secret(place.state, secret, value)
+    if not dry_run:
+        invocation.note()
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "name": secret, "replaced": replaced})
+    elif dry_run:
+        click.echo(f"would store {secret}\nnothing was changed (--dry-run)")
+    else:
+        click.echo(f"{secret} {'replaced' if replaced else 'stored'}")
+
+
+@secrets_command.command("remove", cls=RotaCommand)
+@click.argument("secret", metavar="NAME")
+@dry_run_option
+@click.pass_obj
+def remove_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
+    """Remove the secret NAME from secrets.env of the state folder; runs that have it already keep it."""
+    from rota.operations.admin.secrets import drop_secret
+
+    drop_secret(invocation.place().state, secret, dry_run=dry_run)
+    if not dry_run:
+        invocation.note()
+    if invocation.as_json:
+        print_json({"dry_run": dry_run, "name": secret})
+    elif dry_run:
+        click.echo(f"would remove {secret}\nnothing was changed (--dry-run)")
+    else:
+        click.echo(f"{secret} removed")
+
+
+def _value(secret: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(f"value of {secret}", hide_input=True, err=True))
+    return sys.stdin.read().removesuffix("\n")

@@ -1,0 +1,281 @@
+"""`rota serve`, `worker`, `stop`, `open` and `token`."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import (
+    Invocation,
+    RotaCommand,
+    dry_run_option,
+    entering_options,
+    entrance_of,
+    print_json,
+    read_duration,
+)
+
+if TYPE_CHECKING:
+    from rota.http.server import Flags
+    from rota.operations.status.status import Carries
+
+
+@click.command("serve", cls=RotaCommand)
+@entering_options
+@click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
+@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@click.option("--no-http", is_flag=True, help="Serve no HTTP API.")
+@click.option("--listen", metavar="ADDR:PORT", help="Where the HTTP API listens; beyond this machine only so.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front of it encrypts; believe its X-Forwarded headers.")
+@click.option("--tls-cert", metavar="FILE", help="The certificate with which HTTP is encrypted (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its key, where it is in a file of its own.")
+@click.pass_obj
+def serve_command(
+    invocation: Invocation,
+    /,
+    *,
+    quiet: bool,
+    verbose: bool,
+    no_http: bool,
+    listen: str | None,
+    behind_proxy: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    **entering: Any,
+) -> int:
+    """Run the scheduler in the foreground: apply rota.yaml, then do what is due until stopped (Ctrl-C, `rota stop`).
+
+    The console on stdout shows what fires and how it ends; the log goes to stderr, as JSON where that is no terminal.
+    With --json the console prints one JSON object a line.
+
+    The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` or --listen say; where no port is
+    written, a 7682 that is in use gives way to the next free port. `rota open` logs a browser in, `rota token` prints
+    the token that everything else needs.
+    """
+    http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
+    entrance = entrance_of(**entering)
+    if no_http and (listen or behind_proxy or tls_cert or tls_key):
+        raise click.UsageError("--no-http and flags about HTTP do not go together")
+
+    from rota.runners.processes import leave_first_place
+
+    leave_first_place()
+    from rota.cli.commands.init import ensure_trust
+    from rota.cli.console import Console, run_in_foreground
+    from rota.operations.project.load import refuse_included
+    from rota.operations.status.feed import SchedulerObserver
+    from rota.serve.daemon import Daemon
+
+    place = invocation.own_place("serve")
+    refuse_included(place, invocation.environ, verb="serve")
+    ensure_trust(invocation)
+    console = Console(place, invocation.clock, zone=_known_zone(invocation), as_json=invocation.as_json)
+
+    def make(observer: SchedulerObserver | None) -> Daemon:
+        environ = invocation.environ
+        return Daemon(place, invocation.clock, environ=environ, observer=observer, http=http, entrance=entrance)
+
+    return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)
+
+
+def _flags(
+    invocation: Invocation, listen: str | None, *, behind_proxy: bool, cert: str | None, key: str | None
+) -> "Flags":
+    from rota.declare.problems import BadValue
+    from rota.declare.readers import read_listen
+    from rota.http.server import Flags
+
+    if key is not None and cert is None:
+        raise click.UsageError("--tls-key goes with --tls-cert")
+    try:
+        where = None if listen is None else read_listen(listen)
+    except BadValue as error:
+        raise click.UsageError(f"--listen: {error.message}; {error.hint}") from None
+    files = [None if file is None else invocation.cwd / file for file in (cert, key)]
+    return Flags(where, behind_proxy=behind_proxy, certificate=files[0], key=files[1])
+
+
+def _known_zone(invocation: Invocation) -> str:
+    """Return the zone in which the project was read last, for lines before its file is loaded."""
+    from rota.model.errors import NotApplied
+    from rota.operations.jobs import project_timezone
+
+    try:
+        with invocation.store() as (_, store):
+            return project_timezone(store)
+    except NotApplied:
+        return "UTC"
+
+
+@click.command("worker", cls=RotaCommand)
+@entering_options
+@click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
+@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@click.pass_obj
+def worker_command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **entering: Any) -> int:
+    """Take runs from a database that machines share and carry them out here, until stopped (Ctrl-C, `rota stop`).
+
+    A worker fires nothing and applies no file: `rota serve` does, on at least one machine. Its rota.yaml tells where
+    the database is (`store: postgresql://…`), how it works, and which functions there are.
+    """
+    entrance = entrance_of(**entering)
+
+    from rota.runners.processes import leave_first_place
+
+    leave_first_place()
+    from rota.cli.commands.init import ensure_trust
+    from rota.cli.console import Console, run_in_foreground
+    from rota.operations.status.feed import SchedulerObserver
+    from rota.serve.daemon import Daemon
+
+    place = invocation.own_place("worker")
+    ensure_trust(invocation)
+    console = Console(place, invocation.clock, as_json=invocation.as_json, verb="works for")
+
+    def make(observer: SchedulerObserver | None) -> Daemon:
+        environ = invocation.environ
+        return Daemon(place, invocation.clock, environ=environ, observer=observer, kind="worker", entrance=entrance)
+
+    return run_in_foreground(invocation, console, make, quiet=quiet, verbose=verbose)
+
+
+LOOK_AGAIN = 0.05
+
+
+@click.command("stop", cls=RotaCommand)
+@click.option("--when-idle", is_flag=True, help="Start nothing more and wait for the runs, however long they take.")
+@click.option("--within", metavar="D", help="Wait at most this long for the runs (30s, 5m), then end them.")
+@click.option("--now", "at_once", is_flag=True, help="End the runs at once, without grace.")
+@click.option("--detach", is_flag=True, help="Leave running commands to the next scheduler; nothing is interrupted.")
+@dry_run_option
+@click.pass_obj
+def stop_command(
+    invocation: Invocation, *, when_idle: bool, within: str | None, at_once: bool, detach: bool, dry_run: bool
+) -> None:
+    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), agents 10 min, unless said otherwise.
+
+    What is queued stays queued for the next start; who waits for a direct call is told and sent away.
+    """
+    chosen = {"idle": when_idle, "within": bool(within), "now": at_once, "detach": detach}
+    modes = [mode for mode, given in chosen.items() if given]
+    if len(modes) > 1:
+        raise click.UsageError("only one of --when-idle, --within, --now and --detach makes sense")
+    _stop(invocation, modes[0] if modes else "grace", _bound(within, at_once=at_once), dry_run=dry_run)
+
+
+def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
+    if at_once:
+        return timedelta()
+    return read_duration(within) if within else None
+
+
+def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
+    from rota.engine.membership.locks import serving_pid
+    from rota.model.errors import NoScheduler
+    from rota.operations.status.status import Carries, ask_to_stop, heartbeat, serves
+
+    state = invocation.own_place("stop").state
+    pid = serving_pid(state)
+    if dry_run:
+        if not serves(state):
+            raise NoScheduler(str(state))
+        carries = Carries(**heartbeat(state).answer.get("carries", {"running": 0}))
+        _answer(invocation, pid, carries, mode=mode, stopped=False)
+        return
+    carries = ask_to_stop(state, mode=mode, within=within)
+    if (carries.running or carries.direct) and not invocation.as_json:
+        click.echo(f"stopping pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
+    try:
+        while serves(state):
+            invocation.pause(LOOK_AGAIN)
+    except KeyboardInterrupt:
+        click.echo(f"not waiting any more; pid {pid} goes on stopping", err=True)
+        raise
+    _answer(invocation, pid, carries, mode=mode, stopped=True)
+
+
+_WAITING = {
+    "grace": "{runs} may finish within `shutdown_grace` (agents: `agent_shutdown_grace`), what is left is ended then",
+    "idle": "{runs} may finish",
+    "within": "{runs} may finish in that time, what is left is ended then",
+    "now": "ending {runs} at once",
+    "detach": "{runs}; commands go on for the next scheduler, functions may finish within `shutdown_grace`",
+}
+
+
+def _runs(carries: "Carries") -> str:
+    from rota.operations.text import counted
+
+    calls = counted(carries.direct, "direct call") if carries.direct else ""
+    runs = counted(carries.running, "run") if carries.running or not calls else ""
+    return " and ".join(part for part in (runs, calls) if part)
+
+
+def _answer(invocation: Invocation, pid: int | None, carries: "Carries", *, mode: str, stopped: bool) -> None:
+    if invocation.as_json:
+        told = {"pid": pid, "running": carries.running, "direct": carries.direct, "mode": mode, "stopped": stopped}
+        print_json(told)
+    elif stopped:
+        click.echo(f"stopped pid {pid}")
+    else:
+        click.echo(f"would stop pid {pid}: {_WAITING[mode].format(runs=_runs(carries))}")
+        click.echo("nothing was changed (--dry-run)")
+
+
+@click.command("open", cls=RotaCommand)
+@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
+@click.pass_obj
+def open_command(invocation: Invocation, *, only_print: bool) -> None:
+    """Open rota in a browser, logged in by a code that works once, within a minute; the token itself is never shown."""
+    from rota.operations.admin.access import login_address
+
+    url = login_address(invocation.place().state)
+    if invocation.as_json:
+        print_json({"url": url})
+    elif only_print or not _opened(url):
+        click.echo(url)
+        click.echo("it logs one browser in, within a minute", err=True)
+    else:
+        click.echo(f"opened {url.partition('?')[0].removesuffix('/login')}")
+
+
+def _opened(url: str) -> bool:
+    """Open an address in the user's browser; tell whether there is one."""
+    return click.launch(url) == 0
+
+
+@click.command("token", cls=RotaCommand)
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "run", "admin", "agent"]),
+    help="A token that may only look, or also start and steer runs, or what an agent may.",
+)
+@click.option("--name", metavar="NAME", help="Who gets it; the audit names it so. Needed with --scope.")
+@click.option("--renew", is_flag=True, help="Replace the project's token: all tokens and logins of now end.")
+@dry_run_option
+@click.pass_obj
+def token_command(invocation: Invocation, *, scope: str | None, name: str | None, renew: bool, dry_run: bool) -> None:
+    """Print the project's token, which may do everything; with --scope and --name one made from it that may do less.
+
+    The same scope and name give the same token each time. One of them cannot be taken back alone: --renew ends all.
+    """
+    from rota.operations.admin.access import Scope, derive_token, project_token, renew_project_token
+
+    if bool(scope) != bool(name):
+        raise click.UsageError("--scope and --name go together")
+    if renew and scope:
+        raise click.UsageError("--renew goes alone")
+    state = invocation.place().state
+    token = project_token(state)
+    if renew and not dry_run:
+        token = renew_project_token(state)
+        invocation.note()
+    told = token if scope is None or name is None else derive_token(token, Scope(scope), name)
+    if renew and dry_run:
+        click.echo("would replace the token: every token and login of now would end", err=True)
+        click.echo("nothing was changed (--dry-run)", err=True)
+        return
+    if invocation.as_json:
+        print_json({"token": told, "scope": scope or "admin", "name": name or "owner", "renewed": renew})
+    else:
+        click.echo(told)

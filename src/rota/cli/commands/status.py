@@ -1,0 +1,550 @@
+"""`rota status`, `ack` and `touch`."""
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.operations.status.summary import SchedulerSummary, WorkerView, summary_json
+from rota.text.format import day_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rota.model.errors import StateError
+    from rota.model.records import Run
+    from rota.operations.capacity import HoldView
+    from rota.operations.direct_calls import DirectCallsView
+    from rota.operations.project.locate import ProjectPaths
+    from rota.operations.status.attention import AttentionItem
+    from rota.operations.status.status import CadenceView, Heartbeat, PollView, SystemView
+    from rota.store.driver import Store
+
+
+SHOWN = 5
+WIDTH = 1000
+WHY = 100
+WAITING = "results are kept and stored when it is back; what is due then is started by the jobs' own rules"
+LEAST = 16
+
+
+@click.command("status", cls=RotaCommand)
+@click.option("--strict", is_flag=True, help="Exit 1 also when something needs attention.")
+@click.option("--loops", is_flag=True, help="Also the scheduler's loops: rounds, last round, errors.")
+@click.option("--poll", is_flag=True, help="Only counts, mode and when to ask again, for programs that ask often.")
+@click.option("--worker", metavar="ID", help="With --poll: also whether this worker, by id or name, is registered.")
+@click.pass_obj
+def status_command(invocation: Invocation, *, strict: bool, loops: bool, poll: bool, worker: str | None) -> int:
+    """Show whether the scheduler lives, what needs you, what runs and what is next.
+
+    Exit codes: 0 alive, or ticks come; 1 dead, stalled, stopping, or unable to start runs; with --strict 1 also when
+    something needs attention.
+    """
+    if poll and (strict or loops):
+        raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} do not go together")
+    if worker is not None and not poll:
+        raise click.UsageError("--worker belongs to --poll")
+    return _poll_summary(invocation, worker) if poll else _status(invocation, strict=strict, loops=loops)
+
+
+def _poll_summary(invocation: Invocation, worker: str | None) -> int:
+    from rota.operations.jobs import project_timezone
+    from rota.operations.status.summary import summarise, summary_json
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        found, zone = summarise(store, place.state, now=now, worker=worker), project_timezone(store)
+    if invocation.as_json:
+        print_json(summary_json(found))
+    else:
+        invocation.tell_whole()
+        for line in summary_lines(found, zone, now=now):
+            click.echo(line)
+    return 0 if found.heartbeat.alive else 1
+
+
+def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
+    from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
+    from rota.operations.jobs import project_timezone
+    from rota.operations.status.status import SystemView, heartbeat, look, system_json
+
+    place = invocation.place()
+    beat = heartbeat(place.state)
+    view, zone, applied = SystemView(beat), "UTC", False
+    try:
+        if applied := invocation.applied():
+            with invocation.store() as (_, store):
+                view, zone = look(store, beat, now=invocation.now(), scope=place.scope), project_timezone(store)
+    except StateError as error:
+        if not beat.answer or isinstance(error, DatabaseBusy | DatabaseReadOnly):
+            raise
+        after = WAITING if isinstance(error, DatabaseGone) else error.hint
+        return _tell_closed(invocation, view, error, after=after)
+    if invocation.as_json:
+        print_json({**_place_json(place), "applied": applied, **system_json(view, now=invocation.now())})
+    else:
+        _show(invocation, view, zone=zone, applied=applied)
+        if loops:
+            _show_loops(view, zone, now=invocation.now())
+    return 0 if view.heartbeat.alive and not (strict and view.attention) else 1
+
+
+def _place_json(place: "ProjectPaths") -> dict[str, str]:
+    from rota.model.store_url import shown
+
+    return {"project": str(place.folder), "scope": place.scope, "store": shown(place.store)}
+
+
+def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: bool) -> None:
+    from rota.model.store_url import shown
+
+    place = invocation.place()
+    invocation.tell_scope()
+    click.echo(f"{place.nearest.name}    {_head(view, zone, start=invocation.spelled('serve'), now=invocation.now())}")
+    for line in _lines(view, zone, now=invocation.now()):
+        click.echo(line)
+    if place.shared:
+        click.echo(f"store     {shown(place.store)}")
+    if not applied:
+        click.echo("nothing is applied yet; `rota serve` applies rota.yaml and runs its jobs")
+
+
+def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError", *, after: str) -> int:
+    """Tell of a scheduler that lives while its database is gone, or cannot be read by this rota; then what follows."""
+    from rota.operations.status.status import Liveness, system_json
+
+    place, answer = invocation.place(), view.heartbeat.answer
+    problem = str(answer.get("storage_problem") or error.message)
+    if view.heartbeat.liveness is Liveness.FAILING and not answer.get("gone"):
+        problem = error.message  # the head tells why nothing starts
+    if invocation.as_json:
+        told = {**system_json(view, now=invocation.now()), "storage_problem": problem}
+        print_json({**_place_json(place), **told})
+        return 1
+    click.echo(f"{place.nearest.name}    {_head(view, 'UTC', start=invocation.spelled('serve'), now=invocation.now())}")
+    click.echo(f"{click.style('store', fg='red')}     {problem}")
+    click.echo(after)
+    return 1
+
+
+def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
+    from rota.text.format import day_time
+
+    yield from _attention(view)
+    yield from _pauses(view, zone, now=now)
+    if view.cadence is not None and view.cadence.project.adaptive:
+        yield f"mode      {_mode(view.cadence, zone, now=now)}"
+    if view.cadence is not None and view.cadence.poll is not None:
+        yield f"poll      {_poll(view.cadence.poll, now=now)}"
+    if view.heartbeat.workers:
+        yield f"workers   {_workers(view.heartbeat)}"
+    yield f"running   {_running(view, now=now)}"
+    if view.abandoned:
+        yield f"{click.style('abandoned', fg='yellow')} {_abandoned(view, now=now)}"
+    if view.direct.waiting or view.direct.running:
+        yield f"direct    {direct_words(view.direct)}"
+    yield f"queue     {_queue(view, zone, now=now)}"
+    for hold in view.holds:
+        yield f"{click.style('held', fg='yellow')}      {_hold(hold, zone, now=now)}"
+    if view.pools:
+        yield f"pools     {_pools(view)}"
+    if view.budgets:
+        yield f"spent     {_spent(view)}"
+    if view.overdue:
+        due = " · ".join(f"{fire.job} since {day_time(fire.at, zone, now=now)}" for fire in view.overdue)
+        yield f"{click.style('overdue', fg='yellow')}   {due}   ({zone})"
+    yield f"next      {_next(view, zone, now=now)}"
+
+
+def _attention(view: "SystemView") -> Iterator[str]:
+    """Tell what needs somebody, each on a line that fits, then what somebody has seen."""
+    from rota.model.records import cut
+    from rota.text.ansi import plain
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    if view.attention:
+        yield click.style("attention", bold=True)
+        width = max(len(one.name) for one in view.attention[:SHOWN])
+        for one in view.attention[:SHOWN]:
+            room = columns - width - len(one.command) - 7
+            yield f"  {one.name:{width}}  {cut(plain(one.what), max(room, LEAST))}   {one.command}"
+        if len(view.attention) > SHOWN:
+            yield f"  and {len(view.attention) - SHOWN} more   rota ack"
+    if view.seen:
+        names = ", ".join(dict.fromkeys(need.attention.name for need in view.seen[:SHOWN]))
+        yield f"seen      {len(view.seen)} acknowledged: {names}{' …' if len(view.seen) > SHOWN else ''}   rota ack"
+
+
+def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
+    """Tell what is paused: everything, then the jobs that are paused on their own."""
+    from rota.operations.text import everything_words, jobs_paused_words
+
+    everything, each = view.pauses.everything, view.pauses.jobs
+    title = click.style("paused", fg="yellow")
+    if everything is not None:
+        yield f"{title}    {everything_words(everything, zone=zone, now=now)}"
+        each = tuple(one for one in each if (one.until, one.reason) != (everything.until, everything.reason))
+    if each:
+        yield f"{title}    {jobs_paused_words(each, zone=zone, now=now)}"
+
+
+def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
+    from rota.operations.status.status import Liveness
+    from rota.text.ansi import plain
+    from rota.text.format import ago
+
+    beat = view.heartbeat
+    if beat.ticks is not None:
+        return _ticks(beat, now=now)
+    if beat.liveness is Liveness.DEAD:
+        return click.style("no scheduler is running", fg="red") + f"; start one with `{start}`"
+    if beat.liveness is Liveness.ELSEWHERE:
+        return _elsewhere(beat)
+    if beat.liveness is Liveness.STALLED:
+        told = f"scheduler stalled: pid {beat.pid} holds the lock but did not answer within 1 s"
+        return click.style(told, fg="red")
+    if beat.liveness is Liveness.STOPPING:
+        stopping = click.style("scheduler stopping", fg="yellow")
+        return f"{stopping} (pid {beat.pid}) · {_stop(beat.answer, zone, now=now)}"
+    up = ago(datetime.fromisoformat(beat.answer["started_at"]), now)
+    last = f", last round {ago(beat.last_round, now)} ago" if beat.last_round else ""
+    taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
+    off = "" if beat.answer["enabled"] else click.style(" · switched off by `scheduler.enabled: false`", fg="yellow")
+    running = click.style("worker running" if beat.answer.get("kind") == "worker" else "scheduler running", fg="green")
+    if beat.liveness is Liveness.FAILING:
+        failing = beat.answer["failing"]
+        told = f"scheduler failing (pid {beat.pid}, up {up}): {failing['stage']} fails, nothing starts: "
+        return click.style(told + plain(failing["error"]), fg="red")
+    return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+
+
+def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
+    """Tell what a scheduler that stops waits for: `waits for 2 runs, until 12:30:15`."""
+    from rota.operations.text import counted
+    from rota.text.format import day_time
+
+    stop = answer["stopping"]
+    told = [counted(stop[key], word) for key, word in (("running", "run"), ("direct", "direct call")) if stop[key]]
+    if not told:
+        return "nothing runs any more"
+    what = " and ".join(told) + (f" ({counted(stop['unstored'], 'result')} not stored yet)" if stop["unstored"] else "")
+    if stop["ending"]:
+        return f"ends {what}"
+    at = datetime.fromisoformat(stop["until"]) if stop["until"] else None
+    return f"waits for {what}" + (f", until {day_time(at, zone, now=now, seconds=True)} at the latest" if at else "")
+
+
+def _workers(beat: "Heartbeat") -> str:
+    """Tell of the machines that share the store: who is there, who is not, who takes no more."""
+    told = []
+    for presence, colour in (("alive", None), ("draining", "yellow"), ("gone", "red")):
+        names = [one.worker.called for one in beat.workers if one.presence == presence]
+        shown = f"{', '.join(names[:SHOWN])}{' …' if len(names) > SHOWN else ''}"
+        if names:
+            told.append(click.style(f"{len(names)} {presence}: {shown}", fg=colour))
+    return f"{' · '.join(told)} · {beat.slots_taken} of {beat.slots} slots taken"
+
+
+def _elsewhere(beat: "Heartbeat") -> str:
+    """Tell of the other machines: none of them is this folder's scheduler."""
+    there = [one.worker.called for one in beat.workers if one.claims]
+    more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
+    running = click.style("schedulers running elsewhere", fg="green")
+    return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {beat.slots} slots taken"
+
+
+def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
+    from rota.text.format import ago, day_time
+
+    activity, project = view.activity, view.project
+    quiet = f"quiet hours until {day_time(project.quiet_until, zone, now=now)}, " if project.quiet_until else ""
+    last = f"{ago(activity.at, now)} ago: {activity.what}" if activity else "never"
+    jobs = f"{project.apart} {'job' if project.apart == 1 else 'jobs'} dormant by own quiet hours"
+    return f"{project.mode} ({quiet}last activity {last})" + (f"; {jobs}" if project.apart else "")
+
+
+def _poll(view: "PollView", *, now: datetime) -> str:
+    """Return how often the poll comes and how the last one went: `every 15 s, last 200 OK 4 s ago`."""
+    from rota.model.clock import say_duration
+    from rota.text.ansi import plain
+    from rota.text.format import ago
+
+    often = f"every {say_duration(view.interval)}" if view.interval else "only when a run needs it"
+    waiting = f", {view.waiting} waiting for it" if view.waiting else ""
+    if view.last is None:
+        return f"{often}, none yet{waiting}"
+    told = plain(view.last.detail) if view.last.ok else click.style(f"failed: {plain(view.last.detail)}", fg="red")
+    return f"{often}, last {told} {ago(view.last.at, now)} ago{waiting}"
+
+
+def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
+    """Return when the last tick looked: `ticks: last 8 s ago, usually every 10 s · 1 of 16 slots taken`."""
+    from rota.text.format import ago, roughly
+
+    ticks = beat.ticks
+    assert ticks is not None
+    assert ticks.last is not None
+    told = f"last {ago(ticks.last, now)} ago, usually every {roughly(ticks.usual)}"
+    if not beat.alive:
+        return click.style(f"no tick comes any more: {told}", fg="red") + "; look at what starts `rota tick`"
+    taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
+    return f"{click.style('ticks', fg='green')}: {told} · {taken} of {slots} slots taken"
+
+
+def _running(view: "SystemView", *, now: datetime) -> str:
+    from rota.operations.text import took
+
+    if not view.running:
+        return "none"
+    told = [f"{run.handle} {took(run, now=now)}".strip() for run in view.running[:SHOWN]]
+    more = f" and {len(view.running) - SHOWN} more" if len(view.running) > SHOWN else ""
+    return " · ".join(told) + more
+
+
+def _abandoned(view: "SystemView", *, now: datetime) -> str:
+    from rota.text.jobs import say_abandoned
+
+    told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:SHOWN]]
+    more = f" and {len(view.abandoned) - SHOWN} more" if len(view.abandoned) > SHOWN else ""
+    return " · ".join(told) + more
+
+
+def direct_words(calls: "DirectCallsView") -> str:
+    """Return who waits for the next slot and who has one: `2 waiting, 1 running (extract, pid 4121)`."""
+    parts = [f"{len(calls.waiting)} waiting"] if calls.waiting else []
+    if calls.running:
+        named = ", ".join(f"{view.name}, pid {(view.process or view.caller).pid}" for view in calls.running[:SHOWN])
+        more = ", …" if len(calls.running) > SHOWN else ""
+        parts.append(f"{len(calls.running)} running ({named}{more})")
+    return ", ".join(parts)
+
+
+def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
+    """Return who is held and why: `provider anthropic held until 11:00, 1 waiting: usage limit reached (fix:8)`."""
+    from rota.model.agents import provider_pool
+    from rota.model.records import cut
+    from rota.text.ansi import plain
+    from rota.text.jobs import say_hold
+
+    hold = view.hold
+    by = f" ({view.run})" if view.run else ""
+    why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
+    return f"{say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)}, {view.waiting} waiting: {why}"
+
+
+def _waits(view: "SystemView", run: "Run", zone: str, *, now: datetime) -> str:
+    from rota.text.format import day_time
+
+    hold = view.held.get(run.id)
+    if hold is not None and hold.until is not None:
+        return f" (provider hold until {day_time(hold.until, zone, now=now)})"
+    return f" (waits for {run.waiting_for})" if run.waiting_for else ""
+
+
+def _queue(view: "SystemView", zone: str, *, now: datetime) -> str:
+    if not view.queued:
+        return "empty"
+    told = [f"{run.handle}{_waits(view, run, zone, now=now)}" for run in view.queued[:3]]
+    more = ", …" if len(view.queued) > 3 else ""
+    return f"{len(view.queued)} waiting: {', '.join(told)}{more}"
+
+
+def _pools(view: "SystemView") -> str:
+    told = []
+    for one in view.pools:
+        holders = f" ({', '.join(one.holders)})" if one.holders else ""
+        told.append(f"{one.pool.name} {one.pool.used:,} of {one.pool.capacity:,}{holders}")
+    return " · ".join(told)
+
+
+def _spent(view: "SystemView") -> str:
+    """Return what is used of the accounts: `today $1.92 of $10.00 (claude-day)`, and what is in the way."""
+    from rota.rules.budgets import say_amount, say_this, say_used
+
+    told = []
+    for one in view.budgets[:SHOWN]:
+        account = one.account
+        over = click.style(f", {say_amount(one.over, account.unit)} above it", fg="red") if one.over else ""
+        waiting = click.style(f", {len(one.waiting)} waiting", fg="yellow") if one.waiting else ""
+        used = say_used(one.settled, account.limit, account.unit)
+        told.append(f"{say_this(account.per)} {used}{over} ({account.name}{waiting})")
+    more = f" and {len(view.budgets) - SHOWN} more" if len(view.budgets) > SHOWN else ""
+    return " · ".join(told) + more
+
+
+def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
+    from datetime import timedelta
+
+    from rota.text.format import day_time
+
+    if not view.heartbeat.fires:
+        return "nothing: the scheduler is stopping"
+    if not view.next:
+        return "nothing" if view.overdue else "nothing is due"
+    near = timedelta(minutes=2)
+    told = [f"{day_time(fire.at, zone, now=now, seconds=fire.at - now < near)} {fire.job}" for fire in view.next]
+    return " · ".join(told) + f"   ({zone})"
+
+
+def _show_loops(view: "SystemView", zone: str, *, now: datetime) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.text.format import day_time
+
+    rows = [
+        [
+            loop["name"],
+            f"{loop['rounds']:,}",
+            day_time(datetime.fromisoformat(loop["last_at"]), zone, now=now, seconds=True) if loop["last_at"] else "–",
+            loop["error"] or "",
+        ]
+        for loop in view.heartbeat.answer.get("loops", [])
+    ]
+    if rows:
+        print_table([Column("LOOP"), Column("ROUNDS"), Column("LAST ROUND"), Column("ERROR", flexible=True)], rows)
+
+
+ORDER = ("incoming", "claimed", "provisional", "done", "failed", "skipped", "cancelled")
+
+
+def summary_lines(found: SchedulerSummary, zone: str, *, now: datetime) -> Iterator[str]:
+    """Return the summary in a few lines."""
+    told = summary_json(found)
+    yield f"queue     {_counts(told['queue_counts'])}"
+    yield f"claimable {'yes' if found.claimable else 'no'}"
+    for worker, counts in zip(found.workers, (one["counts"] for one in told["workers"]), strict=True):
+        yield f"worker    {_worker(worker)}: {_counts(counts)}"
+    if found.registered is False:
+        yield "          the worker that you named is not registered"
+    yield f"mode      {found.mode}"
+    due = day_time(found.next_due_at, zone, now=now, seconds=True) + f"   ({zone})" if found.next_due_at else "nothing"
+    yield f"next due  {due}"
+    yield f"ask again in {found.suggested_poll_seconds} s"
+
+
+def _counts(counts: Mapping[str, Any]) -> str:
+    return " · ".join(f"{name} {counts[name]:,}" for name in ORDER if name in counts)
+
+
+def _worker(worker: WorkerView) -> str:
+    return f"{worker.name} ({worker.id}), {'registered' if worker.registered else 'not registered'}"
+
+
+@click.command("ack", cls=RotaCommand)
+@click.argument("what", metavar="[WHAT…]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Everything that needs attention now.")
+@click.option("--undo", is_flag=True, help="Show it again.")
+@dry_run_option
+@click.pass_obj
+def ack_command(invocation: Invocation, *, what: tuple[str, ...], everything: bool, undo: bool, dry_run: bool) -> None:
+    """Acknowledge WHAT needs attention: a job, a run or another name that `rota status` shows.
+
+    It stays quiet, here and on the dashboard, until something new happens to it, such as the next failure.
+    Without WHAT: list what needs attention and what was acknowledged.
+    """
+    if what and everything:
+        raise click.UsageError("name what is meant, or pass --all, not both")
+    if undo and not what and not everything:
+        raise click.UsageError("--undo needs a name, or --all")
+    with invocation.store() as (place, store):
+        needs = _needs(invocation, place, store)
+        if what or everything:
+            _change(invocation, store, needs, what=what, undo=undo, dry_run=dry_run)
+        else:
+            _list(invocation, needs)
+
+
+def _needs(invocation: Invocation, place: "ProjectPaths", store: "Store") -> "tuple[AttentionItem, ...]":
+    from rota.operations.jobs import project_timezone
+    from rota.operations.status.status import heartbeat, needs_of
+
+    beat, zone = heartbeat(place.state), project_timezone(store)
+    return needs_of(store, beat=beat, zone=zone, now=invocation.now(), scope=place.scope)
+
+
+def _change(
+    invocation: Invocation,
+    store: "Store",
+    needs: "Sequence[AttentionItem]",
+    *,
+    what: tuple[str, ...],
+    undo: bool,
+    dry_run: bool,
+) -> None:
+    from rota.operations.admin.audit import person
+    from rota.operations.status.attention import need_json
+    from rota.operations.status.attention_items import acknowledge, chosen_among, point_out
+
+    scope = invocation.place().scope
+    known = {name for one in needs for name in (one.attention.name, one.attention.subject)}
+    names = [f"{scope}/{name}" if scope and f"{scope}/{name}" in known else name for name in what]
+    chosen = [one for one in chosen_among(needs, names, everything=not what) if (one.seen is not None) == undo]
+    if chosen and not dry_run and undo:
+        point_out(store, [one.attention.topic for one in chosen])
+    elif chosen and not dry_run:
+        chosen = list(acknowledge(store, chosen, needs=needs, actor=person(), now=invocation.now()))
+    if invocation.as_json:
+        print_json({"items": [need_json(one) for one in chosen], "dry_run": dry_run})
+        return
+    for one in chosen:
+        click.echo(_told(one, undo=undo, dry_run=dry_run))
+    if not chosen:
+        click.echo(f"nothing to change: {'nothing of it was' if undo else 'all of it was already'} acknowledged")
+
+
+def _told(need: "AttentionItem", *, undo: bool, dry_run: bool) -> str:
+    from rota.text.ansi import plain
+
+    would = "would be" if dry_run else "is"
+    done = "shown again" if undo else "quiet until something new happens"
+    return f"{need.attention.name} {would} {done} ({need.attention.kind}: {plain(need.attention.what)})"
+
+
+def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
+    from rota.cli.output import Column, print_table
+    from rota.operations.status.attention import need_json
+    from rota.text.ansi import plain
+    from rota.text.format import ago
+
+    if invocation.as_json:
+        print_json([need_json(one) for one in needs])
+        return
+    invocation.tell_scope()
+    if not needs:
+        click.echo("nothing needs attention")
+        return
+    rows = []
+    for one in needs:
+        seen = f"{ago(one.seen.at, invocation.now())} ago by {one.seen.actor}" if one.seen else ""
+        rows.append([one.attention.name, one.attention.kind, seen, plain(one.attention.what)])
+    titles = [Column("NAME"), Column("KIND"), Column("ACKNOWLEDGED"), Column("WHAT", flexible=True)]
+    print_table(titles, rows)
+    click.echo("keep one quiet until something new happens: rota ack NAME   show it again: rota ack --undo NAME")
+
+
+@click.command("touch", cls=RotaCommand)
+@dry_run_option
+@click.pass_obj
+def touch_command(invocation: Invocation, *, dry_run: bool) -> None:
+    """Count as activity: jobs with intervals by mode become active at once."""
+    from rota.engine.membership.control import wake
+    from rota.operations.status.status import current_mode, touch
+
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        before = current_mode(store, now=now)
+        if not dry_run:
+            touch(store, now=now)
+            wake(place.state)
+        after = current_mode(store, now=now)
+    if invocation.as_json:
+        print_json({"before": before, "mode": after, "dry_run": dry_run})
+    elif dry_run:
+        click.echo(f"mode is {before}; a touch makes it active, outside of quiet hours. Nothing was changed.")
+    elif before == after:
+        click.echo(f"mode stays {after}{', as it is in quiet hours' if after == 'dormant' else ''}")
+    else:
+        click.echo(f"mode {before} → {after}")

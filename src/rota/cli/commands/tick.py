@@ -1,0 +1,163 @@
+"""`rota tick`: do what is due, then exit."""
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.errors import FILE
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.output import background_streams, let_go
+
+if TYPE_CHECKING:
+    from rota.cli.console import TickConsole
+    from rota.operations.project.locate import ProjectPaths
+    from rota.serve.tick import TickReport
+
+BY_SIGNAL = 128
+TELLS = "ROTA_TICK_TELLS"
+"""In the environment of a tick in the background: the pipe on which it tells its exit code when its look is over."""
+
+
+@click.command("tick", cls=RotaCommand)
+@click.option("--detach", is_flag=True, help="Return when the look is over; runs are carried on in the background.")
+@click.option("--quiet", is_flag=True, help="Print nothing of what was done; the log on stderr stays.")
+@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@dry_run_option
+@click.pass_obj
+def tick_command(invocation: Invocation, *, detach: bool, quiet: bool, verbose: bool, dry_run: bool) -> int:
+    """Do what is due, carry what that starts to its end, and exit: for cron, launchd and systemd timers.
+
+    Other ticks look meanwhile and use the slots that are free. While `rota serve` runs, a tick does nothing.
+
+    Exit codes: 0 done or left to another, 65 done with the last good set since the file has problems, 1 a part failed.
+    """
+    place = invocation.own_place("tick")
+    if dry_run:
+        return _preview(invocation, place)
+    from rota.cli.commands.init import ensure_trust
+
+    ensure_trust(invocation)
+    if detach:
+        flags = [flag for flag, given in (("--quiet", quiet), ("--verbose", verbose)) if given]
+        return _in_background(invocation, place, flags)
+    return _tick(invocation, place, quiet=quiet, verbose=verbose)
+
+
+def _tick(invocation: Invocation, place: "ProjectPaths", *, quiet: bool, verbose: bool) -> int:
+    import asyncio
+
+    from rota.runners.processes import leave_first_place
+
+    leave_first_place()
+    from rota.cli.console import TickConsole, configure_logging, same_stream, say_dropped, tell_left
+    from rota.operations.project.load import refuse_included
+    from rota.serve.tick import Tick
+
+    refuse_included(place, invocation.environ, verb="tick")
+    console = TickConsole(place, invocation.clock, quiet=quiet or invocation.as_json)
+    console.when_looked = lambda report: _looked(invocation, report, console)
+    in_one_place = not console.quiet and same_stream()
+    with background_streams(say_dropped(invocation.clock, as_json=invocation.as_json)):
+        configure_logging(verbose=verbose, console=in_one_place, stamp=console.time)
+        try:
+            report = asyncio.run(Tick(place, invocation.clock, environ=invocation.environ, observer=console).run())
+        finally:
+            console.close()
+    if invocation.as_json and (TELLS not in invocation.environ or report.left_to):
+        print_json(report_json(report))
+    elif report.left_to and not quiet:
+        tell_left(report)
+    return code_of(report)
+
+
+def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole") -> None:
+    """In the background, answer the starter that the look is over, and let go of its streams.
+
+    The answer is optional: a starter that was killed meanwhile costs the runs nothing.
+    """
+    if TELLS not in invocation.environ:
+        return
+    if invocation.as_json:
+        print_json(report_json(report))
+    console.quiet = True
+    let_go(sys.stdout)
+    if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):  # its reader waits for the end of the pipe
+        let_go(sys.stderr)
+    pipe = int(invocation.environ[TELLS])
+    with contextlib.suppress(BrokenPipeError):
+        os.write(pipe, bytes([code_of(report)]))
+    os.close(pipe)
+
+
+def _in_background(invocation: Invocation, place: "ProjectPaths", flags: list[str]) -> int:
+    """Start a tick of its own session and wait until its look is over; return the exit code that it tells."""
+    from rota.operations.admin.service import own_program
+
+    read, write = os.pipe()
+    json_flag = ["--json"] if invocation.as_json else []
+    child = subprocess.Popen(
+        [*own_program(), "--dir", str(place.folder), "tick", *flags, *json_flag],
+        env={**invocation.environ, TELLS: str(write)},
+        stdin=subprocess.DEVNULL,
+        pass_fds=[write],
+        start_new_session=True,
+    )
+    os.close(write)
+    try:
+        with os.fdopen(read, "rb") as pipe:
+            told = pipe.read()
+    except KeyboardInterrupt:
+        child.terminate()
+        told = b""
+    code = told[0] if told else child.wait()
+    return code if code >= 0 else BY_SIGNAL - code
+
+
+def _preview(invocation: Invocation, place: "ProjectPaths") -> int:
+    from rota.cli.console import preview_json, tell_preview
+    from rota.engine.membership.locks import SERVE_LOCK, serving_pid
+    from rota.operations.dry_run import preview_tick
+    from rota.store.sqlite.store import is_held
+
+    served = is_held(place.state / SERVE_LOCK)
+    with invocation.store() as (_, store):
+        preview = preview_tick(store, place, clock=invocation.clock, environ=invocation.environ)
+    if invocation.as_json:
+        print_json({"dry_run": True, "left_to": "serve" if served else None, **preview_json(preview)})
+    else:
+        tell_preview(preview, serving=serving_pid(place.state) if served else None)
+    return FILE if preview.file_problem else 0
+
+
+def report_json(report: "TickReport") -> dict[str, Any]:
+    """Return what a tick did as JSON."""
+    from rota.cli.console import fired_json
+    from rota.model.clock import iso
+    from rota.model.serialize import run_json
+
+    return {
+        "dry_run": False,
+        "left_to": report.left_to,
+        "pid": report.pid,
+        "enabled": report.enabled,
+        "recovered": report.recovered,
+        **fired_json(report.fired),
+        "finished": [run_json(run) for run in report.finished],
+        "carried": list(report.carried),
+        "ready": report.ready,
+        "next_at": iso(report.next_at) if report.next_at else None,
+        "problems": list(report.problems),
+        "file_problem": report.file_problem,
+    }
+
+
+def code_of(report: "TickReport") -> int:
+    """Return the exit code that a tick deserves."""
+    if report.file_problem:
+        return FILE
+    return 1 if report.problems else 0

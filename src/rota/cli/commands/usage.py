@@ -1,0 +1,249 @@
+"""`rota usage` and `budgets`."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.budgets import AccountHistory, AccountView, UsageView
+    from rota.store.tables.budgets import Amount, Used
+
+
+UNKNOWN = "?"
+
+
+@click.command("usage", cls=RotaCommand)
+@click.option(
+    "--by",
+    type=click.Choice(["job", "agent", "model", "day"]),
+    default="job",
+    show_default=True,
+    help="What each line is.",
+)
+@click.option("--since", metavar="TIME", default="30d", show_default=True, help="From then on: 30d, today, 2026-11-15.")
+@click.option("--job", metavar="JOB", help="Only what this job used.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@click.pass_obj
+def usage_command(invocation: Invocation, *, by: str, since: str, job: str | None, as_csv: bool) -> None:
+    """Show what runs and direct calls used. `?` is unknown, `≥` means that some runs did not tell."""
+    from rota.operations.budgets import By, look_at_usage, usage_json
+    from rota.operations.jobs import project_timezone
+    from rota.text.format import read_instant
+
+    if as_csv and invocation.as_json:
+        raise click.UsageError("--csv and --json do not go together")
+    now = invocation.now()
+    with invocation.store() as (place, store):
+        tz = project_timezone(store)
+        begin = read_instant(since, tz, now=now)
+        view = look_at_usage(store, by=By(by), since=begin, tz=tz, now=now, job=job, scope=place.scope)
+    if invocation.as_json:
+        print_json(usage_json(view))
+    elif as_csv:
+        click.echo(_csv(view), nl=False)
+    else:
+        invocation.tell_scope()
+        _show(view, tz)
+
+
+def _csv(view: "UsageView") -> str:
+    from rota.operations.budgets import used_json
+
+    text = io.StringIO()
+    rows = [{view.by.value: used.name or "", **used_json(used)} for used in view.rows]
+    names = [view.by.value, *used_json(view.total)]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _show(view: "UsageView", tz: str) -> None:
+    from rota.cli.output import Column, print_table
+    from rota.text.format import full_time
+
+    if not view.rows:
+        click.echo(f"nothing ran since {full_time(view.since, tz, now=view.until)} ({tz})")
+        return
+    columns = [(title, of) for title, of in _columns() if any(of(used) != UNKNOWN for used in view.rows)]
+    lines = [*view.rows, view.total] if len(view.rows) > 1 else list(view.rows)
+    names = [used.name or NOBODY[view.by] for used in view.rows] + ["total"] * (len(lines) > len(view.rows))
+    texts = [[of(used) for _, of in columns] for used in lines]
+    widths = [max(len(title), *(len(row[at]) for row in texts)) for at, (title, _) in enumerate(columns)]
+    titles = [Column(title.rjust(width)) for (title, _), width in zip(columns, widths, strict=True)]
+    rows = [
+        [name, *(text.rjust(width) for text, width in zip(row, widths, strict=True))]
+        for name, row in zip(names, texts, strict=True)
+    ]
+    print_table([Column(view.by.value.upper()), *titles], rows)
+
+
+NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)", "day": ""}
+"""What those lines are called that have no name."""
+
+
+def _columns() -> "list[tuple[str, Callable[[Used], str]]]":
+    """Return the columns: what everybody has first, money last."""
+    from rota.model.clock import say_duration
+    from rota.rules.budgets import say_money
+    from rota.text.format import whole_seconds
+
+    return [
+        ("RUNS", lambda used: f"{used.runs:,}"),
+        ("TIME", lambda used: say_duration(whole_seconds(used.took))),
+        ("TOKENS IN", lambda used: _told(used, used.tokens_in)),
+        ("TOKENS OUT", lambda used: _told(used, used.tokens_out)),
+        ("REQUESTS", lambda used: _told(used, used.requests)),
+        ("COST", lambda used: _told(used, used.usd, say_money)),
+    ]
+
+
+def _told(used: "Used", amount: "Amount", say: Callable[[int], str] = "{:,}".format) -> str:
+    if not amount.told:
+        return UNKNOWN
+    return f"{'≥ ' if amount.told < used.runs else ''}{say(amount.total)}"
+
+
+BAR = 12
+
+
+@click.command("budgets", cls=RotaCommand)
+@click.argument("account", required=False)
+@click.pass_obj
+def budgets_command(invocation: Invocation, *, account: str | None) -> None:
+    """Show the accounts of `budgets`: used, reserved, left, reopening, forecast, who waits; or one with its history."""
+    from rota.operations.budgets import account_json, history_json, list_accounts, show_account
+
+    now = invocation.now()
+    with invocation.store() as (_, store):
+        if account is not None:
+            found = show_account(store, account, now=now)
+            print_json(history_json(found)) if invocation.as_json else _show_one(found, now=now)
+            return
+        views = list_accounts(store, now=now)
+    if invocation.as_json:
+        print_json({"budgets": [account_json(view) for view in views]})
+    elif not views:
+        click.echo("no budgets; declare one in rota.yaml: `budgets: {claude-day: {usd: 10, per: day}}`")
+    else:
+        _show_all(views, now=now)
+
+
+def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
+    from rota.cli.output import Cell, Column, Row, print_table
+    from rota.operations.text import forecast_words, reopens_words
+    from rota.rules.budgets import say_amount
+
+    titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
+    columns = [Column(title, flexible=title == "REOPENS") for title in titles]
+    rows: list[Row] = [
+        [
+            view.account.name,
+            _settled(view),
+            Cell(bar(view), "red" if view.over else "yellow" if view.waiting else None),
+            say_amount(view.reserved, view.account.unit, noun=False),
+            say_amount(view.left, view.account.unit, noun=False),
+            reopens_words(view, now=now),
+            forecast_words(view),
+        ]
+        for view in views
+    ]
+    print_table(columns, rows)
+    for view in views:
+        for line in _remarks(view):
+            click.echo(line)
+
+
+def bar(view: "AccountView") -> str:
+    """Return how full an account is: what is spent, what is reserved, what is left."""
+    limit = view.account.limit
+    settled = min(round(view.settled * BAR / limit), BAR)
+    used = min(max(round(view.used * BAR / limit), settled), BAR)
+    return "█" * settled + "▒" * (used - settled) + "░" * (BAR - used)
+
+
+def _settled(view: "AccountView") -> str:
+    from rota.rules.budgets import say_used
+
+    return say_used(view.settled, view.account.limit, view.account.unit)
+
+
+def _remarks(view: "AccountView") -> Iterator[str]:
+    from rota.operations.text import other_remarks, over_words
+
+    if over := over_words(view):
+        yield click.style(over, fg="red")
+    yield from other_remarks(view)
+
+
+def _show_one(found: "AccountHistory", *, now: datetime) -> None:
+    from rota.cli.output import print_pairs
+    from rota.operations.text import forecast_words, reopens_words
+    from rota.rules.budgets import say_account, say_amount
+
+    view, unit = found.view, found.view.account.unit
+    click.echo(f"{view.account.name}  {say_account(view.account)}")
+    reserved, left = say_amount(view.reserved, unit, noun=False), say_amount(view.left, unit, noun=False)
+    print_pairs(
+        [
+            ("used", f"{_settled(view)}, {reserved} reserved, {left} left   {bar(view)}"),
+            ("reopens", reopens_words(view, now=now)),
+            ("forecast", forecast_words(view)),
+        ]
+    )
+    for line in _remarks(view):
+        click.echo(f"  {line}")
+    _show_windows(found)
+    _show_spenders(found)
+
+
+def _show_windows(found: "AccountHistory") -> None:
+    from rota.cli.output import Column, print_table
+    from rota.rules.budgets import say_amount, say_window
+
+    account = found.view.account
+    if not found.windows:
+        click.echo("nothing was charged to it yet")
+        return
+    rows = []
+    for one in found.windows:
+        estimated = f"{say_amount(one.estimated, account.unit, noun=False)} estimated" if one.estimated else ""
+        over = say_amount(one.used - one.limit, account.unit, noun=False) if one.used > one.limit else ""
+        rows.append(
+            [
+                say_window(one.window.since, account.per, account.timezone),
+                say_amount(one.used, account.unit, noun=False),
+                say_amount(one.limit, account.unit, noun=False),
+                over,
+                "forgotten" if one.runs is None else f"{one.runs:,}",
+                estimated,
+            ]
+        )
+    click.echo("")
+    print_table([Column(title) for title in ("WINDOW", "USED", "LIMIT", "OVER", "RUNS", "")], rows)
+
+
+def _show_spenders(found: "AccountHistory") -> None:
+    from rota.cli.output import Column, print_table
+    from rota.rules.budgets import say_amount, say_this
+
+    account, total = found.view.account, found.view.used
+    if not found.spenders:
+        return
+    rows = []
+    for one in found.spenders:
+        share = f"{one.used * 100 / total:.0f} %" if total else ""
+        under_way = f"{one.under_way} under way" if one.under_way else ""
+        unknown = f"{say_amount(one.estimated, account.unit, noun=False)} estimated" if one.estimated else ""
+        remark = ", ".join(part for part in (under_way, unknown) if part)
+        rows.append([one.job, f"{one.runs:,}", say_amount(one.used, account.unit, noun=False), share, remark])
+    click.echo("")
+    print_table(
+        [Column(title) for title in (f"SPENT {say_this(account.per).upper()}", "RUNS", "USED", "SHARE", "")], rows
+    )

@@ -1,0 +1,126 @@
+"""`rota verify`, `doctor` and `audit`."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, print_json
+
+if TYPE_CHECKING:
+    from rota.operations.verify.report import AuditReport
+
+
+@click.command("verify", cls=RotaCommand)
+@click.argument("jobs", metavar="[JOB…]", nargs=-1)
+@click.option("--quick", is_flag=True, help="Leave out the check of every page, and instants older than 30 days.")
+@click.pass_obj
+def verify_command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool) -> int:
+    """Check that every due instant has exactly one row, and everything else that rota promises; of JOBs, or of all.
+
+    Reads only, also while the scheduler works. Exit codes: 0 clean, 1 something is wrong.
+    """
+    from rota.operations.verify.report import report_json
+    from rota.operations.verify.verify import verify
+
+    with invocation.store() as (place, store):
+        report = verify(store, place.state, now=invocation.now(), jobs=jobs, quick=quick)
+    if invocation.as_json:
+        print_json(report_json(report))
+    else:
+        if not jobs:
+            invocation.tell_whole()
+        _show(report)
+    return 0 if report.clean else 1
+
+
+def _show(report: "AuditReport") -> None:
+    from rota.operations.text import counted
+    from rota.text.ansi import plain
+
+    checked = report.checked
+    amounts = ((checked.jobs, "job"), (checked.spans, "span"), (checked.instants, "instant"), (checked.rows, "row"))
+    click.echo(f"checked {', '.join(counted(amount, noun) for amount, noun in amounts)}")
+    for note in report.notes:
+        click.echo(f"note: {plain(note)}")
+    found = sorted(report.violations, key=lambda one: one.check)
+    for check, violations in groupby(found, key=lambda one: one.check):
+        click.echo(click.style(check.value, bold=True))
+        for one in violations:
+            click.echo(f"  {one.where}  {plain(one.text)}")
+    if report.clean:
+        click.echo(click.style("clean", fg="green") + ": every due instant is accounted for exactly once")
+    else:
+        click.echo(click.style(counted(len(found), "violation"), fg="red"))
+
+
+COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
+
+
+@click.command("doctor", cls=RotaCommand)
+@click.option("--quiet", is_flag=True, help="Leave out what is well.")
+@click.pass_obj
+def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
+    """Check SQLite, disk, clock, PATH, permissions, limits, the file, the scheduler, the database and the agents.
+
+    Exit codes: 0 when there is no problem (warnings and notes are none), else 1.
+    """
+    from rota.model.errors import ProjectMissing
+    from rota.operations.admin.doctor import examine, findings_json
+    from rota.operations.text import counted
+    from rota.rules.health_checks import Severity, worst
+    from rota.text.ansi import plain
+
+    try:
+        place = invocation.place()
+    except ProjectMissing:
+        if invocation.directory or invocation.environ.get("ROTA_DIR"):
+            raise
+        place = None
+    found = examine(place, invocation.environ, clock=invocation.clock)
+    code = 1 if worst(found) is Severity.PROBLEM else 0
+    if invocation.as_json:
+        print_json({"ok": not code, "findings": findings_json(found)})
+        return code
+    for finding in found:
+        if quiet and finding.level is Severity.OK:
+            continue
+        level = click.style(f"{finding.level.value:8}", fg=COLOURS[finding.level.value])
+        click.echo(f"{level} {finding.topic:12} {plain(finding.text)}")
+        if finding.remedy:
+            click.echo(f"{'':21} → {finding.remedy}")
+    problems, warnings = (sum(one.level is level for one in found) for level in (Severity.PROBLEM, Severity.WARNING))
+    click.echo(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    return code
+
+
+@click.command("audit", cls=RotaCommand)
+@click.option("--actor", metavar="A", help="Only what this one did, as the column ACTOR names it.")
+@click.option("--since", metavar="TIME", help="Only from then on: 2h, yesterday, 2026-11-15.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
+@click.pass_obj
+def audit_command(invocation: Invocation, *, actor: str | None, since: str | None, limit: int) -> None:
+    """Show who changed what, newest first: through commands, HTTP and tools. Lines are added, never changed."""
+    from rota.cli.output import Column, print_table
+    from rota.operations.admin.audit import entry_json, read_trail
+    from rota.operations.jobs import project_timezone
+    from rota.text.ansi import plain
+    from rota.text.format import full_time, read_instant
+
+    now = invocation.now()
+    with invocation.store() as (_, store):
+        zone = project_timezone(store)
+        begin = read_instant(since, zone, now=now) if since else None
+        found = read_trail(store, limit=limit, since=begin, actor=actor)
+    if invocation.as_json:
+        print_json([entry_json(one) for one in found])
+        return
+    if not found:
+        click.echo("nobody has changed anything")
+        return
+    rows = [
+        [full_time(one.at, zone, now=now, seconds=True), one.actor, one.face, one.action, plain(one.target)]
+        for one in found
+    ]
+    titles = (Column(f"WHEN ({zone})"), Column("ACTOR"), Column("FACE"), Column("DID"))
+    print_table([*titles, Column("WHAT", flexible=True)], rows)

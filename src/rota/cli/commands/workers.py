@@ -1,0 +1,129 @@
+"""`rota workers`: the machines that run jobs; take one out of service, or off the list."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.main import RotaGroup
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rota.cli.output import Cell
+    from rota.operations.workers import WorkerState
+
+DOES = {
+    (True, False): "finishes what it has and takes no more",
+    (True, True): "would finish what it has and take no more",
+    (False, False): "takes runs again",
+    (False, True): "would take runs again",
+}
+"""What a worker does that is drained or not, and what it would do."""
+UNCHANGED = "nothing was changed (--dry-run)"
+COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
+
+
+@click.group("workers", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[drain | resume | forget NAME]")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Only those with this label. Repeatable.")
+@click.pass_context
+def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
+    """List the machines that run jobs: whether they are there, what they take, how many of their slots hold a run."""
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Invocation), labels=labels)
+
+
+def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
+    from functools import partial
+
+    from rota.cli.output import Column, print_table
+    from rota.operations.jobs import project_timezone
+    from rota.operations.workers import read_labels, worker_json, worker_states
+
+    wanted = read_labels(labels).items()
+    with invocation.store() as (place, store):
+        states = store.read(partial(worker_states, state=place.state))
+        zone = project_timezone(store)
+    found = [one for one in states if wanted <= one.worker.labels.items()]
+    if invocation.as_json:
+        print_json([worker_json(one) for one in found])
+        return
+    if not found:
+        click.echo("no worker" if not labels else "no worker has that label")
+        return
+    titles = ("NAME", "STATE", "SLOTS", "DOES", f"SINCE ({zone})", "LAST SEEN", "TAKES", "LABELS")
+    columns = [*map(Column, titles), Column("WHERE", flexible=True)]
+    print_table(columns, [_cells(one, zone, now=invocation.now()) for one in found])
+
+
+def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | str]":
+    from rota.cli.output import Cell
+    from rota.rules.queue_order import say_takes
+    from rota.text.format import ago, full_time
+
+    state = one.presence.value
+    name = f"{one.worker.called} (here)" if one.here else one.worker.called
+    slots = f"{one.taken} of {one.slots}" if one.slots is not None and one.kinds else str(one.taken or "–")
+    since = full_time(one.since, zone, now=now) if one.since else "–"
+    seen = f"{ago(one.seen_at, now)} ago" if one.seen_at else "now" if one.kinds else "–"
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(one.worker.labels.items())) or "–"
+    wrong = one.skew is not None
+    shown = Cell(f"{state}, clock wrong" if wrong else state, "red" if wrong else COLOURS[state])
+    does = ", ".join(one.kinds) or "–"
+    where = f"{one.worker.host}:{one.worker.state}"
+    return [name, shown, slots, does, since, seen, say_takes(one.takes), labels, where]
+
+
+@workers_command.command("drain", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def drain(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Let a worker finish what it has and take no more, until `rota workers resume`."""
+    _change(invocation, name, draining=True, dry_run=dry_run)
+
+
+@workers_command.command("resume", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def resume(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Let a worker take runs again."""
+    _change(invocation, name, draining=False, dry_run=dry_run)
+
+
+def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool) -> None:
+    from rota.engine.membership.control import wake
+    from rota.operations.group_actions import drain_worker
+
+    with invocation.store() as (place, store):
+        changed = drain_worker(store, name, draining=draining, dry_run=dry_run)
+        wake(place.state)
+    if invocation.as_json:
+        print_json({"worker": name, "draining": draining, "changed": changed, "dry_run": dry_run})
+        return
+    already = "takes no more already" if draining else "takes runs already"
+    click.echo(f"{name} {DOES[draining, dry_run] if changed else already}")
+    if dry_run:
+        click.echo(UNCHANGED)
+
+
+@workers_command.command("forget", cls=RotaCommand)
+@click.argument("name")
+@dry_run_option
+@click.pass_obj
+def forget(invocation: Invocation, *, name: str, dry_run: bool) -> None:
+    """Take a worker off the list that is gone for good; what it still had fails as worker_lost and is retried."""
+    from rota.engine.membership.control import wake
+    from rota.operations.group_actions import forget_worker
+
+    with invocation.store() as (place, store):
+        ended = forget_worker(store, place.state, name, now=invocation.now(), dry_run=dry_run)
+        wake(place.state)
+    if invocation.as_json:
+        print_json({"worker": name, "forgotten": not dry_run, "runs_failed": ended, "dry_run": dry_run})
+        return
+    done, failed = ("would be", "would fail") if dry_run else ("is", "failed")
+    click.echo(f"{name} {done} forgotten" + (f"; {ended} of its runs {failed} as worker_lost" if ended else ""))
+    if dry_run:
+        click.echo(UNCHANGED)

@@ -1,0 +1,483 @@
+"""Output of commands: tables, streams, interrupts and layout."""
+
+import errno
+import io
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, BinaryIO, NoReturn, TextIO, cast
+
+import click
+
+from rota.log import log
+from rota.model.records import Run
+from rota.model.states import Status
+from rota.text.ansi import clean_except_styles, clean_for_terminal, escape_controls
+
+Pairs = Iterable[tuple[str, str]]
+GAP = 2
+FLEXIBLE_LEAST = 10
+LEAST = 6
+SHORT_TITLE = 8
+"""So much of a heading is always shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text with its colour."""
+
+    text: str
+    colour: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading. On a narrow terminal `flexible` columns are the first to be cut; `spare` ones go before others are."""
+
+    title: str
+    flexible: bool = False
+    spare: bool = False
+
+
+Row = Sequence[Cell | str]
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    """Print rows under their headings."""
+    texts = [[column.title for column in columns], *([_text(cell) for cell in row] for row in rows)]
+    if sys.stdout.isatty():
+        _print_rich(columns, rows, texts[1:])
+        return
+    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
+    for row in texts:
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _text(cell: Cell | str) -> str:
+    return clean_for_terminal(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
+
+
+def _print_rich(columns: Sequence[Column], rows: Sequence[Row], texts: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    shown = laid_out(columns, texts, room=console.width)
+    for index, width in shown.items():
+        table.add_column(columns[index].title, no_wrap=True, overflow="ellipsis", width=width)
+    for row in rows:
+        table.add_row(*(Text(_text(row[index]), style=_style(row[index])) for index in shown))
+    console.print(table)
+
+
+def _style(cell: Cell | str) -> str:
+    return (cell.colour or "") if isinstance(cell, Cell) else ""
+
+
+def laid_out(columns: Sequence[Column], texts: Sequence[Sequence[str]], *, room: int) -> dict[int, int]:
+    """Return which columns are shown, and how wide: long headings give way before anything below them is cut."""
+    below = [max((len(row[index]) for row in texts), default=0) for index in range(len(columns))]
+    titles = [len(column.title) for column in columns]
+    least = [max(text, min(title, SHORT_TITLE)) for text, title in zip(below, titles, strict=True)]
+    shown = kept(columns, least, room=room)
+    fitted = fitting([columns[index] for index in shown], [least[index] for index in shown], room=room)
+    whole = [max(titles[index], below[index]) for index in shown]
+    return dict(zip(shown, grown(fitted, whole, room=room), strict=True))
+
+
+def kept(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return which columns are shown: spare ones go, the first of them first, while the others would have to be cut.
+
+    >>> kept([Column("JOB"), Column("PATH", spare=True), Column("WHY", flexible=True)], [10, 30, 60], room=50)
+    [0, 2]
+    """
+    least = [min(width, FLEXIBLE_LEAST) if one.flexible else width for one, width in zip(columns, widths, strict=True)]
+    shown = list(range(len(columns)))
+    for index, column in enumerate(columns):
+        if column.spare and sum(least[one] for one in shown) + GAP * (len(shown) - 1) > room:
+            shown.remove(index)
+    return shown
+
+
+def fitting(columns: Sequence[Column], widths: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that fit into `room`: flexible columns are cut first, then the widest, never the first.
+
+    >>> fitting([Column("JOB"), Column("WHY", flexible=True)], [10, 60], room=50)
+    [10, 38]
+    """
+    fitted = list(widths)
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for index in (index for index, column in enumerate(columns) if column.flexible):
+        cut = max(0, min(excess, fitted[index] - FLEXIBLE_LEAST))
+        fitted[index] -= cut
+        excess -= cut
+    for _ in range(excess):
+        widest = max(range(1, len(fitted)), key=lambda index: fitted[index], default=0)
+        fitted[widest] = max(LEAST, fitted[widest] - 1)
+    return fitted
+
+
+def grown(widths: Sequence[int], titled: Sequence[int], *, room: int) -> list[int]:
+    """Return widths that let headings and texts be read whole, the first ones first, as far as there is room left.
+
+    >>> grown([10, 6, 12], [10, 8, 23], room=40)
+    [10, 8, 18]
+    """
+    found, left = list(widths), room - sum(widths) - GAP * (len(widths) - 1)
+    for index, wanted in enumerate(titled):
+        more = max(0, min(left, wanted - found[index]))
+        found[index] += more
+        left -= more
+    return found
+
+
+def print_pairs(pairs: Pairs) -> None:
+    """Print labelled lines under a heading."""
+    for label, text in pairs:
+        click.echo(f"  {label:12} {text}")
+
+
+NAMES = ("stdin", "stdout", "stderr")
+BUFFER_LIMIT = 1 << 20
+"""How many bytes wait for a reader of the console or the log before lines are dropped."""
+DRAIN_WAIT = 2.0
+"""How many seconds the end of a process waits for each reader."""
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO})
+
+
+def open_closed_streams() -> None:
+    """Lead streams that are closed nowhere, so that no file which is opened later takes their number."""
+    for number, name in enumerate(NAMES):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.set_inheritable(number, True)  # noqa: FBT003
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Tell whether an error is that of a stream which takes no more; those of files name their path."""
+    return isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None
+
+
+def let_go(stream: TextIO) -> None:
+    """Write what a stream still holds, where its reader takes it within a moment; then lead it nowhere."""
+    buffer = getattr(stream, "buffer", None)
+    if isinstance(buffer, BackgroundWriter):
+        buffer.settle(DRAIN_WAIT)
+    else:
+        stream.flush()
+    give_up(stream)
+
+
+def give_up(stream: TextIO) -> None:
+    """Lead a stream nowhere: what is left in its buffer could not be written at the end either."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+class CleanStream:
+    """A text stream through which no control sequence of a text from outside reaches the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; only the colours that rota writes itself stay in it."""
+        self.stream.write(clean_except_styles(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return everything else from the stream itself."""
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def clean_streams() -> Iterator[None]:
+    """Clean what is written to stdout and stderr: commands, tables, errors, the console and the log alike."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (
+        stream if isinstance(stream, CleanStream) else cast("TextIO", CleanStream(stream)) for stream in before
+    )
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON that a terminal shows and a program reads unchanged: controls are escaped, not removed."""
+    return escape_controls(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
+
+
+def direct_stream(stream: TextIO) -> TextIO:
+    """Return the stream behind a clean one, for output that moves the cursor, such as a progress bar."""
+    return stream.stream if isinstance(stream, CleanStream) else stream
+
+
+@contextmanager
+def telling(stream: TextIO) -> Iterator[None]:
+    """Tell what is also recorded elsewhere: nobody need hear it, and a stream that takes no more stops nothing."""
+    try:
+        yield
+    except BrokenPipeError:
+        give_up(stream)
+    except OSError as error:
+        if not is_unwritable(error):
+            raise
+
+
+class BackgroundWriter(io.BufferedIOBase):
+    """Writes to a stream's file from a thread of its own: `write` never waits for the reader.
+
+    A full buffer drops whole writes and counts their lines. `say_dropped` words the line that stands for them, which is
+    written as soon as the reader goes on; `stalled` is called once when the dropping begins.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        say_dropped: Callable[[int], str],
+        stalled: Callable[[], None] = lambda: None,
+        limit: int = BUFFER_LIMIT,
+    ) -> None:
+        self._stream = stream
+        self._file = stream.fileno()
+        self._say_dropped = say_dropped
+        self._stalled = stalled
+        self._limit = limit
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._dropping = False
+        self._dropped = 0
+        self._ending = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._serve, name=f"rota-{stream.name}", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Return the file that is written to."""
+        return self._file
+
+    def isatty(self) -> bool:
+        """Tell whether the file is a terminal."""
+        return os.isatty(self._file)
+
+    def writable(self) -> bool:
+        """Tell that it takes text."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Take `data` over, or drop it where the buffer is full; never wait."""
+        taken = bytes(data)
+        with self._changed:
+            begins = self._drop(taken)
+            if not self._dropping:
+                self._put(taken)
+        if begins:
+            self._stalled()
+        return len(taken)
+
+    def settle(self, within: float) -> bool:
+        """Wait until all that was taken over is written, so many seconds at most; tell whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._size, within)
+
+    def end(self, within: float) -> bool:
+        """Wait until all is written, so many seconds at most; tell whether it is. Nothing may be written after this."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join(within)
+        return not self._thread.is_alive()
+
+    def _drop(self, data: bytes) -> bool:
+        """Count `data` as dropped while there is no room; tell whether this is where the dropping begins."""
+        was = self._dropping
+        self._dropping = self._size + len(data) > (self._limit // 2 if was else self._limit)
+        self._dropped += data.count(b"\n") if self._dropping else 0
+        return self._dropping and not was
+
+    def _put(self, data: bytes) -> None:
+        """Queue `data`, after the line that stands for what was dropped before it."""
+        for piece in (self._notice(), data):
+            if piece:
+                self._waiting.append(piece)
+                self._size += len(piece)
+        self._changed.notify_all()
+
+    def _notice(self) -> bytes:
+        dropped, self._dropped = self._dropped, 0
+        return f"{self._say_dropped(dropped)}\n".encode() if dropped else b""
+
+    def _serve(self) -> None:
+        while (piece := self._next()) is not None:
+            stored = self._write_out(piece)
+            with self._changed:
+                self._size -= len(piece)
+                if not stored:
+                    self._dropped += piece.count(b"\n")
+                elif self._dropped and not self._waiting:
+                    self._dropping = False
+                    self._put(b"")
+                self._changed.notify_all()
+
+    def _next(self) -> bytes | None:
+        """Wait for what is to be written; None: nothing more comes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ending)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _write_out(self, piece: bytes) -> bool:
+        """Write, however long the reader takes; tell whether the file took it."""
+        view = memoryview(piece)
+        while view:
+            try:
+                view = view[os.write(self._file, view) :]
+            except BlockingIOError:
+                ready = select.poll()
+                ready.register(self._file, select.POLLOUT)
+                ready.poll()
+            except BrokenPipeError:
+                give_up(self._stream)
+            except OSError:
+                return False
+        return True
+
+
+@contextmanager
+def background_streams(say_dropped: Mapping[str, Callable[[int], str]]) -> Iterator[None]:
+    """Have stdout and stderr written by threads, so that a reader that stops reading stops nothing else.
+
+    At the end the rest is waited for, but not without end: a stream that is still stuck then leads nowhere.
+    """
+    before = sys.stdout, sys.stderr
+    writers = {}
+    for name, stream in zip(("stdout", "stderr"), before, strict=True):
+        if _has_file(stream):
+            stream.flush()
+            # Of the log's own stream nothing can be logged.
+            stalled = _warn_of_stall if name == "stdout" else lambda: None
+            writer = writers[name] = BackgroundWriter(stream, say_dropped=say_dropped[name], stalled=stalled)
+            buffer = cast("BinaryIO", writer)
+            text = io.TextIOWrapper(buffer, encoding=stream.encoding, errors=stream.errors, write_through=True)
+            setattr(sys, name, CleanStream(text) if isinstance(stream, CleanStream) else text)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for name, writer in writers.items():
+            if not writer.end(DRAIN_WAIT):
+                give_up(getattr(sys, name))
+
+
+def _warn_of_stall() -> None:
+    log.warning("console output is not being read, dropping lines", hint="read or redirect the scheduler's stdout")
+
+
+def _has_file(stream: TextIO) -> bool:
+    try:
+        stream.fileno()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class _Noted:
+    """Whether Ctrl-C was pressed. A plain value: what has a lock may be held by the code that was interrupted."""
+
+    pressed = False
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[None]:
+    """Note a Ctrl-C besides raising it, so that the next pause of the command raises one that got lost."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    _Noted.pressed = False
+    signal.signal(signal.SIGINT, _note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _note(number: int, frame: FrameType | None) -> NoReturn:
+    _Noted.pressed = True
+    signal.default_int_handler(number, frame)
+
+
+def raise_lost_interrupt() -> None:
+    """Raise a Ctrl-C that was pressed and did not come through."""
+    if _Noted.pressed:
+        _Noted.pressed = False
+        raise KeyboardInterrupt
+
+
+COLOURS = {
+    Status.COMPLETED: "green",
+    Status.FAILED: "red",
+    Status.SKIPPED: "yellow",
+    Status.CANCELLED: "magenta",
+    Status.RUNNING: "cyan",
+    Status.QUEUED: "blue",
+}
+
+
+def coloured(status: Status, text: str | None = None) -> str:
+    """Return a status, or a text about it, in its colour."""
+    return click.style(text or status.shown.value, fg=COLOURS.get(status.shown))
+
+
+def colour_of(run: Run) -> str | None:
+    """Return the colour of a run; one that looks green but was refused tools is none."""
+    denied = run.status is Status.COMPLETED and run.denied_tools
+    return COLOURS[Status.SKIPPED] if denied else COLOURS.get(run.status.shown)
+
+
+UNBROKEN = "\u2011"
+"""A hyphen at which no line is broken; it stands for the plain one until the text is written."""
+
+
+class HelpLayout(click.HelpFormatter):
+    """Help whose lines end between words."""
+
+    def write(self, string: str) -> None:
+        """Write what is laid out."""
+        super().write(string.replace(UNBROKEN, "-"))
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and what they are, side by side."""
+        super().write_dl([(name, text.replace("-", UNBROKEN)) for name, text in rows], col_max, col_spacing)
+
+
+class HelpContext(click.Context):
+    """What a command is run in."""
+
+    formatter_class = HelpLayout

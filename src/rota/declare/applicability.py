@@ -1,0 +1,213 @@
+"""Which keys apply to which kind of job, and which environment variables are unsafe."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.declare.problems import REBOOT
+from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
+
+Keys = Mapping[str, Any]
+"""The keys of a job, a group or the defaults, as they were read."""
+
+SCHEDULES = ("cron", "interval", "at")
+AT_BOOT = "boot"
+"""The shape of `cron: "@reboot"`: no instant of its own can be planned."""
+WORKS = {
+    "command": Kind.COMMAND,
+    "shell": Kind.SHELL,
+    "run": Kind.FUNCTION,
+    **dict.fromkeys(("prompt", "prompt_file", "task"), Kind.AGENT),
+}
+SPELLINGS = {
+    "overlap_policy": "overlap",
+    "retry_policy": "retry",
+    "timeout_seconds": "timeout",
+    "working_directory": "cwd",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """What kind of job it is, as far as that decides which keys it knows."""
+
+    schedule: str
+    work: Kind
+    python: bool
+    in_process: bool
+    overlap: OverlapPolicy
+    misfire: MisfirePolicy
+    conditions: bool
+    when_false: WhenFalse
+    budget: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequirement:
+    """What a key needs to mean something, and the keys that decide it."""
+
+    fits: Callable[[JobShape], bool]
+    looks_at: tuple[str, ...]
+    message: str
+    hint: str
+
+
+def shape_of(own: Keys, defaults: Keys, *, python: bool) -> JobShape:
+    """Return the shape of a job from its own keys, the defaults, and whether the project names an interpreter."""
+    schedule = AT_BOOT if own.get("cron") == (REBOOT,) else next((key for key in SCHEDULES if key in own), "")
+    work = next((kind for key, kind in WORKS.items() if key in own), Kind.COMMAND)
+    python = work is Kind.FUNCTION and (python or "python" in own or "python" in defaults)
+    isolate = own.get("isolate", defaults.get("isolate", Isolate.THREAD))
+    return JobShape(
+        schedule=schedule,
+        work=work,
+        python=python,
+        in_process=work is Kind.FUNCTION and not python and isolate is Isolate.THREAD,
+        overlap=own.get("overlap") or defaults.get("overlap", OverlapPolicy.FORBID),
+        misfire=own.get("misfire") or defaults.get("misfire") or default_misfire(schedule),
+        conditions=bool(own.get("conditions", defaults.get("conditions"))),
+        when_false=own.get("when_false") or defaults.get("when_false") or default_when_false(schedule),
+        budget=bool(own.get("budget", defaults.get("budget"))),
+    )
+
+
+def default_misfire(schedule: str) -> MisfirePolicy:
+    """Return the policy of a job that names none (R-10)."""
+    return MisfirePolicy.ONCE if schedule in ("interval", "at") else MisfirePolicy.SKIP
+
+
+def default_when_false(schedule: str) -> WhenFalse:
+    """Return what a false condition does to a job that does not say (R-09)."""
+    return WhenFalse.WAIT if schedule == "interval" else WhenFalse.SKIP
+
+
+def _without(what: str, *, hint: str = "") -> tuple[str, str]:
+    return f"has no effect without {what}", hint or f"add {what}, or remove this line"
+
+
+_IN_TIME = KeyRequirement(
+    lambda shape: shape.schedule != AT_BOOT,
+    ("cron",),
+    "has no effect on a job that starts at boot",
+    "remove this line, or write times into `cron`",
+)
+_INTERVAL = KeyRequirement(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`"))
+_REPEATING = KeyRequirement(
+    lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
+)
+_SCHEDULED = KeyRequirement(
+    lambda shape: shape.schedule != "",
+    SCHEDULES,
+    *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
+)
+_PROCESS = KeyRequirement(
+    lambda shape: not shape.in_process,
+    ("run", "isolate", "python"),
+    "has no effect on a function inside the scheduler's process",
+    "add `isolate: process`, or remove this line",
+)
+_FUNCTION = KeyRequirement(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`"))
+_SHELL = KeyRequirement(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`"))
+_AGENT = KeyRequirement(
+    lambda shape: shape.work is Kind.AGENT,
+    ("prompt", "prompt_file", "task"),
+    *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
+)
+_CONDITIONS = KeyRequirement(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`"))
+_WAITING = KeyRequirement(
+    lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`")
+)
+_BUDGET = KeyRequirement(lambda shape: shape.budget, ("budget",), *_without("`budget`"))
+_QUEUE = KeyRequirement(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`"))
+_ALL = KeyRequirement(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`"))
+_MAKES_UP = KeyRequirement(
+    lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
+)
+
+AGENT_KEYS = (
+    *("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools"),
+    *("session", "carry", "workspace", "work_source", "after", "rota_tools", "trust_project", "placeholders"),
+)
+NEEDS: Mapping[str, tuple[KeyRequirement, ...]] = {
+    **dict.fromkeys(AGENT_KEYS, (_AGENT,)),
+    "anchor": (_INTERVAL,),
+    "first_run": (_INTERVAL,),
+    "start_at": (_IN_TIME, _REPEATING),
+    "end_at": (_IN_TIME, _REPEATING),
+    "jitter": (_IN_TIME, _REPEATING),
+    "run_once": (_IN_TIME, _SCHEDULED),
+    "misfire": (_IN_TIME, _SCHEDULED),
+    "misfire_grace": (_IN_TIME, _SCHEDULED),
+    "misfire_limit": (_IN_TIME, _SCHEDULED, _ALL),
+    "misfire_max_age": (_IN_TIME, _SCHEDULED, _MAKES_UP),
+    "quiet_hours": (_IN_TIME, _SCHEDULED),
+    "except": (_IN_TIME, _SCHEDULED),
+    "finish_by": (_IN_TIME, _SCHEDULED),
+    "queue_depth": (_QUEUE,),
+    "on_repeated_failure": (_IN_TIME, _REPEATING),
+    "shell_with": (_SHELL,),
+    "isolate": (_FUNCTION,),
+    "python": (_FUNCTION,),
+    "env": (_PROCESS,),
+    "env_pass": (_PROCESS,),
+    "env_file": (_PROCESS,),
+    "cwd": (_PROCESS,),
+    "term_grace": (_PROCESS,),
+    "on_restart": (_PROCESS,),
+    "when_false": (_CONDITIONS,),
+    "recheck": (_CONDITIONS, _WAITING),
+    "estimate": (_BUDGET,),
+}
+"""What each key needs; keys that are not here fit every job."""
+
+
+def misfit(key: str, shape: JobShape) -> KeyRequirement | None:
+    """Return what `key` lacks on a job of that shape, None when it fits."""
+    return next((need for need in NEEDS.get(key, ()) if not need.fits(shape)), None)
+
+
+_LOADS_CODE = re.compile(
+    r"LD_[A-Z_]+|DYLD_[A-Z_]+|PYTHON[A-Z]+|BASH_ENV|NODE_OPTIONS|NODE_PATH|PERL5(OPT|LIB|DB)|PERLLIB|RUBY(OPT|LIB)"
+    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|GCONV_PATH|IFS|PROMPT_COMMAND",
+    re.ASCII,
+)
+_BEFORE_ALL = re.compile(r"LD_(PRELOAD|AUDIT)|DYLD_INSERT_LIBRARIES|PYTHONSTARTUP|BASH_ENV|PROMPT_COMMAND", re.ASCII)
+_SECRETS = {
+    "an API key (sk-…)": r"sk-[A-Za-z0-9_-]{20,}",
+    "a token of GitHub": r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}",
+    "a token of GitLab": r"glpat-[A-Za-z0-9_-]{20,}",
+    "an access key of AWS": r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
+    "a token of Slack": r"xox[abeoprs]-[A-Za-z0-9-]{10,}",
+    "an API key of Google": r"AIza[A-Za-z0-9_-]{35}",
+    "a secret of webhooks": r"whsec_[A-Za-z0-9+/]{24,}",
+    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+}
+_SECRET = {kind: re.compile(rf"(?<![A-Za-z0-9_]){pattern}", re.ASCII) for kind, pattern in _SECRETS.items()}
+
+
+def loads_code(name: str) -> bool:
+    """Tell whether a variable of this name may make a program load other code than its own (R-27).
+
+    >>> loads_code("LD_PRELOAD"), loads_code("python_version")
+    (True, False)
+    """
+    return bool(_LOADS_CODE.fullmatch(name))
+
+
+def runs_first(name: str) -> bool:
+    """Tell whether what a variable of this name holds always runs before the program itself.
+
+    >>> runs_first("BASH_ENV"), runs_first("PYTHONPATH")
+    (True, False)
+    """
+    return bool(_BEFORE_ALL.fullmatch(name))
+
+
+def secret_in(text: str) -> str | None:
+    """Return what kind of secret a text seems to hold, or None.
+
+    >>> secret_in("Bearer ghp_" + 36 * "x")
+    'a token of GitHub'
+    """
+    return next((kind for kind, pattern in _SECRET.items() if pattern.search(text)), None)

@@ -1,0 +1,445 @@
+"""Quiet hours, excluded dates, calendar files and time zones in a file."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.declare.problems import BadValue, Parts, ask, choice, read_items, read_zone, shown, wrong_type
+from rota.declare.readers import Reader, read_keys
+from rota.declare.yaml import Stamp, stamp_of
+from rota.model.errors import InvalidTimezone, RotaError
+from rota.model.spec import QuietHours, QuietPolicy, Schedule
+from rota.rules.schedule.blackouts import QuietWindow, canonical_windows, cover_the_week, parse_window
+from rota.rules.schedule.timezone import zone
+
+IGNORE = "ignore"
+_HINT = 'write windows: ["00:00-07:00"], or {windows: ["00:00-07:00"], policy: defer}'
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenQuiet:
+    """Quiet hours with what was left out: no windows and no policy are the file's, no zone is that of the job."""
+
+    windows: tuple[str, ...] = ()
+    policy: QuietPolicy | None = None
+    timezone: str = ""
+    ignored: bool = False
+
+
+def read_quiet_hours(value: Any) -> WrittenQuiet:
+    """Return the quiet hours of all jobs: a list of windows, or a map with a policy."""
+    return _read(value, own=False)
+
+
+def read_own_quiet_hours(value: Any) -> WrittenQuiet:
+    """Return the quiet hours of one job: as those of all, `ignore`, or a map that says only what differs."""
+    return WrittenQuiet(ignored=True) if value == IGNORE else _read(value, own=True)
+
+
+def _read(value: Any, *, own: bool) -> WrittenQuiet:
+    windows = partial(_windows, own=own)
+    if not isinstance(value, Mapping):
+        return WrittenQuiet(windows(value))
+    if not value:
+        raise BadValue("is empty", code="missing_value", hint=_HINT)
+    readers: dict[str, Reader] = {"windows": windows, "policy": choice(QuietPolicy), "timezone": read_zone}
+    with Parts() as parts:
+        found = read_keys(value, readers, parts=parts, hint=_HINT)
+        if not own and "windows" not in value and not parts.mistyped:
+            raise BadValue("has no `windows`", code="missing_value", hint=_HINT)
+    return WrittenQuiet(**found)
+
+
+def _windows(value: Any, *, own: bool) -> tuple[str, ...]:
+    written = [value] if isinstance(value, str) else value
+    if not isinstance(written, list):
+        hint = _HINT + (f", or `quiet_hours: {IGNORE}`" if own else "")
+        raise wrong_type(value, "a list of windows", hint=hint)
+    if not written:
+        hint = f"name a window, or write `quiet_hours: {IGNORE}`" if own else "name a window, or remove the line"
+        raise BadValue("is an empty list", hint=hint)
+    windows = [_window(value)] if isinstance(value, str) else read_items(written, _window)
+    if cover_the_week(windows):
+        hint = "leave a minute of the week, or disable the jobs with `enabled: false`"
+        raise BadValue("leave no minute of the week", code="quiet_window", hint=hint)
+    return canonical_windows(windows)
+
+
+def _window(text: Any) -> QuietWindow:
+    if not isinstance(text, str):
+        raise wrong_type(text, "a window of quiet hours", hint='put it in quotes: "00:00-07:00"')
+    return ask(parse_window, text)
+
+
+def quiet_of(written: WrittenQuiet | None, file: QuietHours | None, schedule: Schedule) -> QuietHours | None:
+    """Return the quiet hours of a schedule; those of the file only where they mean something to it.
+
+    Raises Refused where its own mean nothing: every key that is written has an effect.
+    """
+    if written is None:
+        return file if file is not None and means_something(file, schedule) else None
+    if written.ignored:
+        return None
+    if not written.windows and file is None:
+        raise BadValue("has no `windows`, and the file has no quiet hours", code="missing_value", hint=_HINT)
+    base = file if file is not None and not written.windows else QuietHours(written.windows, schedule.timezone)
+    policy = written.policy or (file.policy if file is not None else QuietPolicy.DORMANT)
+    found = replace(base, policy=policy, timezone=written.timezone or base.timezone)
+    if not means_something(found, schedule):
+        hint = "write {windows: […], policy: defer} or `policy: skip`, or an interval by mode"
+        raise BadValue("`policy: dormant` has no effect without an interval by mode", code="no_effect", hint=hint)
+    return found
+
+
+def means_something(quiet: QuietHours, schedule: Schedule) -> bool:
+    """Tell whether quiet hours have an effect: `dormant` slows intervals by mode alone, the others act on instants."""
+    if schedule.manual or schedule.reboot:
+        return False
+    return quiet.policy is not QuietPolicy.DORMANT or schedule.by_mode is not None
+
+
+def quiet_of_poll(file: QuietHours | None, schedule: Schedule) -> QuietHours | None:
+    """Return the quiet hours of the poll: whatever they do to jobs, they slow it, so that who needs it is served."""
+    if file is None or schedule.by_mode is None:
+        return None
+    return replace(file, policy=QuietPolicy.DORMANT)
+
+
+def written_quiet(quiet: QuietHours, *, zone: str) -> Any:
+    """Return quiet hours as a file writes them, where those of the key are read in `zone`."""
+    keys: dict[str, Any] = {"windows": list(quiet.windows), "policy": str(quiet.policy)}
+    return keys if quiet.timezone == zone else {**keys, "timezone": quiet.timezone}
+
+
+_DAY = timedelta(days=1)
+_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
+_DURATION = re.compile(r"\+?P(?:(\d{1,4})W|(\d{1,4})D)", re.ASCII)
+_NAME = re.compile(r"([A-Za-z0-9-]+)((?:;[^:\"]*(?:\"[^\"]*\"[^:\"]*)*)?):(.*)", re.DOTALL)
+LONGEST = 3660
+"""Days that one event may last, and years that one may come again."""
+DAYS_LIMIT = 10_000
+_ALL_DAY = "only all-day events can be excluded: give it a date without a time, or take it out of the file"
+_YEARLY = "only FREQ=YEARLY is known, with COUNT or UNTIL; write the dates themselves into `except`"
+
+
+class IcsProblem(ValueError):
+    """A calendar file cannot be used: at which line, why, and what to do."""
+
+    def __init__(self, line: int, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.line, self.message, self.hint = line, message, hint
+
+
+@dataclass(frozen=True, slots=True)
+class _CalendarLine:
+    """A line as it is meant, its folds undone, and the number of its first one in the file."""
+
+    number: int
+    name: str
+    value: str
+
+
+@dataclass(slots=True)
+class _Event:
+    line: int
+    fields: dict[str, _CalendarLine] = field(default_factory=dict)
+
+
+def days_of(text: str) -> tuple[str, ...]:
+    """Return the days of all events, as 2026-12-25, those of every year as 12-25, in order."""
+    found: set[str] = set()
+    for event in _events(_lines(text)):
+        found.update(_days(event))
+        if len(found) > DAYS_LIMIT:
+            raise IcsProblem(
+                event.line, f"has more than {DAYS_LIMIT:,} days up to here", hint="take a shorter calendar"
+            )
+    return tuple(sorted(found))
+
+
+def _lines(text: str) -> Iterator[_CalendarLine]:
+    number, begun = 1, ""
+    for place, line in enumerate(text.splitlines(), start=1):
+        if line[:1] in (" ", "\t"):
+            begun += line[1:]
+            continue
+        yield from _line(number, begun)
+        number, begun = place, line
+    yield from _line(number, begun)
+
+
+def _line(number: int, text: str) -> Iterator[_CalendarLine]:
+    if not text.strip():
+        return
+    found = _NAME.fullmatch(text)
+    if found is None:
+        raise IcsProblem(number, "is no line of a calendar", hint="is this really an .ics file?")
+    yield _CalendarLine(number, found[1].upper(), found[3].strip())
+
+
+def _events(lines: Iterator[_CalendarLine]) -> Iterator[_Event]:
+    """Yield the events; what other components hold is passed over."""
+    open_parts: list[str] = []
+    event: _Event | None = None
+    number = 1
+    for line in lines:
+        number = line.number
+        if line.name == "BEGIN":
+            open_parts.append(line.value.upper())
+            event = _Event(line.number) if open_parts[-1] == "VEVENT" else event
+        elif line.name == "END":
+            if not open_parts or open_parts.pop() != line.value.upper():
+                raise IcsProblem(line.number, f"ends {line.value}, which is not what began last")
+            if event is not None and line.value.upper() == "VEVENT":
+                yield event
+                event = None
+        elif not open_parts:
+            raise IcsProblem(line.number, "does not begin with BEGIN:VCALENDAR", hint="is this really an .ics file?")
+        elif event is not None and open_parts[-1] == "VEVENT":
+            event.fields.setdefault(line.name, line)
+    if open_parts:
+        raise IcsProblem(number, f"ends inside {open_parts[-1]}", hint="the file is cut off; fetch it again")
+
+
+def _days(event: _Event) -> Iterator[str]:
+    status = event.fields.get("STATUS")
+    if status is not None and status.value.upper() == "CANCELLED":
+        return
+    for name in ("RDATE", "RECURRENCE-ID"):
+        if name in event.fields:
+            raise IcsProblem(event.fields[name].number, f"{name} is not known here", hint=_YEARLY)
+    start = event.fields.get("DTSTART")
+    if start is None:
+        raise IcsProblem(
+            event.line, "begins an event without DTSTART", hint="remove the event, or fetch the file again"
+        )
+    first = _date(start)
+    length = _length(event, first)
+    left_out = _left_out(event)
+    rule = event.fields.get("RRULE")
+    if rule is None:
+        years: list[date] | None = [first]
+    else:
+        years = _yearly(rule, first)
+    if years is None and left_out:
+        raise IcsProblem(event.fields["EXDATE"].number, "EXDATE of an event without an end is not known", hint=_YEARLY)
+    for day in [first] if years is None else years:
+        if day not in left_out:
+            written = (f"{day + step * _DAY}" for step in range(length))
+            yield from (one[5:] if years is None else one for one in written)
+
+
+def _date(line: _CalendarLine, text: str | None = None) -> date:
+    written = _DATE.fullmatch(line.value if text is None else text.strip())
+    try:
+        if written is not None:
+            return date(int(written[1]), int(written[2]), int(written[3]))
+    except ValueError:
+        raise IcsProblem(line.number, f"{line.name} names a day that does not exist: {line.value[:40]}") from None
+    raise IcsProblem(line.number, f"{line.name} is {line.value[:40]!r}, not a day such as 20261225", hint=_ALL_DAY)
+
+
+def _length(event: _Event, first: date) -> int:
+    """Return how many days an event lasts; the day that ends it is not one of them."""
+    end, duration = event.fields.get("DTEND"), event.fields.get("DURATION")
+    length = 1
+    if end is not None:
+        length = (_date(end) - first).days or 1  # some write the same day twice
+    elif duration is not None:
+        found = _DURATION.fullmatch(duration.value.upper())
+        if found is None:
+            raise IcsProblem(duration.number, f"DURATION is {duration.value[:40]!r}, not days", hint=_ALL_DAY)
+        length = 7 * int(found[1] or 0) + int(found[2] or 0) or 1
+    if not 1 <= length <= LONGEST:
+        line = end or duration
+        assert line is not None
+        raise IcsProblem(line.number, f"the event would last {length} days", hint="correct its end")
+    return length
+
+
+def _left_out(event: _Event) -> set[date]:
+    line = event.fields.get("EXDATE")
+    return set() if line is None else {_date(line, text) for text in line.value.split(",")}
+
+
+def _yearly(rule: _CalendarLine, first: date) -> list[date] | None:
+    """Return the days on which a rule lets an event begin; None: every year."""
+    parts = dict(part.partition("=")[::2] for part in rule.value.upper().rstrip(";").split(";"))
+    known = {"FREQ": "YEARLY", "INTERVAL": "1", "BYMONTH": f"{first.month}", "BYMONTHDAY": f"{first.day}"}
+    for name, value in parts.items():
+        if name not in ("COUNT", "UNTIL", "WKST") and known.get(name) != value.lstrip("+0"):
+            raise IcsProblem(rule.number, f"RRULE has {name}={value}", hint=_YEARLY)
+    if "FREQ" not in parts:
+        raise IcsProblem(rule.number, "RRULE has no FREQ", hint=_YEARLY)
+    if "COUNT" not in parts and "UNTIL" not in parts:
+        return None
+    return _bounded(rule, first, count=parts.get("COUNT"), until=parts.get("UNTIL"))
+
+
+def _bounded(rule: _CalendarLine, first: date, *, count: str | None, until: str | None) -> list[date]:
+    if count is not None and not (count.isdecimal() and 1 <= int(count) <= LONGEST):
+        raise IcsProblem(rule.number, f"RRULE has COUNT={count}", hint=_YEARLY)
+    last = date.max if until is None else _date(rule, until[:8])
+    days: list[date] = []
+    for year in range(first.year, last.year + 1):
+        if count is not None and len(days) >= int(count):
+            break
+        day = _in_year(first, year)
+        if day is not None and day <= last:
+            days.append(day)
+    return days
+
+
+def _in_year(first: date, year: int) -> date | None:
+    try:
+        return first.replace(year=year)
+    except ValueError:  # the 29th of February
+        return None
+
+
+KEY = "except"
+CODE = "calendar"
+FILE_END = ".ics"
+SIZE_LIMIT = 5_000_000
+LEAP_YEAR = 2000
+_ONE_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_EVERY_YEAR = re.compile(r"\d\d-\d\d", re.ASCII)
+_EXCLUDE_HINT = "write dates and files: [2026-12-25, 12-24, holidays.ics]; 12-24 is of every year"
+
+
+def read_except(value: Any) -> dict[int, str]:
+    """Return dates, days of every year, and the names of calendar files, by their places in the list."""
+    if not isinstance(value, list):
+        raise wrong_type(value, "a list of dates and .ics files", hint=_EXCLUDE_HINT)
+    with Parts() as parts:
+        found = parts.rest = dict[int, str]()
+        for index, item in enumerate(value):
+            with parts.below(index):
+                found[index] = _item(item)
+    return found
+
+
+def _item(item: Any) -> str:
+    text = item.strip() if isinstance(item, str) else ""
+    if text.lower().endswith(FILE_END):
+        return text
+    if not _ONE_DAY.fullmatch(text) and not _EVERY_YEAR.fullmatch(text):
+        raise wrong_type(item, "a date or an .ics file", hint=_EXCLUDE_HINT)
+    try:
+        date.fromisoformat(text if len(text) > len("12-24") else f"{LEAP_YEAR}-{text}")
+    except ValueError as error:
+        raise BadValue(f"{shown(text)} is no day: {error}", code=CODE, hint=_EXCLUDE_HINT) from None
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """Reads the calendar files of one project, each once; `looked_at` are all files that it looked at."""
+
+    place: Callable[[str], str]
+    """Returns the absolute path of what a file names."""
+    looked_at: MutableMapping[Path, Stamp | None] = field(default_factory=dict)
+    _known: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+
+    def days(self, text: str) -> tuple[str, ...]:
+        """Return the days that a file names; raise Refused with the line where it cannot be read."""
+        path = Path(self.place(text))
+        if path not in self._known:
+            self.looked_at[path] = stamp_of(path)
+            self._known[path] = _read_exclusion(path, text)
+        return self._known[path]
+
+
+def _read_exclusion(path: Path, text: str) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(SIZE_LIMIT + 1)
+        if len(content) > SIZE_LIMIT:
+            raise BadValue(f"{text} is larger than 5 MB", code=CODE, hint="take a shorter calendar")
+        return days_of(content.decode("utf-8-sig"))
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = "correct the path, which is relative to the project"
+        raise BadValue(f"{text} cannot be read: {why}", code=CODE, hint=hint) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadValue(f"{text}:{line}: is not UTF-8", code=CODE, hint="save it as UTF-8") from None
+    except IcsProblem as error:
+        raise BadValue(f"{text}:{error.line}: {error.message}", code=CODE, hint=error.hint) from None
+
+
+def resolve_except(keys: dict[str, Any], calendars: Calendars) -> list[BadValue]:
+    """Put days in the place of what `except` names, in `keys`, in order; return what cannot be read."""
+    refused: list[BadValue] = []
+    days: set[str] = set()
+    for index, item in keys.get(KEY, {}).items():
+        try:
+            days.update(calendars.days(item) if item.lower().endswith(FILE_END) else (item,))
+        except BadValue as error:
+            refused.append(error.below(index))
+    if KEY in keys:
+        keys[KEY] = tuple(sorted(day for day in days if day[5:] not in days))
+        refused += _all_year(keys)
+    return refused
+
+
+def _all_year(keys: Mapping[str, Any]) -> list[BadValue]:
+    yearly = {day for day in keys[KEY] if len(day) == len("12-24")} - {"02-29"}
+    if len(yearly) < 365:
+        return []
+    return [BadValue("leaves no day of the year", code=CODE, hint="disable the job with `enabled: false`")]
+
+
+_MARK = "zoneinfo/"
+
+
+def local_zone(environment: Mapping[str, str], etc: Path = Path("/etc")) -> str:
+    """Return the IANA name of this machine's zone: TZ, /etc/timezone, or where /etc/localtime points to."""
+    for name in (environment.get("TZ", "").lstrip(":"), _written(etc / "timezone"), _link(etc / "localtime")):
+        if name and (known := _known(_below_zoneinfo(name))):
+            return known
+    raise RotaError(
+        "this machine's time zone cannot be found by name (TZ, /etc/timezone, /etc/localtime)",
+        hint="write an IANA name such as Europe/Paris, or UTC",
+    )
+
+
+def plain_name(name: str) -> str:
+    """Return a zone's name as a person would write it: the many names of UTC are one.
+
+    >>> plain_name("Etc/UTC"), plain_name("Europe/Paris")
+    ('UTC', 'Europe/Paris')
+    """
+    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu") else name
+
+
+def _below_zoneinfo(name: str) -> str:
+    return name.rpartition(_MARK)[2] if _MARK in name else name
+
+
+def _written(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()[:100]
+    except OSError:
+        return ""
+
+
+def _link(path: Path) -> str:
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return ""
+    return target if _MARK in target else ""
+
+
+def _known(name: str) -> str | None:
+    try:
+        zone(name)
+    except InvalidTimezone:
+        return None
+    return name

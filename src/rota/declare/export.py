@@ -1,0 +1,638 @@
+"""Writing of stored jobs as a file, and of new jobs into a file with its comments kept."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from rota.declare.agents import AGENTS_POOL, own_pools, write_work_source
+from rota.declare.applicability import AT_BOOT, default_misfire, default_when_false
+from rota.declare.calendar import IGNORE, means_something, written_quiet
+from rota.declare.notifications import write_notify, write_target
+from rota.declare.problems import REBOOT
+from rota.declare.yaml import Document, WrittenFloat, WrittenInt, parse
+from rota.model.budgets import MILLION, Account, Exceeded, Price, Unit
+from rota.model.clock import iso, write_duration
+from rota.model.errors import FileProblems, InvalidValue, NameTaken
+from rota.model.notifications import Target
+from rota.model.spec import (
+    AfterStep,
+    AgentWork,
+    Condition,
+    Draw,
+    Gates,
+    GroupMode,
+    Isolate,
+    Jitter,
+    JobSpec,
+    Kind,
+    Member,
+    MisfirePolicy,
+    Mode,
+    OnFailure,
+    OverlapPolicy,
+    QuietHours,
+    RepeatedFailure,
+    Retention,
+    Retry,
+    Schedule,
+    Spend,
+    WhenFalse,
+    Work,
+)
+from rota.rules.prompts import DEFAULT_PROMPT, has_placeholders
+from rota.settings import FILE_NAME
+
+
+def account_keys(account: Account, *, zone: str) -> dict[str, Any]:
+    """Return the keys under which a file in `zone` declares an account."""
+    keys: dict[str, Any] = {str(account.unit): written(account.limit, account.unit), "per": str(account.per)}
+    keys |= {"policy": str(account.policy)} if account.policy is not Exceeded.DEFER else {}
+    keys |= {"estimate": written(account.estimate, account.unit)} if account.estimate is not None else {}
+    return keys | ({"timezone": account.timezone} if account.timezone != zone else {})
+
+
+def price_keys(price: Price) -> dict[str, Any]:
+    """Return the keys under which a file says what a model costs."""
+    cached = {} if price.cached_input is None else {"cached_input": written(price.cached_input, Unit.USD)}
+    return {"input": written(price.input, Unit.USD), "output": written(price.output, Unit.USD), **cached}
+
+
+def spend_keys(spends: Sequence[Spend]) -> dict[str, Any]:
+    """Return the keys under which a file charges a job to accounts."""
+    if not spends:
+        return {}
+    names = [spend.account for spend in spends]
+    keys: dict[str, Any] = {"budget": names[0] if len(names) == 1 else names}
+    told = {one.account: written(one.estimate, one.unit) for one in spends if one.estimate is not None}
+    if told:
+        keys["estimate"] = told[names[0]] if len(names) == 1 else told
+    return keys
+
+
+def written(amount: int, unit: Unit | None) -> int | float:
+    """Return an amount as a file writes it: money in dollars.
+
+    >>> written(500_000, Unit.USD), written(2_000_000, Unit.USD), written(3, Unit.RUNS)
+    (0.5, 2, 3)
+    """
+    if unit is not Unit.USD:
+        return amount
+    return amount // MILLION if amount % MILLION == 0 else amount / MILLION
+
+
+INDENT = 2
+WIDTH = 100
+_PLAIN = re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+@:%=^$()<>;| \"'&*?!\\-]*", re.ASCII)
+_FLOW_PLAIN = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./~+@%=^$-]*", re.ASCII)
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"})
+_NUMBER_LIKE = re.compile(r"(?![0-9]+[smhd]$)[-+.]?[0-9]|[-+]?\.(inf|nan)", re.IGNORECASE)
+_MISREAD = re.compile(r":(\s|$)| #|^(-|\?|\.\.\.|---)(\s|$)|\s$")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def write_key(key: str) -> str:
+    """Return a key of a map, in quotes where YAML would read something else.
+
+    >>> write_key("backup-db"), write_key("2026")
+    ('backup-db', '"2026"')
+    """
+    return _text(key, _FLOW_PLAIN)
+
+
+def write_value(value: Any) -> str:
+    """Return a value on one line; lists and maps in brackets.
+
+    >>> write_value(["a b", 1, {"secret": "TOKEN"}])
+    '["a b", 1, {secret: TOKEN}]'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{write_key(str(key))}: {write_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(write_value(item) for item in value) + "]"
+    return _text(value, _FLOW_PLAIN) if isinstance(value, str) else _scalar(value)
+
+
+def write_entry(key: str, value: Any, *, depth: int = 0) -> list[str]:
+    """Return the lines of `key: value` at a depth; long maps and lists of maps over several lines.
+
+    >>> write_entry("shell", "echo one\\necho two\\n", depth=1)
+    ['  shell: |', '    echo one', '    echo two']
+    """
+    margin = " " * (INDENT * depth)
+    head = f"{margin}{write_key(key)}:"
+    if isinstance(value, str):
+        return _write_text(head, value, depth=depth)
+    line = f"{head} {write_value(value)}"
+    if isinstance(value, Mapping) and value and (len(line) > WIDTH or _holds_lines(value)):
+        return [head, *write_map(value, depth=depth + 1)]
+    if isinstance(value, list | tuple) and value and (len(line) > WIDTH or any(isinstance(i, Mapping) for i in value)):
+        return [head, *(f"{margin}  - {write_value(item)}" for item in value)]
+    return [line]
+
+
+def write_map(values: Mapping[str, Any], *, depth: int = 0) -> list[str]:
+    """Return the lines of a map's entries at a depth."""
+    return [line for key, value in values.items() for line in write_entry(key, value, depth=depth)]
+
+
+def write_job(name: str, keys: Mapping[str, Any], *, comments: Sequence[str] = ()) -> list[str]:
+    """Return the lines of a job below `jobs:`, its comments above it."""
+    head = [write_comment(comment, depth=1) for comment in comments]
+    return [*head, f"{' ' * INDENT}{write_key(name)}:", *write_map(keys, depth=2)]
+
+
+def write_comment(text: str, *, depth: int = 0) -> str:
+    """Return a comment of one line; characters that could end the line are shown escaped."""
+    plain = "".join(c if c.isprintable() or c == "\t" else f"\\u{ord(c):04x}" for c in text).rstrip()
+    return f"{' ' * (INDENT * depth)}# {plain}".rstrip()
+
+
+def _holds_lines(values: Mapping[str, Any]) -> bool:
+    return any(isinstance(item, str) and "\n" in item for item in values.values())
+
+
+def _write_text(head: str, text: str, *, depth: int) -> list[str]:
+    if "\n" not in text or not _fits_a_block(text):
+        return [f"{head} {_text(text, _PLAIN)}"]
+    body = text[:-1] if text.endswith("\n") else text
+    mark = "|" if text.endswith("\n") else "|-"
+    margin = " " * (INDENT * (depth + 1))
+    return [f"{head} {mark}", *(f"{margin}{line}" if line else "" for line in body.split("\n"))]
+
+
+def _fits_a_block(text: str) -> bool:
+    """Tell whether a block of lines reads back as `text`: nothing invisible, no blank edge that YAML would drop."""
+    lines = text.removesuffix("\n").split("\n")
+    visible = all(c.isprintable() or c == "\n" for c in text)
+    return visible and bool(lines[-1].strip()) and lines[0][:1] not in ("", " ") and lines[0].strip() != ""
+
+
+def _text(text: str, plain: re.Pattern[str]) -> str:
+    misread = text.lower() in _WORDS or _NUMBER_LIKE.match(text) or _MISREAD.search(text)
+    if plain.fullmatch(text) and not misread and len(text) < 1000:
+        return text
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, WrittenInt | WrittenFloat):
+        return value.written
+    return repr(value) if isinstance(value, int | float) else _text(str(value), _FLOW_PLAIN)
+
+
+Keys = dict[str, Any]
+
+RECHECK = timedelta(seconds=60)
+_SCHEDULE = Schedule()
+_WORK = Work(Kind.COMMAND)
+_CONDITION = Condition()
+_AGENT = AgentWork("", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """What the exported file says for all jobs; `interpreter` is what `python` resolves to."""
+
+    folder: str
+    timezone: str = "UTC"
+    imports: tuple[str, ...] = ()
+    python: str | None = None
+    interpreter: str | None = None
+    pools: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, Account] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    notify: Mapping[str, Target] = field(default_factory=dict)
+    quiet: QuietHours | None = None
+    retention: Retention = field(default_factory=Retention)
+
+
+def export_text(specs: Sequence[JobSpec], top: Top, *, notes: Sequence[str] = ()) -> str:
+    """Return the text of a rota.yaml that declares these jobs and groups."""
+    head: Keys = {"timezone": top.timezone, "imports": top.imports, "python": top.python, "pools": dict(top.pools)}
+    head["budgets"] = {name: account_keys(account, zone=top.timezone) for name, account in top.budgets.items()}
+    head["prices"] = {model: price_keys(price) for model, price in top.prices.items()}
+    head["notify"] = {name: write_target(target) for name, target in top.notify.items()}
+    lines = [write_comment(note) for note in notes]
+    lines += [line for key, value in head.items() if value for line in write_entry(key, value)]
+    lines += [line for line in write_entry("agents", _agents(specs)) if _agents(specs)]
+    polling = [spec for spec in specs if spec.work.kind is Kind.POLL]
+    top = replace(top, quiet=next((spec.schedule.quiet for spec in polling), None))
+    if top.quiet is not None:
+        lines += write_entry("quiet_hours", written_quiet(top.quiet, zone=top.timezone))
+    top = replace(top, retention=next((spec.retention for spec in polling), top.retention))
+    lines += [line for spec in polling for line in _poll_lines(spec)]
+    specs = [spec for spec in specs if spec not in polling]
+    for section in ("jobs", "groups"):
+        found = [spec for spec in specs if (spec.work.kind is Kind.GROUP) == (section == "groups")]
+        if found or section == "jobs":
+            lines += ["", f"{section}:" if found else f"{section}: {{}}"]
+        for spec in found:
+            lines += write_job(spec.name, export_keys(spec, top))
+    return "\n".join(lines) + "\n"
+
+
+def _poll_lines(spec: JobSpec) -> list[str]:
+    """Return the lines of the poll; it keeps its rows as long as the file says."""
+    lines = [line for key, value in _retention(spec.retention, Retention()).items() for line in write_entry(key, value)]
+    return [*lines, *write_entry("poll", _poll(spec))]
+
+
+def _agents(specs: Sequence[JobSpec]) -> Keys:
+    """Return the agents that the jobs name; what a job limits is written with the job."""
+    found: Keys = {}
+    for agent in (spec.work.agent for spec in specs if spec.work.agent is not None):
+        options = dict(agent.options)
+        keys: Keys = {"adapter": {"run": agent.function, **options} if agent.function else agent.adapter}
+        keys |= {"max_concurrent": agent.max_concurrent} if agent.max_concurrent != 1 else {}
+        found[agent.agent] = keys | ({"options": options} if options and not agent.function else {})
+    return found
+
+
+def _poll(spec: JobSpec) -> Keys:
+    work = spec.work
+    keys: Keys = {"url": work.url} if work.url else {"run": work.function}
+    if work.headers:
+        keys["headers"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.headers}
+    keys |= {"interval": _when(spec.schedule, "interval", zone=spec.schedule.timezone)["interval"]}
+    if work.timeout is not None:
+        keys["timeout"] = write_duration(work.timeout)
+    return keys | {"budget": [spend.account for spend in spec.budgets]} if spec.budgets else keys
+
+
+def export_keys(spec: JobSpec, top: Top) -> Keys:
+    """Return the keys under which a file declares this job or group."""
+    word = schedule_word(spec.schedule)
+    keys = _when(spec.schedule, word, zone=top.timezone) | _quiet(spec.schedule, top)
+    keys |= _group(spec.work) if spec.work.kind is Kind.GROUP else _what(spec, top)
+    keys |= _policies(spec, word)
+    keys |= _retention(spec.retention, top.retention)
+    keys |= {"notify": write_notify(spec.notify, spec.notify_own)} if spec.notifies else {}
+    keys |= {"finish_by": spec.finish_by} if spec.finish_by else {}
+    keys |= {"labels": list(spec.labels)} if spec.labels else {}
+    keys |= {"enabled": False} if not spec.enabled else {}
+    keys |= {"description": spec.description} if spec.description else {}
+    return keys
+
+
+def schedule_word(schedule: Schedule) -> str:
+    """Return the key that says when: cron, interval, at, or nothing."""
+    if schedule.cron or schedule.reboot:
+        return "cron" if schedule.cron else AT_BOOT
+    return "interval" if schedule.repeats else "at" if schedule.at else ""
+
+
+def _when(schedule: Schedule, word: str, *, zone: str) -> Keys:
+    keys: Keys = {}
+    if schedule.reboot:
+        keys["cron"] = REBOOT
+    if schedule.cron:
+        keys["cron"] = schedule.cron[0] if len(schedule.cron) == 1 else list(schedule.cron)
+    if schedule.interval is not None:
+        keys["interval"] = write_duration(schedule.interval)
+    if schedule.by_mode is not None:
+        modes = {mode.value: schedule.by_mode.of(mode) for mode in Mode}
+        keys["interval"] = {mode: "never" if one is None else write_duration(one) for mode, one in modes.items()}
+    for key in ("at", "start_at", "end_at"):
+        if (at := getattr(schedule, key)) is not None:
+            keys[key] = iso(at)
+    if schedule.timezone != zone:
+        keys["timezone"] = schedule.timezone
+    if word == "interval":
+        keys |= _differing(schedule, _SCHEDULE, ("anchor", "first_run"))
+    if schedule.jitter is not None:
+        keys["jitter"] = _jitter(schedule.jitter)
+    if schedule.run_once:
+        keys["run_once"] = True
+    if schedule.excluded:
+        keys["except"] = list(schedule.excluded)
+    return keys
+
+
+def _quiet(schedule: Schedule, top: Top) -> Keys:
+    """Return a job's own quiet hours, where those at the top of the file say something else."""
+    if schedule.quiet == (top.quiet if top.quiet and means_something(top.quiet, schedule) else None):
+        return {}
+    quiet = IGNORE if schedule.quiet is None else written_quiet(schedule.quiet, zone=schedule.timezone)
+    return {"quiet_hours": quiet}
+
+
+def _jitter(jitter: Jitter) -> str:
+    return write_duration(jitter.up_to) if jitter.up_to is not None else f"{jitter.percent or 0:g}%"
+
+
+def _what(spec: JobSpec, top: Top) -> Keys:
+    work = spec.work
+    keys = _work(work, top) | _differing(work, _WORK, ("params", "output"))
+    if work.timeout != _WORK.timeout:
+        keys["timeout"] = "never" if work.timeout is None else write_duration(work.timeout)
+    if not work.in_process:
+        keys |= _surroundings(work, top)
+    if written := _written_pools(spec):
+        keys["pools"] = _draws(replace(spec, pools=written))
+    keys |= spend_keys(spec.budgets)
+    keys |= _gates(spec.gates, spec.schedule)
+    keys |= {"priority": spec.priority} if spec.priority else {}
+    usual = Retry() if work.agent is None else Retry(max_attempts=1)
+    return keys | ({"retry": _retry(spec.retry)} if spec.retry != usual else {})
+
+
+def _written_pools(spec: JobSpec) -> tuple[Draw, ...]:
+    """Return what a job draws by its own words: every agent draws on further pools."""
+    if spec.work.agent is None:
+        return spec.pools
+    own = (Draw(AGENTS_POOL), *map(Draw, own_pools(spec.work.agent)))
+    return tuple(draw for draw in spec.pools if draw not in own)
+
+
+def _agent(agent: AgentWork, top: Top) -> Keys:
+    """Return the keys of an agent's work; jobs of earlier versions have no prompt where the default task is meant."""
+    file, task = agent.prompt_file, agent.prompt
+    asked = {"prompt_file": _place(file, top.folder)} if file else {"prompt": task if task.strip() else DEFAULT_PROMPT}
+    keys: Keys = {**asked, "agent": agent.agent, "access": agent.access.value}
+    limits = {"model": agent.model, "max_turns": agent.max_turns, "max_usd": agent.max_usd}
+    keys |= {key: value for key, value in limits.items() if value is not None}
+    keys |= {"allowed_tools": list(agent.allowed_tools)} if agent.allowed_tools else {}
+    if agent.source is not None:
+        keys["work_source"] = write_work_source(agent.source, partial(_place, folder=top.folder))
+    return (
+        keys
+        | _differing(agent, _AGENT, ("session", "workspace", "rota_tools", "trust_project", "placeholders"))
+        | _briefed(agent)
+    )
+
+
+def _briefed(agent: AgentWork) -> Keys:
+    """Return what the runs of an agent carry over, and the step after them."""
+    keys: Keys = {"carry": [word.value for word in agent.carry]} if agent.carry else {}
+    after = agent.after
+    if after is not None:
+        step: Keys = {"command": list(after.command)} if after.command else {"shell": after.shell}
+        keys["after"] = step | _differing(after, AfterStep(), ("cwd",))
+    return keys
+
+
+def _work(work: Work, top: Top) -> Keys:
+    if work.kind is Kind.COMMAND:
+        return {"command": list(work.command)}
+    if work.kind is Kind.SHELL:
+        shell_with = {} if work.shell_with == _WORK.shell_with else {"shell_with": list(work.shell_with)}
+        return {"shell": work.shell, **shell_with}
+    if work.agent is not None:
+        return _agent(work.agent, top)
+    keys: Keys = {"run": work.function}
+    if work.python is not None and work.python != top.interpreter:
+        keys["python"] = work.python
+    elif work.python is None and work.isolate is Isolate.PROCESS:
+        keys["isolate"] = str(work.isolate)
+    return keys
+
+
+def _surroundings(work: Work, top: Top) -> Keys:
+    keys: Keys = {}
+    if work.env:
+        keys["env"] = {one.name: {"secret": one.secret} if one.secret else one.value for one in work.env}
+    if work.env_pass:
+        keys["env_pass"] = list(work.env_pass)
+    if work.env_file is not None:
+        keys["env_file"] = _place(work.env_file, top.folder)
+    if work.cwd != top.folder:
+        keys["cwd"] = _place(work.cwd, top.folder)
+    if work.term_grace != _WORK.term_grace:
+        keys["term_grace"] = write_duration(work.term_grace)
+    return keys | _differing(work, _WORK, ("on_restart",))
+
+
+def _place(path: str, folder: str) -> str:
+    """Return a path as a file in `folder` would write it: relative where it is below."""
+    below = path.startswith(folder.rstrip("/") + "/") and not has_placeholders(path)
+    short = os.path.relpath(path, folder) if below else path
+    return path if short.startswith("~") else short
+
+
+def _draws(spec: JobSpec) -> Any:
+    if all(draw.cost == 1 for draw in spec.pools):
+        return [draw.pool for draw in spec.pools]
+    return {draw.pool: draw.cost for draw in spec.pools}
+
+
+def _gates(gates: Gates, schedule: Schedule) -> Keys:
+    keys: Keys = {}
+    if gates.conditions:
+        keys["conditions"] = [_condition(one) for one in gates.conditions]
+        keys |= _waiting(gates, schedule)
+    if gates.expires_after is not None:
+        keys["expires_after"] = write_duration(gates.expires_after)
+    if gates.needs_poll:
+        keys["needs_poll"] = True
+    return keys
+
+
+def _waiting(gates: Gates, schedule: Schedule) -> Keys:
+    keys: Keys = {}
+    if gates.when_false is not default_when_false(schedule_word(schedule)):
+        keys["when_false"] = str(gates.when_false)
+    interval = schedule.every(Mode.ACTIVE)
+    usual = min(RECHECK, interval) if interval else RECHECK
+    if gates.when_false is WhenFalse.WAIT and gates.recheck != usual:
+        keys["recheck"] = write_duration(gates.recheck)
+    return keys
+
+
+def _condition(condition: Condition) -> Any:
+    timeout = {} if condition.timeout == _CONDITION.timeout else {"timeout": write_duration(condition.timeout)}
+    if condition.name:
+        return {"name": condition.name, **timeout} if timeout else condition.name
+    return {"command": list(condition.command), **timeout}
+
+
+def _policies(spec: JobSpec, word: str) -> Keys:
+    keys: Keys = {}
+    misfire, timed = spec.misfire, word not in ("", AT_BOOT)
+    if timed and misfire.policy is not default_misfire(word):
+        keys["misfire"] = str(misfire.policy)
+    if timed and misfire.grace != type(misfire)().grace:
+        keys["misfire_grace"] = write_duration(misfire.grace)
+    if timed and misfire.policy is MisfirePolicy.ALL and misfire.limit != type(misfire)().limit:
+        keys["misfire_limit"] = misfire.limit
+    if timed and misfire.policy is not MisfirePolicy.SKIP and misfire.max_age is not None:
+        keys["misfire_max_age"] = write_duration(misfire.max_age)
+    if spec.overlap.policy is not OverlapPolicy.FORBID:
+        keys["overlap"] = str(spec.overlap.policy)
+    if spec.overlap.policy is OverlapPolicy.QUEUE and spec.overlap.queue_depth != 1:
+        keys["queue_depth"] = spec.overlap.queue_depth
+    if spec.on_repeated_failure is not None:
+        keys["on_repeated_failure"] = _repeated(spec.on_repeated_failure)
+    return keys
+
+
+def _retry(retry: Retry) -> Any:
+    if retry == Retry(max_attempts=1):
+        return False
+    if retry == Retry():
+        return True
+    keys = _differing(retry, Retry(), ("max_attempts", "factor"))
+    for name in ("backoff", "max"):
+        if getattr(retry, name) != getattr(Retry(), name):
+            keys[name] = write_duration(getattr(retry, name))
+    if retry.jitter is not None:
+        keys["jitter"] = _jitter(retry.jitter)
+    return keys
+
+
+def _repeated(repeated: RepeatedFailure) -> Keys:
+    return {"after": repeated.after, "backoff_max": write_duration(repeated.backoff_max)}
+
+
+def _retention(retention: Retention, usual: Retention) -> Keys:
+    keys: Keys = {}
+    for one in fields(Retention):
+        value = getattr(retention, one.name)
+        if value != getattr(usual, one.name):
+            written = write_duration(value) if isinstance(value, timedelta) else value
+            keys[one.name] = "forever" if value is None else written
+    return {"retention": keys} if keys else {}
+
+
+def _group(work: Work) -> Keys:
+    keys: Keys = {"members": [_member(member) for member in work.members]}
+    keys |= {"mode": str(work.mode)} if work.mode is not GroupMode.SEQUENTIAL else {}
+    return keys | ({"on_failure": str(work.on_failure)} if work.on_failure is not OnFailure.STOP else {})
+
+
+def _member(member: Member) -> Any:
+    if not member.params and not member.always:
+        return member.job
+    params = {"params": dict(member.params)} if member.params else {}
+    return {"job": member.job, **params, **({"always": True} if member.always else {})}
+
+
+def _differing(value: Any, usual: Any, names: Sequence[str]) -> Keys:
+    """Return the attributes of a record that differ from those of another; words as texts."""
+    found = {name: getattr(value, name) for name in names if getattr(value, name) != getattr(usual, name)}
+    return {name: str(one) if isinstance(one, str) else one for name, one in found.items()}
+
+
+_LINE = re.compile("[^\n\r\x85\u2028\u2029]*(?:\r\n|[\n\r\x85\u2028\u2029]|$)")
+_EMPTY_MAP = re.compile(r"(:[ \t]*)\{[ \t]*\}")
+_BRACE = re.compile(r"[^#\"']*:[ \t]*\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """The new text of a file, and the lines that are new in it."""
+
+    content: bytes
+    added: str
+    line: int
+
+
+def insert_job(content: bytes, name: str, keys: Mapping[str, Any]) -> Insertion:
+    """Return the file with one more job; refuse where that cannot be done without touching anything else."""
+    document = parse(content)
+    if document.problems:
+        raise FileProblems(document.problems)
+    jobs = document.data.get("jobs")
+    if isinstance(jobs, dict) and name in jobs:
+        hint = "choose another name, or change the job in the file"
+        raise NameTaken(f"there is a job {name!r} in {FILE_NAME} already", hint=hint)
+    text = content.decode("utf-8")
+    wanted = _wanted(document.data, name, keys)
+    for insertion in _candidates(text, document, name=name, keys=keys):
+        if _reads_as(insertion.content, wanted):
+            return insertion
+    lines = "\n".join(write_job(name, keys))
+    raise InvalidValue(
+        f"{FILE_NAME} is written in a way that a job cannot be put into by itself",
+        hint=f"add these lines by hand, under `jobs:`:\n{lines}",
+    )
+
+
+def _wanted(data: Mapping[str, Any], name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    alone = parse(("\n".join(["jobs:", *write_job(name, keys)]) + "\n").encode()).data["jobs"]
+    return {**data, "jobs": {**(data.get("jobs") or {}), **alone}}
+
+
+def _reads_as(content: bytes, wanted: Mapping[str, Any]) -> bool:
+    try:
+        document = parse(content)
+    except FileProblems:
+        return False
+    return not document.problems and document.data == wanted and _order(document.data) == _order(wanted)
+
+
+def _order(data: Mapping[str, Any]) -> list[str]:
+    return list(data["jobs"])
+
+
+def _candidates(text: str, document: Document, *, name: str, keys: Mapping[str, Any]) -> Iterator[Insertion]:
+    lines = [line for line in _LINE.findall(text) if line]
+    newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    if "jobs" not in document.data:
+        gap = [""] if lines else []
+        yield _inserted(lines, [*gap, "jobs:", *write_job(name, keys)], at=len(lines), newline=newline)
+        return
+    start = document.position(("jobs",))[0]
+    jobs = document.data["jobs"] or {}
+    if not jobs:
+        head = _EMPTY_MAP.sub(lambda found: found[1].rstrip(), lines[start - 1], count=1)
+        emptied = [*lines[: start - 1], head, *lines[start:]]
+        yield _inserted(emptied, write_job(name, keys), at=start, newline=newline)
+        return
+    if _BRACE.match(lines[start - 1]):
+        return
+    margin, last = _layout(document)
+    added = _indented(write_job(name, keys), margin)
+    spaced = any(not line.strip() for line in lines[start : last - 1])
+    for at in _ends(lines, last, margin=margin):
+        yield _inserted(lines, [*([""] if spaced else []), *added], at=at, newline=newline)
+
+
+def _layout(document: Document) -> tuple[int, int]:
+    """Return how far the jobs of a file are indented, and the line of the last one."""
+    places = [document.position(("jobs", name)) for name in document.data["jobs"]]
+    return places[0][1] - 1, max(line for line, _ in places)
+
+
+def _indented(lines: list[str], margin: int) -> list[str]:
+    return [" " * margin + line[INDENT:] if line else "" for line in lines]
+
+
+def _ends(lines: list[str], last: int, *, margin: int) -> Iterator[int]:
+    """Yield where the last job may end: after its last line, or after the blank lines that a text may keep."""
+    end = after = last
+    for index in range(last, len(lines)):
+        line = lines[index]
+        if not line.strip():
+            after = index + 1
+            continue
+        if len(line) - len(line.lstrip(" ")) <= margin:
+            break
+        end = after = index + 1
+    yield end
+    if after != end:
+        yield after
+
+
+def _inserted(lines: list[str], added: list[str], *, at: int, newline: str) -> Insertion:
+    before, after = "".join(lines[:at]), "".join(lines[at:])
+    if before and not before.endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
+        before += newline
+    block = newline.join(added) + newline
+    return Insertion((before + block + after).encode(), block, at + 1)

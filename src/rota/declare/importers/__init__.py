@@ -1,0 +1,1 @@
+"""Import of jobs from other formats."""

@@ -1,0 +1,581 @@
+"""Import of a crontab."""
+
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.declare.applicability import secret_in
+from rota.declare.export import write_comment, write_entry, write_job, write_map
+from rota.declare.problems import ENV_NAME
+from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.timezone import zone
+
+REBOOT = "@reboot"
+SIZE_LIMIT = 1_000_000
+_VARIABLE = re.compile(r"""\s*(?P<name>"[^"]*"|'[^']*'|[^\s=#"'@*][^\s="']*)\s*=\s*(?P<value>.*?)\s*""")
+_ALIAS = re.compile(r"(?P<fields>@\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
+_FIVE = re.compile(r"(?P<fields>\S+(?:\s+\S+){4})(?:\s+(?P<rest>.*))?", re.DOTALL)
+_USER = re.compile(r"(?P<user>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
+_FIELD_LIKE = re.compile(r"[0-9*][0-9*,/-]*")
+_PERCENT = re.compile(r"\\%|%")
+
+
+@dataclass(frozen=True, slots=True)
+class CrontabEntry:
+    """One line that starts a command, with the variables in force there."""
+
+    line: int
+    cron: str
+    command: str
+    stdin: str | None = None
+    user: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One line that sets a variable for the entries below it."""
+
+    line: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crontab:
+    """A crontab that was read whole; `first` are the variables set before the first entry."""
+
+    entries: tuple[CrontabEntry, ...]
+    variables: tuple[Variable, ...]
+    first: Mapping[str, str]
+    header: tuple[str, ...] = ()
+    footer: tuple[str, ...] = ()
+    disabled: tuple[int, ...] = ()
+
+
+def read_crontab(content: bytes, *, file: str, system: bool = False) -> Crontab:
+    """Return the lines of a crontab; raise FileProblems with every line that cannot be read."""
+    if len(content) > SIZE_LIMIT:
+        raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint="a crontab is never that large")])
+    reading = _CrontabReader(file, system=system)
+    for number, line in enumerate(_decode(content, file).split("\n"), start=1):
+        reading.line(number, line.rstrip("\r"))
+    return reading.result()
+
+
+def _decode(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        message = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        hint = "convert it first: iconv -f latin1 -t utf-8"
+        raise FileProblems([Problem(message, "yaml_encoding", file, line, column, hint=hint)]) from None
+
+
+class _CrontabReader:
+    """One pass over the lines; collects problems."""
+
+    def __init__(self, file: str, *, system: bool) -> None:
+        self.file = file
+        self.system = system
+        self.problems: list[Problem] = []
+        self.entries: list[CrontabEntry] = []
+        self.variables: list[Variable] = []
+        self.first: dict[str, str] = {}
+        self.header: list[str] = []
+        self.pending: list[str] = []
+        self.disabled: list[int] = []
+
+    def line(self, number: int, line: str) -> None:
+        """Take one line in."""
+        text = line.strip()
+        if text.startswith("#"):
+            self._comment(number, text[1:].strip())
+        elif not text:
+            self._gap()
+        elif found := _VARIABLE.fullmatch(line):
+            self._variable(Variable(number, _unquoted(found["name"]), _unquoted(found["value"])))
+        else:
+            self._entry(number, line)
+
+    def result(self) -> Crontab:
+        """Return what was read, or tell all that could not be."""
+        if self.problems:
+            raise FileProblems(self.problems)
+        first = self.first if self.entries else self._variables()
+        return Crontab(
+            tuple(self.entries),
+            tuple(self.variables),
+            first,
+            header=tuple(self.header),
+            footer=tuple(self.pending),
+            disabled=tuple(self.disabled),
+        )
+
+    def _variables(self) -> dict[str, str]:
+        return {variable.name: variable.value for variable in self.variables}
+
+    def _gap(self) -> None:
+        if not self.entries:
+            self.header += self.pending
+            self.pending = []
+
+    def _variable(self, variable: Variable) -> None:
+        self.header += self.pending
+        self.pending = []
+        self.variables.append(variable)
+
+    def _comment(self, number: int, text: str) -> None:
+        if _is_entry(text, system=self.system):
+            self.disabled.append(number)
+        elif text:
+            self.pending.append(text)
+
+    def _entry(self, number: int, line: str) -> None:
+        begin = len(line) - len(line.lstrip())
+        split = _split(line.strip())
+        if split is None:
+            hint = "an entry is five fields and a command, a variable is NAME=value, a comment starts with #"
+            self._wrong(number, begin + 1, "is no entry, variable or comment", hint=hint)
+            return
+        fields, rest = split
+        cron = self._cron(number, begin + 1, fields)
+        at = line.find(rest, begin + len(fields)) + 1 if rest else len(line) + 1
+        user, rest, at = self._user(rest, at) if self.system else ("", rest, at)
+        if cron is None or not self._is_command(number, at, rest):
+            return
+        if not self.entries:
+            self.first = self._variables()
+        command, stdin = split_percent(rest)
+        entry = CrontabEntry(number, cron, command, stdin, user, self._variables(), tuple(self.pending))
+        self.entries.append(entry)
+        self.pending = []
+
+    def _cron(self, number: int, column: int, fields: str) -> str | None:
+        if fields.lower() == REBOOT:
+            return REBOOT
+        try:
+            check_cron(fields)
+            return " ".join(fields.split())
+        except InvalidCron as error:
+            self.problems.append(Problem(error.message, error.code, self.file, number, column, hint=error.hint))
+            return None
+
+    def _user(self, rest: str, at: int) -> tuple[str, str, int]:
+        found = _USER.fullmatch(rest)
+        if found is None:
+            return "", "", at
+        return found["user"], found["rest"] or "", at + (found.start("rest") if found["rest"] else len(rest))
+
+    def _is_command(self, number: int, column: int, command: str) -> bool:
+        if not command or command.startswith("%"):
+            what = "user and command" if self.system else "command"
+            self._wrong(number, column, f"has no {what} after its time", hint="add it, or comment the line out")
+            return False
+        word = command.split()[0]
+        if not self.system and word == "root":
+            hint = "read it with --system"
+            self._wrong(number, column, "has the user 'root' before its command, as system crontabs do", hint=hint)
+            return False
+        if _FIELD_LIKE.fullmatch(word):
+            hint = f"cron reads five fields and would start {word!r}; leave the seconds or the year out"
+            self._wrong(number, column, f"has a sixth field, {word!r}, before its command", hint=hint)
+            return False
+        return True
+
+    def _wrong(self, line: int, column: int, message: str, *, hint: str) -> None:
+        self.problems.append(Problem(message, "crontab_line", self.file, line, column, hint=hint))
+
+
+def split_percent(text: str) -> tuple[str, str | None]:
+    r"""Return a command and what it reads: the first bare `%` begins its input, further ones are line ends.
+
+    >>> split_percent(r"mail -s 50\% ops%one%two")
+    ('mail -s 50% ops', 'one\ntwo')
+    """
+    pieces: list[str] = [""]
+    end = 0
+    for found in _PERCENT.finditer(text):
+        pieces[-1] += text[end : found.start()]
+        end = found.end()
+        if found[0] == "%":
+            pieces.append("")
+        else:
+            pieces[-1] += "%"
+    pieces[-1] += text[end:]
+    return pieces[0].strip(), "\n".join(pieces[1:]) if len(pieces) > 1 else None
+
+
+def _split(text: str) -> tuple[str, str] | None:
+    found = (_ALIAS if text.startswith("@") else _FIVE).fullmatch(text)
+    return (found["fields"], (found["rest"] or "").strip()) if found else None
+
+
+def _is_entry(text: str, *, system: bool) -> bool:
+    """Tell whether a comment is an entry that somebody has switched off."""
+    split = _split(text)
+    words = split[1].split() if split else []
+    if split is None or len(words) < 1 + system:
+        return False
+    try:
+        check_cron(split[0])
+    except InvalidCron:
+        return split[0].lower() == REBOOT
+    return any(character.isdigit() or character == "*" for character in split[0]) or split[0].startswith("@")
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
+
+
+LONGEST = 60
+_APART = re.compile(r"&&|\|\||[;|&(){}\n]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
+_STEPS = frozenset(
+    {
+        "cd",
+        "test",
+        "[",
+        "[[",
+        "export",
+        "set",
+        ".",
+        "source",
+        "sleep",
+        "umask",
+        "true",
+        ":",
+        "ulimit",
+        "command",
+        "mkdir",
+        "if",
+        "then",
+    }
+)
+_WRAPPERS = frozenset(
+    {
+        "sudo",
+        "env",
+        "nice",
+        "ionice",
+        "flock",
+        "timeout",
+        "chronic",
+        "nohup",
+        "exec",
+        "time",
+        "setsid",
+        "systemd-cat",
+        "stdbuf",
+        "chrt",
+        "taskset",
+    }
+)
+_PROGRAMS = frozenset(
+    {
+        "sh",
+        "bash",
+        "dash",
+        "zsh",
+        "ksh",
+        "python",
+        "perl",
+        "php",
+        "ruby",
+        "node",
+        "java",
+        "bun",
+        "deno",
+        "Rscript",
+        "uv",
+        "run",
+    }
+)
+_SUFFIX = re.compile(r"\.(sh|bash|py|pl|php|rb|js|mjs|ts|jar|R|zsh|ksh)$", re.IGNORECASE)
+_VERSION = re.compile(r"[0-9][0-9.]*$")
+
+
+def name_for(command: str, *, taken: Collection[str]) -> str:
+    """Return a job's name for a command, none of `taken` (compared without case)."""
+    base = _base(command)
+    folded = {name.casefold() for name in taken}
+    number, name = 1, base
+    while name.casefold() in folded:
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def _base(command: str) -> str:
+    segments = [words for part in _APART.split(command) if (words := _words(part))]
+    chosen = next((words for words in segments if _program(words[0]) not in _STEPS), segments[0] if segments else [])
+    word = _subject(chosen) if chosen else "job"
+    name = re.sub(r"[^a-z0-9]+", "-", _SUFFIX.sub("", word.rstrip("/").rpartition("/")[2]).lower()).strip("-")
+    return name[:LONGEST].strip("-") or "job"
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip("\"'`$") for word in text.split()]
+    while words and (_ASSIGNMENT.fullmatch(words[0]) or not words[0] or words[0].startswith("!")):
+        words.pop(0)
+    return words
+
+
+def _subject(words: list[str]) -> str:
+    """Return the word that says what runs: the program, or what a wrapper or an interpreter is given."""
+    rest = list(words)
+    while len(rest) > 1 and _program(rest[0]) in _WRAPPERS:
+        rest = _past_options(rest[1:])
+    if len(rest) > 1 and _program(rest[0]) in _PROGRAMS:
+        script = next((word for word in rest[1:] if not word.startswith("-") and _program(word) not in _PROGRAMS), "")
+        return script or rest[0]
+    return rest[0]
+
+
+def _past_options(words: list[str]) -> list[str]:
+    """Return the words from the first that can be a program; the last one when none can."""
+    for index, word in enumerate(words):
+        plain = not word.startswith("-") and not _ASSIGNMENT.fullmatch(word)
+        value = index > 0 and words[index - 1].startswith("-") and len(words[index - 1]) == 2
+        if plain and not value and not _is_argument(word):
+            return words[index:]
+    return words[-1:]
+
+
+def _is_argument(word: str) -> bool:
+    """Tell whether a wrapper's own argument stands there: a number, a duration, a lock file."""
+    return bool(re.fullmatch(r"[0-9.]+[smhd]?", word)) or word.endswith((".lock", ".lck", ".pid"))
+
+
+def _program(word: str) -> str:
+    return _VERSION.sub("", word.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about one line (0 where it is about the whole) of the file that was read."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """A key that was written to keep the old meaning, and why it is needed."""
+
+    key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedJob:
+    """One job of the new file: its keys, and where it came from."""
+
+    name: str
+    line: int
+    keys: Mapping[str, Any]
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A file of another scheduler in rota's words; `text` is the new rota.yaml."""
+
+    text: str
+    read: int
+    jobs: tuple[ImportedJob, ...]
+    timezone: str = "UTC"
+    kept: tuple[KeptKey, ...] = ()
+    by_hand: tuple[Remark, ...] = ()
+    left_out: tuple[Remark, ...] = ()
+
+
+CRON_PATH = "/usr/bin:/bin"
+CRON_SHELL = "/bin/sh"
+ROOT = "root"
+_MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
+_CRON_ONLY = frozenset({*_MAIL, "CRON_TZ", "RANDOM_DELAY", "LOGNAME", "USER"})
+_SILENT = re.compile(
+    r"\s*(?:>>?\s*/dev/null\s+2>\s*(?:&1|/dev/null)|&>>?\s*/dev/null|2>\s*/dev/null\s+>\s*/dev/null)\s*$"
+)
+_BACKGROUND = re.compile(r"(?<![&>])&\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What the variables in force at an entry mean for its job."""
+
+    env: Mapping[str, Any]
+    """Variables; one whose value looks like a secret as {secret: NAME}."""
+    shell: str
+    home: str
+    timezone: str
+
+
+def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Translation:
+    """Return the rota.yaml that means the same; `timezone` is that of the machine whose cron read the file."""
+    by_hand = [remark for variable in crontab.variables for remark in _about(variable)]
+    of_file = _setting(crontab.first, timezone)
+    jobs: list[ImportedJob] = []
+    left_out: list[Remark] = []
+    for entry in crontab.entries:
+        if trouble := _unmappable(entry):
+            left_out.append(Remark(entry.line, trouble))
+            continue
+        name = name_for(entry.command, taken=[job.name for job in jobs])
+        keys, remarks = _job(name, entry, of_file=of_file)
+        by_hand += remarks
+        jobs.append(ImportedJob(name, entry.line, keys, entry.comments))
+    by_hand += [Remark(line, "looks like an entry that is switched off: left out") for line in crontab.disabled]
+    return Translation(
+        text=_text(crontab, jobs, of_file=of_file, notes=left_out),
+        read=len(crontab.entries),
+        jobs=tuple(jobs),
+        timezone=of_file.timezone,
+        kept=_kept(of_file, timezone, system=system),
+        by_hand=tuple(sorted(by_hand, key=lambda remark: remark.line)),
+        left_out=tuple(left_out),
+    )
+
+
+def _setting(variables: Mapping[str, str], timezone: str) -> _Setting:
+    own = {name: value for name, value in variables.items() if name not in _CRON_ONLY and _can_be_set(name)}
+    shell = own.get("SHELL") or CRON_SHELL
+    named = {name: {"secret": name} if secret_in(value) else value for name, value in own.items()}
+    env = {"PATH": CRON_PATH, "SHELL": shell, **named}
+    return _Setting(env, shell, own.get("HOME") or "~", variables.get("CRON_TZ") or timezone)
+
+
+def _can_be_set(name: str) -> bool:
+    return bool(ENV_NAME.fullmatch(name)) and not name.startswith("ROTA_")
+
+
+def _about(variable: Variable) -> list[Remark]:
+    """Return what has to be said about a line that sets a variable."""
+    name, shown = variable.name, f"{variable.name}={variable.value}"
+    if name in _MAIL:
+        told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` mail what fails"
+        return [Remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
+    if name == "RANDOM_DELAY":
+        return [Remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
+    if name in ("LOGNAME", "USER"):
+        return [Remark(variable.line, f"{shown} is not mapped: cron ignored it, the user is the scheduler's")]
+    if name == "TZ":
+        return [Remark(variable.line, f"{shown} goes to the commands only, as in cron; times follow `timezone`")]
+    if _can_be_set(name) and secret_in(variable.value):
+        told = f"`rota secrets set {name}` stores it, and the jobs only name it"
+        return [Remark(variable.line, f"{name} looks like a secret: {told}")]
+    if name == "CRON_TZ" or _can_be_set(name):
+        return []
+    return [Remark(variable.line, f"{shown} is not mapped: no variable of a job can have this name")]
+
+
+def _unmappable(entry: CrontabEntry) -> str:
+    zone_name = entry.variables.get("CRON_TZ")
+    try:
+        if zone_name and entry.cron != REBOOT:
+            zone(zone_name)
+    except InvalidTimezone as error:
+        return f"`{entry.command}` cannot be mapped: {error.message}; correct CRON_TZ"
+    return ""
+
+
+def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Remark]]:
+    own = _setting(entry.variables, of_file.timezone)
+    shell, remarks = _shell(name, entry)
+    keys: dict[str, Any] = {"cron": entry.cron, "shell": shell}
+    if own.timezone != of_file.timezone and entry.cron != REBOOT:
+        keys["timezone"] = own.timezone
+    if own.shell != of_file.shell:
+        keys["shell_with"] = [own.shell, "-c"]
+    if own.home != of_file.home:
+        keys["cwd"] = own.home
+    if env := {key: value for key, value in own.env.items() if of_file.env.get(key) != value}:
+        keys["env"] = env
+    if entry.user and entry.user != ROOT:
+        keys["enabled"] = False
+        recipe = f"shell: sudo -u {shlex.quote(entry.user)} -H {own.shell} -c {shlex.quote(shell)}"
+        remarks.append(
+            Remark(
+                entry.line,
+                f"{name} ran as {entry.user}: a job runs as the scheduler's user, so it is disabled; "
+                f"let the scheduler be {entry.user}, or write `{recipe}` and allow that in sudoers",
+            )
+        )
+    return keys, remarks
+
+
+def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Remark]]:
+    text, remarks = entry.command, []
+    if background := _BACKGROUND.search(text):
+        text = text[: background.start()].rstrip()
+        told = "the run would otherwise end what it left behind"
+        remarks.append(Remark(entry.line, f"`&` dropped from {name}: {told}"))
+    if silent := _SILENT.search(text):
+        told = f"rota keeps the output (rota logs {name})"
+        remarks.append(Remark(entry.line, f"`{silent[0].strip()}` dropped from {name}: {told}"))
+        text = text[: silent.start()].rstrip()
+    if entry.stdin is not None:
+        text = with_input(text, entry.stdin)
+        remarks.append(Remark(entry.line, f"`%` of {name} is written as a here-document: the lines it reads"))
+    return text or ":", remarks
+
+
+def with_input(command: str, stdin: str) -> str:
+    """Return a shell's text in which the whole command reads `stdin`, as cron feeds what follows `%`."""
+    lines, mark = stdin.split("\n"), "STDIN"
+    while mark in lines:
+        mark += "_"
+    body = [*lines, mark] if stdin else [mark]
+    return "\n".join(["{", command, f"}} <<'{mark}'", *body]) + "\n"
+
+
+def _kept(of_file: _Setting, timezone: str, *, system: bool) -> tuple[KeptKey, ...]:
+    zone_why = "CRON_TZ of the file" if of_file.timezone != timezone else "cron used this machine's local time"
+    path_why = "cron's own kept" if of_file.env["PATH"] == CRON_PATH else "as the file sets it"
+    kept = [
+        KeptKey(f"timezone: {of_file.timezone}", f"{zone_why}; rota's default is UTC"),
+        KeptKey("timeout: never", "cron had none; rota's default is 10 min"),
+        KeptKey("retry: false", "cron never retried; rota's default is 3 attempts"),
+        KeptKey("misfire: skip", "as cron: what was missed while the machine was down does not run"),
+        KeptKey("overlap: allow", "cron did not wait for an earlier run; rota's default is forbid"),
+        KeptKey(f"shell_with: [{of_file.shell}, -c]", "cron's shell; rota's default stops at the first error (-e)"),
+        KeptKey(f"cwd: {of_file.home}", "cron started in the home folder; rota's default is the project"),
+        KeptKey("env.PATH", f"{of_file.env['PATH']}, {path_why}"),
+    ]
+    if system:
+        kept.append(KeptKey("user root", "lines of root need a scheduler that runs as root"))
+    return tuple(kept)
+
+
+def _defaults(of_file: _Setting) -> dict[str, Any]:
+    return {
+        "timeout": "never",
+        "retry": False,
+        "misfire": "skip",
+        "overlap": "allow",
+        "shell_with": [of_file.shell, "-c"],
+        "cwd": of_file.home,
+        "env": dict(of_file.env),
+    }
+
+
+def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Remark]) -> str:
+    lines = [write_comment(text) for text in crontab.header]
+    lines += [write_comment(f"line {note.line}: {note.text}") for note in notes]
+    for variable in crontab.variables:
+        if variable.name in _MAIL and variable.value:
+            lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))
+    lines += [""] if lines else []
+    lines += [*write_entry("timezone", of_file.timezone), "", "defaults:", *write_map(_defaults(of_file), depth=1), ""]
+    lines.append("jobs:" if jobs else "jobs: {}")
+    for job in jobs:
+        lines += write_job(job.name, job.keys, comments=job.comments)
+    lines += ["", *(write_comment(text) for text in crontab.footer)] if crontab.footer else []
+    return "\n".join(lines) + "\n"

@@ -1,1 +1,0 @@
-"""Files of other schedulers read into rota's own keys: pure, from text to text."""

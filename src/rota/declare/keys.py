@@ -1,0 +1,622 @@
+"""The keys of a job and of each section, and how a map of keys is read."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rota import faults
+from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, Trouble, shown, unknown_key, wrong_type
+from rota.declare.types import (
+    AccessWord,
+    Accounts,
+    AdapterEntry,
+    AfterEntry,
+    Aging,
+    AnchorWord,
+    ApprovalWord,
+    Argument,
+    Argv,
+    BasePath,
+    Budgets,
+    Capacities,
+    Carried,
+    Count,
+    Cron,
+    Depth,
+    Draws,
+    Duration,
+    Env,
+    EnvName,
+    Estimates,
+    Exceptions,
+    FirstRunWord,
+    Flag,
+    FunctionName,
+    Gate,
+    Grace,
+    GroupModeWord,
+    Instant,
+    Interval,
+    IsolateWord,
+    JitterValue,
+    Kept,
+    KeptCount,
+    KeptSize,
+    Labels,
+    Listen,
+    Members,
+    MisfireWord,
+    ModeInterval,
+    Module,
+    Money,
+    Note,
+    Notify,
+    OnFailureWord,
+    OnRestartWord,
+    OptionalDuration,
+    OutputWord,
+    OverlapWord,
+    OwnQuietHours,
+    Params,
+    Pattern,
+    PingUrl,
+    PollGroup,
+    PollGroupWord,
+    PollHeaders,
+    PollUrl,
+    Prices,
+    Priority,
+    Prompt,
+    PublicUrl,
+    QuietHoursEntry,
+    RepeatedFailurePolicy,
+    RetryPolicy,
+    Seconds,
+    SessionWord,
+    StoreAddress,
+    Switch,
+    Targets,
+    Text,
+    Tick,
+    TimeOfDay,
+    Timeout,
+    TypeWord,
+    WhenFalseWord,
+    WorkSourceEntry,
+    WorkspaceWord,
+    WorkType,
+    Zone,
+)
+from rota.declare.yaml import KeyPath
+from rota.model.agents import Access
+from rota.model.proposals import Approval
+from rota.model.spec import (
+    Anchor,
+    ByMode,
+    FirstRun,
+    GroupMode,
+    Isolate,
+    Jitter,
+    MisfirePolicy,
+    OnFailure,
+    OnRestart,
+    OutputPolicy,
+    OverlapPolicy,
+    Retry,
+    SessionMode,
+    WhenFalse,
+    Workspace,
+)
+
+
+class Strict(BaseModel):
+    """A map in the file that knows its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+@cache
+def keys_of(model: type[BaseModel]) -> dict[str, str]:
+    """Return the keys of a map as users write them, each with the attribute that holds it."""
+    return {field.alias or name: name for name, field in model.model_fields.items()}
+
+
+class RetentionEntry(Strict):
+    """How long a job's rows and output are kept; `forever` is a value."""
+
+    runs: Kept = Field(timedelta(days=365), description="How long rows of executed runs are kept.")
+    skipped: Kept = Field(timedelta(days=30), description="How long rows of skipped instants are kept.")
+    skipped_count: KeptCount = Field(10_000, description="How many rows of skipped instants a job keeps at most.")
+    output: Kept = Field(timedelta(days=30), description="How long the output of a run is kept.")
+
+
+class PolicyKeys(Strict):
+    """Keys that a job, a group and `defaults:` have in common."""
+
+    timezone: Zone = Field("UTC", description="The IANA time zone of the job's times; the file's own when absent.")
+    anchor: AnchorWord = Field(
+        Anchor.COMPLETION,
+        description="What an interval counts from: the end of a run, its start, or a fixed grid.",
+    )
+    first_run: FirstRunWord = Field(
+        FirstRun.NOW, description="When a new interval job runs first: as soon as it is applied, or an interval later."
+    )
+    jitter: JitterValue = Field(
+        Jitter(), description="A delay chosen by hash: up to 50% of the gap to the next instant, or up to a duration."
+    )
+    misfire: MisfireWord = Field(
+        MisfirePolicy.SKIP,
+        description="What happens to instants noticed too late: skip, run the latest once, or run all.",
+    )
+    misfire_grace: Duration = Field(
+        timedelta(seconds=60), description="How late an instant may be noticed and still count as on time."
+    )
+    misfire_limit: Count = Field(10, description="How many missed instants `misfire: all` runs, the newest.")
+    misfire_max_age: OptionalDuration = Field(
+        None, description="How late a missed instant may still start under `misfire: once` or `all`."
+    )
+    overlap: OverlapWord = Field(
+        OverlapPolicy.FORBID,
+        description="What happens when the job is due while a run is unfinished: skip, wait, replace it, or start.",
+    )
+    overlap_policy: OverlapWord = Field(OverlapPolicy.FORBID, description="Accepted spelling of `overlap`.")
+    queue_depth: Count = Field(1, description="How many runs may wait behind the running one under `overlap: queue`.")
+    on_repeated_failure: RepeatedFailurePolicy = Field(
+        None,
+        description="When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
+    )
+    except_: Exceptions = Field(
+        default_factory=dict,
+        alias="except",
+        description="Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
+    )
+    notify: Notify = Field(
+        None,
+        description="Who is told of its runs: targets of `notify` by name, or {on: [failed], webhook: …}; or `none`.",
+    )
+    labels: Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
+    enabled: Flag = Field(default=True, description="Whether the job fires and can be started.")
+    description: Note = Field("", description="A text for people, at most 1,000 characters.")
+    retention: RetentionEntry = Field(
+        RetentionEntry.model_construct(), description="How long this job's rows and output are kept."
+    )
+
+
+class ScheduleKeys(Strict):
+    """When a job or a group is due."""
+
+    cron: Cron = Field((), description="When: five cron fields in quotes, a list of such texts, or @reboot.")
+    interval: Interval = Field(
+        None,
+        description="When: a duration between runs, counted from `anchor`; or by mode {active: 15s, dormant: never}.",
+    )
+    interval_active: ModeInterval = Field(None, description="Accepted spelling of `interval: {active: …}`.")
+    interval_idle: ModeInterval = Field(None, description="Accepted spelling of `interval: {idle: …}`.")
+    interval_dormant: ModeInterval = Field(None, description="Accepted spelling of `interval: {dormant: …}`.")
+    at: Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
+    start_at: Instant = Field("", description="No instant before this one.")
+    end_at: Instant = Field("", description="No instant at or after this one.")
+    run_once: Flag = Field(default=False, description="Whether the job is disabled after its first run.")
+    finish_by: TimeOfDay = Field(
+        "", description="The time of the day by which a scheduled run must have finished, else `late` is told."
+    )
+    quiet_hours: OwnQuietHours = Field(
+        None, description="The job's own quiet hours in place of the file's, or `ignore`."
+    )
+
+
+class SharedKeys(PolicyKeys):
+    """Keys that a job and `defaults:` have in common."""
+
+    shell_with: Argv = Field(
+        ("/bin/sh", "-e", "-c"), description="The program and arguments that get a shell job's text as their last one."
+    )
+    python: Text = Field(
+        "", description="Another Python interpreter for functions, relative to the project; they then run as processes."
+    )
+    params: Params = Field(
+        default_factory=dict,
+        description="Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
+    )
+    env: Env = Field(
+        default_factory=dict, description="Environment variables: a text, a number, true or false, or {secret: NAME}."
+    )
+    env_pass: list[EnvName] = Field(
+        default_factory=list, description="Variables of the scheduler's own environment that the job gets too."
+    )
+    env_file: Text = Field("", description="A file of NAME=value lines, relative to the project, read at each start.")
+    cwd: Text = Field(".", description="The folder the work runs in, relative to the project; `~` is the home folder.")
+    working_directory: Text = Field(".", description="Accepted spelling of `cwd`.")
+    timeout: Timeout = Field(
+        timedelta(minutes=10), description="How long a run may take; `never` for no limit; else `scheduler.timeout`."
+    )
+    timeout_seconds: Seconds = Field(600, description="Accepted spelling of `timeout`, in whole seconds.")
+    term_grace: Grace = Field(
+        timedelta(seconds=10), description="How long a stopped run has between TERM and KILL; 0 kills at once."
+    )
+    isolate: IsolateWord = Field(
+        Isolate.THREAD, description="Where a function runs: in the scheduler, or in a process that can be killed."
+    )
+    output: OutputWord = Field(
+        OutputPolicy.FULL,
+        description="How much output is kept: first and last part, also for other machines, only the last, or nothing.",
+    )
+    on_restart: OnRestartWord = Field(
+        OnRestart.ADOPT,
+        description="What a new scheduler does with a run that survived the old one: go on, or kill it.",
+    )
+    conditions: list[Gate] = Field(
+        default_factory=list,
+        description="Gates that must all pass: registered names, or {command: …} that exits 0 (true) or 10 (false).",
+    )
+    when_false: WhenFalseWord = Field(
+        WhenFalse.SKIP, description="What a false condition does: the run waits (interval jobs) or is skipped (others)."
+    )
+    recheck: Duration = Field(
+        timedelta(seconds=60), description="How often a waiting run's conditions are looked at again."
+    )
+    needs_poll: Flag = Field(
+        default=False, description="Whether a run waits for the shared poll and gets its data (`ctx.poll_data`)."
+    )
+    expires_after: OptionalDuration = Field(
+        None, description="How long a run may wait in the queue before it is skipped as expired."
+    )
+    retry: RetryPolicy = Field(
+        Retry(),
+        description="How often a failed run is tried again, and after how long: "
+        "{max_attempts: 3, backoff: 10s, factor: 2, max: 10m, jitter: 20%}, or false.",
+    )
+    retry_policy: RetryPolicy = Field(Retry(), description="Accepted spelling of `retry`.")
+    pools: Draws = Field(
+        default_factory=dict,
+        description="What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing.",
+    )
+    budget: Accounts = Field(
+        default_factory=dict, description="What a run is charged to: an account of `budgets`, or a list; [] for none."
+    )
+    estimate: Estimates = Field(
+        default_factory=dict,
+        description="What a run is expected to cost, in the account's unit: a number, or one for each account.",
+    )
+    priority: Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
+    agent: Text = Field("", description="Who does a prompt: an entry of `agents`, or the name of an adapter.")
+    provider: Text = Field("", description="Accepted from older tools: anthropic, openai or google, for the agent.")
+    model: Argument = Field("", description="The model that the agent uses; its own default when absent.")
+    access: AccessWord = Field(
+        Access.READ, description="What the agent may do: read, write, or full; each adapter translates it."
+    )
+    max_turns: Count = Field(10, description="How many turns the agent may take, where its adapter can keep it.")
+    max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
+    allowed_tools: list[Argument] = Field(
+        default_factory=list, description="The tools the agent may use, where its adapter can keep it."
+    )
+    session: SessionWord = Field(
+        SessionMode.FRESH, description="Whether a run begins a session of its own, or goes on with the job's newest."
+    )
+    carry: Carried = Field(
+        (), description="What a run is told of earlier ones: last_summary, state, or a list of them; [] for nothing."
+    )
+    workspace: WorkspaceWord = Field(
+        Workspace.PROJECT,
+        description="Where the agent works: in `cwd` itself, in a git worktree of its own, or in an empty folder.",
+    )
+    rota_tools: Flag = Field(
+        default=False, description="Whether the agent gets rota's own tools, to look at jobs and make its own."
+    )
+    trust_project: Flag = Field(
+        default=False,
+        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+    )
+    placeholders: Flag = Field(
+        default=True,
+        description="Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",
+    )
+    work_source: WorkSourceEntry = Field(
+        None,
+        description="Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "
+        "{http: url} or {run: module:Class}.",
+    )
+    after: AfterEntry = Field(
+        None,
+        description="A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
+    )
+
+
+class DefaultsSection(SharedKeys):
+    """Keys for all jobs; a job's own key wins, `env` and `labels` are merged."""
+
+
+class JobEntry(SharedKeys, ScheduleKeys):
+    """One job: one kind of work, at most one schedule, and its policies."""
+
+    command: Argv = Field((), description="Work: a program and its arguments, as a list or a plain text without shell.")
+    shell: Text = Field("", description="Work: a text for the shell.")
+    prompt: Prompt = Field("", description="Work: a task for an agent.")
+    prompt_file: Text = Field("", description="Work: a file with a task for an agent, relative to the project.")
+    task: Prompt = Field("", description="Accepted spelling of `prompt`.")
+    run: FunctionName = Field("", description="Work: a registered Python function, or module:function.")
+    group: PollGroupWord = Field(
+        PollGroup.LOCAL, description="Accepted from older files: `remote` is `needs_poll: true`, `local` is false."
+    )
+    type: TypeWord = Field(
+        WorkType.COMMAND, description="Accepted from older files; must agree with the work: `script` is `run`."
+    )
+
+
+class GroupEntry(PolicyKeys, ScheduleKeys):
+    """One group: runs of jobs that belong together, at most one schedule, and its policies."""
+
+    mode: GroupModeWord = Field(
+        GroupMode.SEQUENTIAL, description="Whether the members run one after another, or side by side."
+    )
+    on_failure: OnFailureWord = Field(
+        OnFailure.STOP,
+        description="What a member that failed or was cancelled does: stop those that have not started, or nothing.",
+    )
+    members: Members = Field(
+        default_factory=dict,
+        description="The jobs that run, in order: names, or {job, params, always}; 1 to 1,000 of them.",
+    )
+
+
+class RetentionSection(RetentionEntry):
+    """How long rows and output are kept; `forever` is a value."""
+
+    output_total: KeptSize = Field(
+        5_000_000_000, description="How much output all runs keep together, oldest go first."
+    )
+
+
+class SchedulerSection(Strict):
+    """How the scheduler of this project behaves."""
+
+    concurrency: Count = Field(16, description="How many runs execute at the same time.")
+    tick: Tick = Field(timedelta(minutes=1), description="The longest time between two looks at the clock, 1s to 1h.")
+    timeout: Timeout = Field(timedelta(minutes=10), description="The timeout of jobs that name none; `never` for none.")
+    shutdown_grace: Grace = Field(timedelta(seconds=30), description="How long running work may go on at shutdown.")
+    agent_shutdown_grace: Grace = Field(
+        timedelta(minutes=10), description="How long running agents may go on at shutdown, in the place of that."
+    )
+    enabled: Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
+    crash_guard: Switch = Field(default=True, description="Whether a scheduler that keeps crashing starts paused.")
+    ping_url: PingUrl = Field(
+        None, description="An address that the scheduler fetches once a minute while it works: a dead man's switch."
+    )
+    aging: Aging = Field(
+        None, description="How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts."
+    )
+
+
+class HttpSection(Strict):
+    """How the HTTP API of `rota serve` is reached."""
+
+    listen: Listen = Field(
+        "127.0.0.1", description="Address and port; without a port 7682, or the next free one where that is in use."
+    )
+    base_path: BasePath = Field("", description="The path under which a proxy shows rota, such as /rota.")
+    public_url: PublicUrl = Field("", description="The address that people use, where it is another one.")
+
+
+class AgentPolicySection(Strict):
+    """What may be made with the tools for agents; the numbers hold for each maker."""
+
+    enabled: Flag = Field(default=True, description="Whether jobs can be made and started with the tools at all.")
+    max_active: Count = Field(20, description="How many jobs a maker may have that are active or wait for approval.")
+    creations_per_hour: Count = Field(30, description="How many jobs a maker may make, and runs it may start, an hour.")
+    min_interval: Duration = Field(timedelta(minutes=5), description="The least time between two starts of such a job.")
+    expires_after: Duration = Field(timedelta(days=30), description="How long such a job lasts before it is retired.")
+    max_depth: Depth = Field(
+        2, description="How deep makers may be nested: 1 forbids that a job that was made makes another one."
+    )
+    approval: ApprovalWord = Field(
+        Approval.NONE, description="Whether such jobs begin at once, or wait for `rota approve`."
+    )
+    access: AccessWord = Field(Access.FULL, description="The most access that such a job gets, whatever its maker has.")
+
+
+class PollSection(Strict):
+    """The shared poll: one fetch for all jobs that need it."""
+
+    url: PollUrl = Field("", description="What is fetched: an address that answers with a JSON object.")
+    run: FunctionName = Field("", description="Or a registered Python function that returns the object.")
+    headers: PollHeaders = Field(default_factory=dict, description="Headers of the request: a text, or {secret: NAME}.")
+    interval: Interval = Field(
+        ByMode(timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=300)),
+        description="How often, by mode: {active: 15s, idle: 60s, dormant: 300s}; `never` is a value.",
+    )
+    timeout: Duration = Field(timedelta(seconds=30), description="How long one poll may take.")
+    budget: Accounts = Field(
+        default_factory=dict, description="What a poll is charged to, one request each: an account of `budgets`."
+    )
+
+
+class InstancesEntry(Strict):
+    """How many runs of an agent go on at once, as document 003 writes it."""
+
+    max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
+
+
+class AgentEntry(Strict):
+    """One agent: its adapter, and what its jobs get when they say nothing else."""
+
+    adapter: AdapterEntry = Field(
+        "",
+        description="Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
+    )
+    model: Argument = Field("", description="The model; the program's own default when absent.")
+    access: AccessWord = Field(Access.READ, description="What it may do: read, write, or full.")
+    max_turns: Count = Field(10, description="How many turns a run may take, where the adapter can keep it.")
+    max_usd: Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
+    allowed_tools: list[Argument] = Field(
+        default_factory=list, description="The tools it may use, where the adapter can keep it."
+    )
+    session: SessionWord = Field(
+        SessionMode.FRESH,
+        description="Whether its runs begin a session of their own, or go on with their job's newest.",
+    )
+    workspace: WorkspaceWord = Field(
+        Workspace.PROJECT,
+        description="Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
+    )
+    rota_tools: Flag = Field(
+        default=False, description="Whether it gets rota's own tools, to look at jobs and make its own."
+    )
+    trust_project: Flag = Field(
+        default=False,
+        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+    )
+    max_concurrent: Count = Field(1, description="How many runs of the agent go on at once.")
+    instances: InstancesEntry | None = Field(None, description="Accepted spelling of `max_concurrent`.")
+    working_directory: Text = Field(".", description="The folder its jobs run in, relative to the project.")
+    description: Note = Field("", description="A text for people, at most 1,000 characters.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="What the adapter `custom` is told: argv, prompt, parser, paths."
+    )
+    schedules: dict[str, Any] = Field(
+        default_factory=dict, description="Jobs of this agent by name; they are called agent/name."
+    )
+
+
+class ProjectFile(Strict):
+    """A rota.yaml."""
+
+    timezone: Zone = Field(
+        "UTC", description="The IANA time zone of all jobs that name none; `local` is this machine's."
+    )
+    defaults: DefaultsSection = Field(
+        DefaultsSection.model_construct(), description="Keys for all jobs; a job's own key wins."
+    )
+    scheduler: SchedulerSection = Field(
+        SchedulerSection.model_construct(), description="Slots, timing and shutdown of this project's scheduler."
+    )
+    http: HttpSection = Field(HttpSection.model_construct(), description="Where the HTTP API of `rota serve` listens.")
+    imports: list[Module] = Field(
+        default_factory=list, description="Python modules whose @rota.job, @rota.condition and @rota.agent are known."
+    )
+    python: Text = Field("", description="The Python interpreter for `imports` and functions, relative to the project.")
+    pools: Capacities = Field(
+        default_factory=dict, description="Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."
+    )
+    budgets: Budgets = Field(
+        default_factory=dict,
+        description="Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}.",
+    )
+    prices: Prices = Field(
+        default_factory=dict,
+        description="What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
+    )
+    notify: Targets = Field(
+        default_factory=dict,
+        description="Who is told of runs, by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
+    )
+    include: list[Pattern] = Field(
+        default_factory=list,
+        description="Patterns of other files: parts of this project (jobs.d/*.yaml) and other projects' rota.yaml.",
+    )
+    quiet_hours: QuietHoursEntry = Field(
+        None,
+        description='When it is quiet: ["00:00-07:00"], or {windows: […], policy: dormant | defer | skip, timezone}.',
+    )
+    poll: PollSection = Field(
+        PollSection.model_construct(),
+        description="The shared poll: one fetch for all jobs that need its data (`needs_poll`).",
+    )
+    agents: Mapping[str, Any] = Field(default_factory=dict, description="Agents by name.")
+    agent_policy: AgentPolicySection = Field(
+        AgentPolicySection.model_construct(), description="What agents may make and start with rota's tools."
+    )
+    state: Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
+    store: StoreAddress = Field(
+        "", description="The database: sqlite, in the state folder, or postgresql://user@host/name; ROTA_STORE wins."
+    )
+    jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
+    groups: Mapping[str, Any] = Field(
+        default_factory=dict, description="Groups of jobs by name: runs that belong together."
+    )
+    retention: RetentionSection = Field(
+        RetentionSection.model_construct(), description="How long the rows and output of all jobs are kept."
+    )
+
+
+_WORDS: Mapping[type[BaseModel], dict[str, str]] = {
+    JobEntry: JOB_WORDS,
+    DefaultsSection: JOB_WORDS,
+    GroupEntry: GROUP_WORDS,
+    ProjectFile: TOP_WORDS,
+}
+
+
+def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Trouble]]:
+    """Return the keys that were written, read by `model`, and what is wrong with the others."""
+    if not isinstance(raw, dict):
+        return {}, [_trouble((), wrong_type(raw, "a map of keys"))]
+    try:
+        return _written(model.model_validate(raw), raw), []
+    except ValidationError as error:
+        findings = error.errors(include_url=False)
+    bad = {finding["loc"][0] for finding in findings}
+    good = {key: value for key, value in raw.items() if key not in bad}
+    if faults.planted("unknown_key_ignored"):
+        findings = [finding for finding in findings if finding["type"] != "extra_forbidden"]
+    troubles = [trouble for finding in findings for trouble in _translated(model, finding)]
+    return _written(model.model_validate(good), good) | _rests(findings), troubles
+
+
+def _rests(findings: list[Any]) -> dict[str, Any]:
+    """Return what the right parts of wrong values come to, so that they are looked at too."""
+    refused = {finding["loc"][0]: _refused(finding) for finding in findings if len(finding["loc"]) == 1}
+    return {key: one.rest for key, one in refused.items() if one is not None and one.rest is not None}
+
+
+def _refused(finding: Any) -> BadValue | None:
+    error = finding.get("ctx", {}).get("error")
+    return error if isinstance(error, BadValue) else None
+
+
+def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
+    values, names = entry.__dict__, keys_of(type(entry))
+    return {key: values[names[key]] for key in raw}
+
+
+def _translated(model: type[BaseModel], finding: Any) -> list[Trouble]:
+    path: KeyPath = tuple(part for part in finding["loc"] if part != "[key]")
+    if refused := _refused(finding):
+        return [_trouble(path, one) for one in refused.each]
+    return [_told_by_pydantic(model, finding, path)]
+
+
+def _told_by_pydantic(model: type[BaseModel], finding: Any, path: KeyPath) -> Trouble:
+    if finding["type"] == "extra_forbidden":
+        return _unknown(model, path)
+    if finding["type"] == "list_type":
+        hint = f"write `{path[-1]}: [{finding['input'][:80]}]`" if isinstance(finding["input"], str) else ""
+        return _trouble(path, wrong_type(finding["input"], "a list", hint=hint))
+    if finding["type"] in ("dict_type", "mapping_type", "model_type", "model_attributes_type"):
+        return _trouble(path, wrong_type(finding["input"], "a map of keys"))
+    return Trouble(path, f"{shown(finding['input'])} cannot be used", "invalid_value")
+
+
+def _trouble(path: KeyPath, refused: BadValue) -> Trouble:
+    return Trouble((*path, *refused.at), refused.message, refused.code, refused.hint)
+
+
+def _unknown(model: type[BaseModel], path: KeyPath) -> Trouble:
+    key = str(path[-1])
+    if model is DefaultsSection and len(path) == 1 and key in keys_of(JobEntry):
+        return Trouble(path, "cannot be a default", "unknown_key", "write it in the job itself")
+    if model is GroupEntry and len(path) == 1 and key in keys_of(JobEntry):
+        return Trouble(path, "has no effect on a group", "no_effect", "write it in the jobs of its members")
+    inner = _inner(model, path)
+    return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(keys_of(inner)), _WORDS.get(inner)))
+
+
+def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
+    for part in path[:-1]:
+        kind = model.model_fields[str(part)].annotation if part in model.model_fields else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            break
+        model = kind
+    return model

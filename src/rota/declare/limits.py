@@ -1,0 +1,444 @@
+"""Pools, retries and budgets in a file."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from rota.declare.problems import (
+    JOB_NAME,
+    BadValue,
+    Parts,
+    choice,
+    read_duration,
+    read_grace,
+    read_jitter,
+    read_zone,
+    shown,
+    whole,
+    wrong_type,
+)
+from rota.declare.readers import Reader, one_of, read_keys
+from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit
+from rota.model.errors import did_you_mean
+from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry, Spend
+from rota.rules.budgets import say_amount
+
+KeyPath = tuple[str | int, ...]
+WrittenDraws = Mapping[KeyPath, Draw]
+"""What a job draws, by where in its value that stands."""
+
+CAPACITY = 1_000_000
+POOL_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
+DRAW_HINT = "write `pools: [ollama]`, or with a cost `pools: {gpu: 2}`"
+
+_capacity = whole(0, CAPACITY)
+_cost = whole(1, CAPACITY)
+
+
+def read_capacities(value: Any) -> dict[str, int]:
+    """Return the capacities of pools by name."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(value, "a map of pools", hint="write `pools: {ollama: 1}`")
+    found: dict[str, int] = {}
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                _pool_name(name)
+            with parts.below(name):
+                found[name] = _capacity(value[name])
+    return found
+
+
+def read_draws(value: Any) -> dict[KeyPath, Draw]:
+    """Return what a job draws: names, or names with a cost, in a list or a map."""
+    if not isinstance(value, list | Mapping):
+        raise wrong_type(value, "a list of pools", hint=DRAW_HINT)
+    with Parts() as parts:
+        found = parts.rest = dict[KeyPath, Draw]()
+        for path, (name, cost) in _written_draws(value).items():
+            with parts.below(*path):
+                found[path] = _draw(name, cost, known=[draw.pool for draw in found.values()])
+    return found
+
+
+def _draw(name: Any, cost: Any, *, known: Collection[str]) -> Draw:
+    with Parts() as parts:
+        with parts.below():
+            _pool_name(name)
+            if name in known:
+                hint = f"name it once, with what it costs together: {{{name}: 2}}"
+                raise BadValue(f"the pool {shown(name)} is there twice", hint=hint)
+        number = _cost(cost)
+    return Draw(name, number)
+
+
+def _written_draws(value: list[Any] | Mapping[str, Any]) -> dict[KeyPath, tuple[Any, Any]]:
+    """Return names and costs by where they stand; a name alone costs one."""
+    if isinstance(value, Mapping):
+        return {(name,): (name, cost) for name, cost in value.items()}
+    found: dict[KeyPath, tuple[Any, Any]] = {}
+    for index, item in enumerate(value):
+        below = _written_draws(item) if isinstance(item, Mapping) else {(): (item, 1)}
+        found |= {(index, *path): draw for path, draw in below.items()}
+    return found
+
+
+def _pool_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise wrong_type(name, "the name of a pool", hint=DRAW_HINT)
+    if not JOB_NAME.fullmatch(name):
+        raise BadValue(f"{shown(name)} cannot be a pool's name", hint=POOL_HINT)
+
+
+def drawn(written: WrittenDraws) -> tuple[Draw, ...]:
+    """Return what a job draws, in the order of the pools' names."""
+    return tuple(sorted(written.values(), key=lambda draw: draw.pool))
+
+
+def wrong_draws(written: WrittenDraws, capacities: Mapping[str, int]) -> list[BadValue]:
+    """Return the draws on pools that are not there, or that can never have room for them."""
+    refused = [_wrong_draw(draw, path, capacities) for path, draw in written.items()]
+    return [one for one in refused if one is not None]
+
+
+def _wrong_draw(draw: Draw, path: KeyPath, capacities: Mapping[str, int]) -> BadValue | None:
+    capacity = capacities.get(draw.pool)
+    if capacity is None:
+        hint = did_you_mean(draw.pool, capacities, f"declare it at the top: `pools: {{{draw.pool}: 1}}`")
+        return BadValue(f"no pool is named {shown(draw.pool)}", code="pool_missing", hint=hint, at=path)
+    if 0 < capacity < draw.cost:
+        message = f"costs {draw.cost:,} of the pool {shown(draw.pool)}, which has {capacity:,}"
+        hint = "lower the cost, or raise the pool's capacity"
+        return BadValue(message, code="out_of_range", hint=hint, at=path)
+    return None
+
+
+ATTEMPTS = 100
+FACTOR = 100
+FAILURES = 1000
+RETRY_HINT = "write `retry: {max_attempts: 5, backoff: 30s}`, or `retry: false` for none"
+REPEATED_HINT = "write `on_repeated_failure: {after: 5, backoff_max: 1d}`, or `on_repeated_failure: false` for none"
+_RETRY_WORDS = {
+    "attempts": "write `max_attempts: 3`; it counts the first one",
+    "retries": "write `max_attempts: 4` for three retries; it counts the first one",
+    "max_retries": "write `max_attempts: 4` for three retries; it counts the first one",
+    "delay": "write `backoff: 30s`",
+    "wait": "write `backoff: 30s`",
+    "max_backoff": "write `max: 10m`",
+    "backoff_max": "write `max: 10m`",
+    "multiplier": "write `factor: 2`",
+    "exponential": "write `factor: 2`; `factor: 1` waits equally long each time",
+}
+
+
+def read_retry(value: Any) -> Retry:
+    """Return how often a failed run is tried again; `false` is one attempt, `true` is the default."""
+    if isinstance(value, bool):
+        return Retry() if value else Retry(max_attempts=1)
+    if isinstance(value, int):
+        hint = f"write `retry: {{max_attempts: {shown(value)}}}`; it counts the first attempt"
+        raise wrong_type(value, "a map of keys", hint=hint)
+    with Parts() as parts:
+        found = read_keys(value, _RETRY, parts=parts, hint=RETRY_HINT, words=_RETRY_WORDS)
+        backoff, most = found.get("backoff", Retry().backoff), found.get("max")
+        if found.get("max_attempts") == 1 and len(found) > 1:
+            other = next(name for name in found if name != "max_attempts")
+            raise BadValue("has no effect with `max_attempts: 1`", code="no_effect", at=(other,))
+        known = "backoff" in found or ("backoff" not in value and not parts.mistyped)
+        if most is not None and known and backoff > most:
+            hint = "raise it, or lower `backoff`"
+            raise BadValue("is shorter than the first backoff", code="conflict", hint=hint, at=("max",))
+    return Retry(**{**found, "max": most or max(Retry().max, backoff)})
+
+
+def read_repeated_failure(value: Any) -> RepeatedFailure | None:
+    """Return when a job that keeps failing is held back; `false` is never, `true` is the default."""
+    if isinstance(value, bool):
+        return RepeatedFailure() if value else None
+    if isinstance(value, int):
+        raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
+    with Parts() as parts:
+        found = read_keys(value, _REPEATED, parts=parts, hint=REPEATED_HINT)
+    return RepeatedFailure(**found)
+
+
+def _read_factor(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(value, "a number", hint=f"write one from 1 to {FACTOR}; 1 waits equally long each time")
+    if not 1 <= value <= FACTOR:
+        raise BadValue(f"{shown(value)} is not between 1 and {FACTOR}", code="out_of_range")
+    return float(value)
+
+
+def _read_jitter(value: Any) -> Jitter | None:
+    jitter = read_jitter(value)
+    return None if jitter == Jitter() else jitter
+
+
+_RETRY: Mapping[str, Reader] = {
+    "max_attempts": whole(1, ATTEMPTS),
+    "backoff": read_grace,
+    "factor": _read_factor,
+    "max": read_duration,
+    "jitter": _read_jitter,
+}
+_REPEATED: Mapping[str, Reader] = {"after": whole(1, FAILURES), "backoff_max": read_duration}
+
+
+WrittenNames = Mapping[KeyPath, str]
+"""The accounts that a job names, by where in its value that stands."""
+WrittenEstimates = Mapping[str, Decimal]
+"""What a run is expected to cost, by account; under the empty name: in the one account that there is."""
+
+LARGEST = 10**15
+ACCOUNT_HINT = "write `budgets: {claude-day: {usd: 10, per: day}}`"
+NAME_HINT = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
+NAMES_HINT = "write `budget: claude-day`, or a list of accounts"
+ESTIMATE_HINT = "write a number, or one for each account: `estimate: {claude-day: 0.50}`"
+PRICE_HINT = "write what a million tokens cost: `prices: {sonnet: {input: 3.00, output: 15.00}}`"
+_COUNTED = "write what is counted: `usd: 10`, `requests: 10000`, `tokens: 4000000` or `runs: 60`"
+_PER = "write `per: day`: minute, hour, day, week or month"
+_POLICY = "write `policy: defer`, `skip` or `warn`"
+_WORDS = {
+    **dict.fromkeys(("limit", "max", "amount"), _COUNTED),
+    **dict.fromkeys(("window", "period", "every", "reset"), _PER),
+    **dict.fromkeys(("exceeded", "on_exceeded", "when_exceeded"), _POLICY),
+    **dict.fromkeys(("dollars", "money", "cost"), "write `usd: 10`"),
+    "calls": "write `requests: 10000`",
+    "tz": "write `timezone: Europe/Paris`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAccount:
+    """An account as it is written; without a zone it has the file's."""
+
+    unit: Unit
+    limit: int
+    per: Per
+    timezone: str | None
+    policy: Exceeded
+    estimate: int | None
+
+    def account(self, name: str, timezone: str) -> Account:
+        """Return the account, in a zone that is known by name."""
+        return Account(name, self.unit, self.limit, self.per, timezone, self.policy, self.estimate)
+
+
+def read_number(value: Any) -> Decimal:
+    """Return a number as it is written: 0.1 is a tenth."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(value, "a number")
+    if not isfinite(value) or value < 0:
+        raise BadValue(f"{shown(value)} is not a number from 0 on", code="out_of_range")
+    return Decimal(int(value)) if isinstance(value, int) else Decimal(getattr(value, "written", str(value)))
+
+
+def amount_of(number: Decimal, unit: Unit) -> int:
+    """Return a number in an account's unit: money in millionths, everything else whole."""
+    amount = number * MILLION if unit is Unit.USD else number
+    if amount != int(amount):
+        raise BadValue(f"{number} is finer than what is counted", hint=_FINEST[unit is Unit.USD])
+    if amount > LARGEST:
+        raise BadValue(f"{number} is too large", code="out_of_range", hint="such a limit limits nothing")
+    return int(amount)
+
+
+_FINEST = {True: "money is counted in millionths of a dollar", False: "write a whole number"}
+
+
+def read_account(value: Any) -> WrittenAccount:
+    """Return an account: a limit of one thing, per what, and what becomes of those who find no room."""
+    with Parts() as parts:
+        found = read_keys(value, _ACCOUNT, parts=parts, hint=ACCOUNT_HINT, words=_WORDS)
+        units = _counted(value, parts)
+        if "per" not in value and not parts.mistyped:
+            parts.refuse(BadValue("does not say per what", code="missing_value", hint=_PER))
+        for key, reader in (("estimate", estimate_in), (units[0], _limit)) if len(units) == 1 else ():
+            with parts.below(key):
+                found |= {key: reader(units[0], found[key])} if key in found else {}
+    unit, estimate, policy = units[0], found.get("estimate"), found.get("policy", Exceeded.DEFER)
+    account = WrittenAccount(unit, found[unit], found["per"], found.get("timezone"), policy, estimate)
+    if too_dear(account, estimate):
+        raise _too_dear(account, estimate, at=("estimate",))
+    return account
+
+
+def _counted(value: Mapping[str, Any], parts: Parts) -> list[Unit]:
+    """Return what an account counts, which is one thing where it is right."""
+    units = [unit for unit in Unit if unit in value]
+    if not one_of(units, value, parts=parts):
+        message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
+        code = "conflict" if units else "missing_value"
+        parts.refuse(BadValue(message, code=code, hint=_COUNTED, at=(*units[1:2],)))
+    return units
+
+
+def _limit(unit: Unit, number: Decimal) -> int:
+    limit = amount_of(number, unit)
+    if not limit:
+        raise BadValue("0 lets nothing start", code="out_of_range", hint="pause the jobs instead, or switch them off")
+    return limit
+
+
+def estimate_in(unit: Unit, number: Decimal) -> int:
+    """Return an estimate in an account's unit; refused where there is nothing to estimate."""
+    if unit is Unit.RUNS:
+        raise BadValue("has no effect: a run is one run", code="no_effect", hint="remove it")
+    return amount_of(number, unit)
+
+
+def too_dear(account: Account | WrittenAccount, estimate: int | None) -> bool:
+    """Tell whether an estimate is more than an account ever has: such a run would wait for ever."""
+    return estimate is not None and estimate > account.limit and account.policy is not Exceeded.WARN
+
+
+def _too_dear(account: Account | WrittenAccount, estimate: int | None, *, at: KeyPath) -> BadValue:
+    limit, wanted = say_amount(account.limit, account.unit), say_amount(estimate or 0, account.unit)
+    whose = f" of {shown(account.name)}" if isinstance(account, Account) else ""
+    message = f"{wanted} is more than the whole limit{whose}, {limit}"
+    return BadValue(message, code="out_of_range", hint="lower it, or raise the limit", at=at)
+
+
+def read_name(name: Any) -> str:
+    """Return the name of an account."""
+    if not isinstance(name, str):
+        raise wrong_type(name, "the name of an account", hint=NAMES_HINT)
+    if not JOB_NAME.fullmatch(name):
+        raise BadValue(f"{shown(name)} cannot be an account's name", hint=NAME_HINT)
+    return name
+
+
+_ACCOUNT = {
+    **dict.fromkeys((*map(str, Unit), "estimate"), read_number),
+    "per": choice(Per),
+    "policy": choice(Exceeded),
+    "timezone": read_zone,
+}
+
+
+def _dollars(value: Any) -> int:
+    return amount_of(read_number(value), Unit.USD)
+
+
+_RATES = {"input": _dollars, "output": _dollars, "cached_input": _dollars}
+
+
+def read_price(value: Any) -> Price:
+    """Return what a million tokens of a model cost."""
+    with Parts() as parts:
+        found = read_keys(value, _RATES, parts=parts, hint=PRICE_HINT)
+        missing = next((key for key in ("input", "output") if key not in value), None)
+        if missing is not None and not parts.mistyped:
+            raise BadValue(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
+    return Price(**found)
+
+
+def read_names(value: Any) -> dict[KeyPath, str]:
+    """Return the accounts that a job is charged to: one, or a list."""
+    if isinstance(value, str):
+        return {(): read_name(value)}
+    if not isinstance(value, list):
+        raise wrong_type(value, "the name of an account", hint=NAMES_HINT)
+    with Parts() as parts:
+        found = parts.rest = dict[KeyPath, str]()
+        for index, item in enumerate(value):
+            with parts.below(index):
+                if item in found.values():
+                    raise BadValue(f"the account {shown(item)} is there twice", hint="name it once")
+                found[index,] = read_name(item)
+    return found
+
+
+def read_estimates(value: Any) -> dict[str, Decimal]:
+    """Return what a run is expected to cost: a number, or one for each account."""
+    if not isinstance(value, Mapping):
+        return {"": read_number(value)}
+    if not value:
+        raise BadValue("is an empty map", hint=ESTIMATE_HINT)
+    found: dict[str, Decimal] = {}
+    with Parts() as parts:
+        for name in value:
+            with parts.below(name):
+                read_name(name)
+            with parts.below(name):
+                found[name] = read_number(value[name])
+    return found
+
+
+def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[BadValue]:
+    """Return the accounts that are not there."""
+    return [_missing(name, path, accounts) for path, name in names.items() if name not in accounts]
+
+
+def _missing(name: str, path: KeyPath, accounts: Collection[str]) -> BadValue:
+    hint = did_you_mean(name, accounts, f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`")
+    return BadValue(f"no account is named {shown(name)}", code="budget_missing", hint=hint, at=path)
+
+
+def wrong_estimates(
+    estimates: WrittenEstimates, names: Collection[str], accounts: Mapping[str, Account]
+) -> list[BadValue]:
+    """Return what is wrong with the estimates that a job itself has."""
+    if "" in estimates and len(names) > 1:
+        message = f"is one number, and the job has {len(names)} accounts"
+        return [BadValue(message, code="conflict", hint=ESTIMATE_HINT)]
+    found = []
+    for name in (name for name in estimates if name and name not in names):
+        hint = did_you_mean(name, names, "name it under `budget:` too, or remove this line")
+        found.append(BadValue("is no account of this job", code="budget_missing", hint=hint, at=(name,)))
+    for name in (name for name in names if name in accounts):
+        key = (name,) if name in estimates else ()
+        try:
+            estimate = estimate_for(accounts[name], estimates, names)
+        except BadValue as error:
+            found.append(error.below(*key))
+            continue
+        if too_dear(accounts[name], estimate):
+            found.append(_too_dear(accounts[name], estimate, at=key))
+    return found
+
+
+def estimate_for(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> int | None:
+    """Return what a job says a run costs in one of its accounts, None where it does not say."""
+    alone = "" if len(names) == 1 else None
+    written = estimates.get(account.name, estimates.get(alone) if alone is not None else None)
+    return None if written is None else estimate_in(account.unit, written)
+
+
+def spends_of(
+    names: Collection[str], estimates: WrittenEstimates, accounts: Mapping[str, Account]
+) -> tuple[Spend, ...]:
+    """Return what a job is charged, in the order of the accounts' names; estimates that fit none are left out."""
+    return tuple(_spend(accounts[name], estimates, names) for name in sorted(names) if name in accounts)
+
+
+def _spend(account: Account, estimates: WrittenEstimates, names: Collection[str]) -> Spend:
+    try:
+        return Spend(account.name, estimate_for(account, estimates, names), account.unit)
+    except BadValue:
+        return Spend(account.name, None, account.unit)  # a default that says nothing to this account
+
+
+def without_estimate(spends: Collection[Spend], accounts: Mapping[str, Account], *, limited: bool) -> list[str]:
+    """Return the accounts of tokens or money in which nobody says what a run may cost; `limited`: its agent does."""
+    counted = [accounts[spend.account] for spend in spends if spend.estimate is None]
+    unknown = (Unit.TOKENS,) if limited else (Unit.TOKENS, Unit.USD)
+    return [one.name for one in counted if one.estimate is None and one.unit in unknown]
+
+
+def counting_notes(specs: Sequence[JobSpec]) -> list[str]:
+    """Return which commands count as one request a run, unless they say otherwise: nothing sees what they send."""
+    names = [spec.name for spec in specs if _uncounted(spec)]
+    if not names:
+        return []
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    counts = "counts" if len(names) == 1 else "count"
+    return [f"{listed}: {counts} as one request a run; `estimate`, or `usage` in the result file, says how many"]
+
+
+def _uncounted(spec: JobSpec) -> bool:
+    asks = any(spend.unit is Unit.REQUESTS and spend.estimate is None for spend in spec.budgets)
+    return asks and spec.work.kind in (Kind.COMMAND, Kind.SHELL)

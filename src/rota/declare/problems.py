@@ -1,0 +1,576 @@
+"""Problems in a user's file: their types, codes, hints and collection."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rota.declare.yaml import KeyPath, WrittenFloat, WrittenInt
+from rota.model.clock import parse_duration
+from rota.model.errors import RotaError, did_you_mean
+from rota.model.spec import Jitter
+from rota.rules.schedule.timezone import zone
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+JITTER_PERCENT = 50
+REBOOT = "@reboot"
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+FUNCTION = re.compile(r"[A-Za-z_][\w.-]*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,3})?)?( ?(Z|[+-]\d\d:\d\d))?)?", re.ASCII)
+SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"([0-9]{1,12}) ?(B|KB|MB|GB|TB)", re.ASCII)
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%", re.ASCII)
+_ZERO = re.compile(r"0+(\.0+)? ?[smhd%]?", re.ASCII)
+
+
+class BadValue(ValueError):
+    """A value cannot be used; `at` leads from the key to the part of the value that is wrong."""
+
+    def __init__(self, message: str, *, code: str = "invalid_value", hint: str = "", at: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.message, self.code, self.hint, self.at = message, code, hint, at
+        self.further: tuple[BadValue, ...] = ()
+        """What is wrong with other parts of the value."""
+        self.rest: Any = None
+        """What the right parts of the value come to, None where nobody can judge them alone."""
+
+    @property
+    def each(self) -> "tuple[BadValue, ...]":
+        """All that is wrong with the value."""
+        return (self, *self.further)
+
+    def with_others(self, further: "Iterable[BadValue]", *, rest: Any = None) -> "BadValue":
+        """Return the refusal of a value that is wrong in other parts too."""
+        found = BadValue(self.message, code=self.code, hint=self.hint, at=self.at)
+        found.further, found.rest = tuple(further), rest
+        return found
+
+    def below(self, *at: str | int) -> "BadValue":
+        """Return the refusal of the value that has this one as its part `at`."""
+        first, *others = [BadValue(one.message, code=one.code, hint=one.hint, at=(*at, *one.at)) for one in self.each]
+        return first.with_others(others)
+
+
+def shown(value: Any) -> str:
+    """Return `value` as messages show it: escaped, at most 80 characters.
+
+    >>> shown("a\\nb"), shown([1, True])
+    ('"a\\\\nb"', '[1, true]')
+    """
+    if isinstance(value, str):
+        value = value[:200]
+    if isinstance(value, WrittenInt | WrittenFloat):
+        return value.written[:80]
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def wrong_type(value: Any, wanted: str, *, hint: str = "", at: tuple[Any, ...] = ()) -> BadValue:
+    """Return the refusal of a value of another kind than `wanted`."""
+    if value is None:
+        return BadValue(
+            "has no value", code="missing_value", hint=hint or f"give it {wanted}, or remove the line", at=at
+        )
+    return BadValue(f"{shown(value)} is not {wanted}", code="wrong_type", hint=hint, at=at)
+
+
+def ask(reader: Callable[[Any], T], value: Any) -> T:
+    """Return what `reader` makes of `value`, its error as a refusal."""
+    try:
+        return reader(value)
+    except RotaError as error:
+        raise BadValue(error.message, code=error.code, hint=error.hint) from None
+
+
+def read_text(value: Any) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str):
+        raise wrong_type(value, "a text", hint="" if value is None else "put it in quotes")
+    if not value.strip():
+        raise BadValue("is empty", hint="write something, or remove the line")
+    return value
+
+
+def read_argument(value: Any) -> str:
+    """Return a text that a program cannot take for one of its options."""
+    text = read_text(value)
+    if text.lstrip().startswith("-"):
+        hint = "an agent program would take it for an option"
+        raise BadValue(f"{shown(text)} begins with `-`", hint=hint)
+    return text
+
+
+def read_pattern(value: Any) -> str:
+    """Return a pattern of files, each of its levels written."""
+    text = read_text(value)
+    if "**" in text:
+        hint = "name each level, such as ~/code/*/rota.yaml: the scheduler looks again every two seconds"
+        raise BadValue(f"{shown(text)} would search whole trees", hint=hint)
+    return text
+
+
+def read_note(value: Any) -> str:
+    """Return a text of any length up to 1,000 characters."""
+    if not isinstance(value, str):
+        raise wrong_type(value, "a text")
+    if len(value) > 1000:
+        raise BadValue(f"has {len(value):,} characters", hint="at most 1,000 are kept; shorten it")
+    return value
+
+
+def read_flag(value: Any) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        hint = "YAML 1.2 reads yes, no, on and off as texts" if str(value).lower() in _OLD_FLAGS else ""
+        raise wrong_type(value, "true or false", hint=hint)
+    return value
+
+
+def read_switch(value: Any) -> bool:
+    """Return true or false, also written `on` or `off`, which YAML 1.2 reads as texts."""
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word in ("on", "off"):
+        return bool(word == "on")
+    if not isinstance(word, bool):
+        raise wrong_type(value, "on or off")
+    return word
+
+
+_OLD_FLAGS = ("yes", "no", "on", "off", "y", "n")
+
+
+def whole(least: int, most: int) -> Callable[[Any], int]:
+    """Return a reader of whole numbers from `least` to `most`."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong_type(value, "a whole number", hint=f"write one from {least:,} to {most:,}")
+        if not least <= value <= most:
+            raise BadValue(f"{shown(value)} is not between {least:,} and {most:,}", code="out_of_range")
+        return int(value)
+
+    return read
+
+
+def choice(kind: type[E], *, otherwise: str = "") -> Callable[[Any], E]:
+    """Return a reader of one of the words of `kind`; `otherwise` is the hint where no word is near."""
+    words = {str(word): word for word in kind}
+
+    def read(value: Any) -> E:
+        if isinstance(value, str) and value in words:
+            return words[value]
+        raise not_among(value, list(words), otherwise=otherwise)
+
+    return read
+
+
+def not_among(value: Any, words: Collection[str], *, otherwise: str = "") -> BadValue:
+    """Return the refusal of a word that is none of `words`."""
+    if value is None:
+        return wrong_type(value, "one of " + ", ".join(words))
+    hint = did_you_mean(str(value)[:100].lower(), words, otherwise)
+    return BadValue(f"{shown(value)} is not one of {', '.join(words)}", code="choice", hint=hint)
+
+
+def read_duration(value: Any) -> timedelta:
+    """Return a duration: one whole number and one unit, or whole seconds."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > 40:
+        wanted = "a whole number of seconds" if isinstance(value, float) else "a duration"
+        raise wrong_type(value, wanted, hint="write 30s, 5m, 1h, 1d, or whole seconds")
+    return ask(_duration, value)
+
+
+@lru_cache(4096)
+def _duration(value: str | int) -> timedelta:
+    return parse_duration(value)
+
+
+def read_grace(value: Any) -> timedelta:
+    """Return a duration that may be zero."""
+    if _is_zero(value):
+        return timedelta(0)
+    return read_duration(value)
+
+
+def _is_zero(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool) and value == 0) or (
+        isinstance(value, str) and bool(_ZERO.fullmatch(value.strip()))
+    )
+
+
+def or_word(word: str, reader: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    """Return a reader that takes `word` for None, and else asks `reader`."""
+
+    def read(value: Any) -> T | None:
+        if isinstance(value, str) and value.strip().lower() == word:
+            return None
+        return reader(value)
+
+    return read
+
+
+def between(least: timedelta, most: timedelta, *, said: str) -> Callable[[Any], timedelta]:
+    """Return a reader of durations within bounds."""
+
+    def read(value: Any) -> timedelta:
+        duration = read_duration(value)
+        if not least <= duration <= most:
+            raise BadValue(f"{shown(value)} is not between {said}", code="out_of_range")
+        return duration
+
+    return read
+
+
+def read_size(value: Any) -> int:
+    """Return a number of bytes: `5GB`, `200MB`, or a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return int(value)
+    written = _SIZE.fullmatch(value.strip().upper()) if isinstance(value, str) else None
+    if not written or not int(written[1]):
+        raise wrong_type(value, "a size", hint="write 500MB, 5GB, or a number of bytes")
+    return int(written[1]) * SIZE_UNITS[written[2]]
+
+
+def read_instant(value: Any) -> str:
+    """Return the ISO text of an instant; the job's zone is applied later, when it is known."""
+    if isinstance(value, str) and INSTANT.fullmatch(value.strip()):
+        text = value.strip()
+        try:
+            to_datetime(text)
+        except ValueError as error:
+            raise BadValue(f"{shown(value)} is no point in time: {error}", code="instant", hint=_INSTANT_HINT) from None
+        return text
+    raise wrong_type(value, "a point in time", hint=_INSTANT_HINT)
+
+
+_INSTANT_HINT = 'write "2026-11-15 08:30" in the job\'s time zone, or with an offset: "2026-11-15T08:30:00+01:00"'
+
+
+def to_datetime(text: str) -> datetime:
+    """Return what `read_instant` let through: aware with an offset, else naive; midnight for a date alone."""
+    return datetime.fromisoformat(text[:11] + text[11:].replace(" ", ""))
+
+
+def read_zone(value: Any) -> str:
+    """Return the name of a time zone, or `local`."""
+    if not isinstance(value, str) or len(value) > 100:
+        raise wrong_type(value, "a time zone", hint="use an IANA name such as Europe/Paris, UTC, or local")
+    if value.strip().lower() == "local":
+        return "local"
+    ask(zone, value)
+    return value
+
+
+def read_jitter(value: Any) -> Jitter:
+    """Return a jitter: a percentage of the gap, or a duration; zero is none."""
+    if _is_zero(value):
+        return Jitter()
+    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if percent is None:
+        if isinstance(value, str) and "%" in value:
+            raise BadValue(f"{shown(value)} is not a percentage", hint="write 0% to 50%, or a duration such as 20m")
+        return Jitter(up_to=read_duration(value))
+    if float(percent[1]) > JITTER_PERCENT:
+        raise BadValue(f"{shown(value)} is more than {JITTER_PERCENT}%", code="out_of_range", hint="write 0% to 50%")
+    return Jitter(percent=float(percent[1]))
+
+
+def matching(pattern: re.Pattern[str], wanted: str, *, hint: str) -> Callable[[Any], str]:
+    """Return a reader of texts of one shape."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > 200 or not pattern.fullmatch(value):
+            raise wrong_type(value, wanted, hint=hint)
+        return value
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing wrong with a job; the path starts below the job. It follows from what is wrong with `looks_at`."""
+
+    path: KeyPath
+    message: str
+    code: str = "conflict"
+    hint: str = ""
+    looks_at: tuple[str, ...] = ()
+
+
+def troubles_below(key: str, refused: Iterable[BadValue], *, looks_at: tuple[str, ...] = ()) -> list[Trouble]:
+    """Return what was refused in the value of a key."""
+    return [Trouble((key, *one.at), one.message, one.code, one.hint, looks_at) for one in refused]
+
+
+def troubles_of(refused: BadValue, *, looks_at: tuple[str, ...] = ()) -> list[Trouble]:
+    """Return what was refused in a job."""
+    return [Trouble(one.at, one.message, one.code, one.hint, looks_at) for one in refused.each]
+
+
+def independent(troubles: Sequence[Trouble], found: Sequence[Trouble]) -> list[Trouble]:
+    """Return the troubles that would be there also if keys with one of `found` had not been left out."""
+    return [trouble for trouble in troubles if not _follows(trouble, found)] if found else list(troubles)
+
+
+def _follows(trouble: Trouble, found: Sequence[Trouble]) -> bool:
+    bad = {other.path[0] for other in found if other.path}
+    if trouble.path and any(_overlap(trouble.path, other.path) for other in found if other.path):
+        return True
+    mistyped = any(other.code == "unknown_key" and len(other.path) == 1 for other in found)
+    return bool(trouble.looks_at) and (mistyped or not bad.isdisjoint(trouble.looks_at))
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    """Tell whether one place is inside of the other."""
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+MOST = 100
+"""How many wrong parts of one value are told, so that a long list of nonsense has no answer many times its length."""
+
+
+class Parts:
+    """Keeps what is wrong with each part of a value, and refuses the value at the end of its `with`."""
+
+    def __init__(self) -> None:
+        self.refused: list[BadValue] = []
+        self.rest: Any = None
+        """What the right parts come to, where they can be judged without the others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, BadValue):
+            self.refuse(error)
+        elif error is not None:
+            return
+        if self.refused:
+            first, *further = self._told()
+            raise first.with_others(further, rest=self.rest) from None
+
+    def _told(self) -> list[BadValue]:
+        left = len(self.refused) - MOST
+        if left <= 0:
+            return self.refused
+        return [
+            *self.refused[:MOST],
+            BadValue(f"{left:,} more of its parts are wrong", hint="correct the others first"),
+        ]
+
+    def below(self, *at: str | int) -> "Part":
+        """Return the surroundings of one part: what it refuses is kept, and the others are read too."""
+        return Part(self, at)
+
+    def refuse(self, *refused: BadValue) -> None:
+        """Keep what is wrong."""
+        self.refused += [each for one in refused for each in one.each]
+
+    @property
+    def mistyped(self) -> bool:
+        """Whether a key is unknown: it may be the one that seems to be missing."""
+        return any(one.code == "unknown_key" and len(one.at) == 1 for one in self.refused)
+
+
+class Part:
+    """One part of a value while it is read."""
+
+    __slots__ = ("_at", "_parts")
+
+    def __init__(self, parts: Parts, at: tuple[str | int, ...]) -> None:
+        self._parts, self._at = parts, at
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, BadValue):
+            return False
+        self._parts.refuse(error.below(*self._at))
+        return True
+
+
+def read_items(value: Sequence[Any], reader: Callable[[Any], T]) -> list[T]:
+    """Return the items of a list, each as `reader` makes it."""
+    found: list[T] = []
+    with Parts() as parts:
+        for index, item in enumerate(value):
+            with parts.below(index):
+                found.append(reader(item))
+    return found
+
+
+PROBLEM_CODES = {
+    "file_unreadable": "The file cannot be opened or read.",
+    "yaml_size": "The file is larger than 1 MB.",
+    "yaml_encoding": "The file is not UTF-8.",
+    "yaml_character": "A character that YAML or a program cannot take.",
+    "yaml_syntax": "The text is no YAML.",
+    "yaml_documents": "The file holds more than one document.",
+    "yaml_top_level": "The top level of the file is not a map.",
+    "yaml_depth": "Maps and lists are nested more than 20 deep.",
+    "yaml_alias": "An unquoted `*` starts a YAML alias.",
+    "yaml_quotes": "An unquoted value starts with a character that YAML reserves.",
+    "yaml_anchor": "YAML anchors are not supported.",
+    "yaml_tag": "YAML tags are not supported.",
+    "yaml_merge": "YAML merge keys are not supported.",
+    "yaml_duplicate_key": "A key is there twice.",
+    "yaml_key": "A map or list stands where a key should.",
+    "yaml_number": "A number has more than 300 digits.",
+    "unknown_key": "A key that rota does not know, or that cannot stand there.",
+    "missing_value": "A key has no value.",
+    "wrong_type": "A value of another kind than the key takes.",
+    "invalid_value": "A value that cannot be used.",
+    "out_of_range": "A value below or above what is allowed.",
+    "choice": "A word that is not one of those the key takes.",
+    "duration_format": "A text that is no duration.",
+    "cron": "A cron expression that cannot be read.",
+    "cron_fields": "A cron expression without exactly five fields.",
+    "cron_charset": "A cron expression that is too long or holds characters no field can have.",
+    "cron_range": "A value outside the range of its cron field.",
+    "cron_step": "A step of zero, or larger than its cron field.",
+    "cron_never_fires": "A cron expression that names only days that do not exist.",
+    "timezone": "A time zone that is not known by name.",
+    "instant": "A point in time that does not exist, exists twice, or cannot be read.",
+    "at_past": "A new job whose one time is over already.",
+    "env_name_denied": "A param has the name of a variable by which programs are made to load other code.",
+    "header_denied": "A header that says where a request goes or ends, which is not free to choose.",
+    "secret_literal": "A secret that is written out instead of named.",
+    "quiet_window": "A window of quiet hours that cannot be read, or windows that leave no minute of the week.",
+    "calendar": "A date of `except` that does not exist, or a calendar file that cannot be read or used.",
+    "needs_shell": "A plain command holds something that only a shell knows.",
+    "placeholder": "A placeholder that is not on the list, names no param, or stands in a shell's text.",
+    "include": "A pattern of `include` or what it matches cannot be used, or an included file holds what it cannot.",
+    "job_name": "A name that a job cannot have.",
+    "member": "A member that a group cannot have, or a group without members.",
+    "no_work_given": "A job without `command`, `shell`, `run` or `prompt`.",
+    "no_effect": "A key that has no effect on a job of this kind.",
+    "conflict": "Keys that contradict each other.",
+    "import_failed": "A module of `imports` cannot be imported.",
+    "function_missing": "A function that nobody registered.",
+    "pool_missing": "A pool that the file does not declare.",
+    "budget_missing": "An account that the file does not declare, or that is none of the job's.",
+    "estimate_missing": "An account of tokens or money in which nobody says what a run may cost.",
+    "target_missing": "A target of notifications that the file does not declare.",
+    "address_refused": "An address that rota does not connect to: private, with http, or written wrongly.",
+    "no_poll": "A job needs the shared poll, and the file has none.",
+    "unknown_agent": "An agent or adapter that is not there.",
+    "condition_missing": "A condition that nobody registered.",
+    "crontab_line": "A line of a crontab that is no entry, variable or comment, or has no command.",
+    "jobs_file": "A file that is no jobs file of document 000.",
+    "python_missing": "The interpreter that `python` names is not there.",
+}
+
+
+GROUPS = "jobs that belong together are members of a group: `groups: {nightly: {members: [extract, load]}}`"
+
+JOB_WORDS = {
+    "every": "intervals are written `interval: 30m`",
+    "expression": 'write `cron: "30 2 * * *"`',
+    "schedule": 'times are written `cron: "30 2 * * *"`, `interval: 30m` or `at: "2026-11-15 08:30"`',
+    "when": "gates are written `conditions: [network_up]`",
+    "if": "gates are written `conditions: [network_up]`",
+    "cmd": "write `command: [program, argument]`, or `shell:` for a shell's text",
+    "script": "write `command: [program, argument]`, `shell:` for a shell's text, or `run:` for a Python function",
+    "exec": "write `command: [program, argument]`, or `shell:` for a shell's text",
+    "function": "Python functions are written `run: name` or `run: module:function`",
+    "tz": "write `timezone: Europe/Paris`",
+    "catchup": "missed instants are governed by `misfire: skip | once | all`",
+    "catch_up": "missed instants are governed by `misfire: skip | once | all`",
+    "coalesce": "missed instants are governed by `misfire: skip | once | all`",
+    "concurrency_policy": "write `overlap: forbid | queue | replace | allow`",
+    "environment": "write `env: {NAME: value}`",
+    "dir": "write `cwd: folder`",
+    "workdir": "write `cwd: folder`",
+    "tags": "write `labels: [backup]`",
+    "exclude": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "excluded": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "holidays": "dates without runs are written `except: [2026-12-25, holidays.ics]`",
+    "maintenance": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
+    "maintenance_windows": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
+    "disabled": "write `enabled: false`",
+    "user": "a job runs as the user of the scheduler",
+    "name": "a job's name is its key under `jobs:`",
+    "retries": "write `retry: {max_attempts: 4}` for three retries; it counts the first attempt",
+    "max_retries": "write `retry: {max_attempts: 4}` for three retries; it counts the first attempt",
+    "max_attempts": "write `retry: {max_attempts: 3}`",
+    "backoff": "write `retry: {backoff: 30s}`",
+    "retry_delay": "write `retry: {backoff: 30s}`",
+    "depends_on": GROUPS,
+    "needs": GROUPS,
+    "on_failure": "who is told is written `notify: {on: [failed], webhook: https://host/path}`",
+    "on_success": "who is told is written `notify: {on: [completed], webhook: https://host/path}`",
+    "webhook": "write `notify: {on: [failed], webhook: https://host/path}`",
+    "mailto": "write `notify: {on: [failed], apprise: {secret: MAIL_URL}}`",
+    "deadline": 'write `finish_by: "06:00"`',
+    "resources": "capacities are drawn on by `pools: [ollama]`, or with a cost `pools: {gpu: 2}`",
+    "pool": "write `pools: [ollama]`",
+    "queue": "how many run at once is bounded by `pools: [name]`; one job's own queue is `overlap: queue`",
+    "budgets": "write `budget: claude-day`, or a list of accounts",
+}
+"""Fixed hints for words people type in a job; none of them is ever accepted."""
+
+GROUP_WORDS = {
+    **{word: hint for word, hint in JOB_WORDS.items() if word != "on_failure"},
+    "jobs": "write `members: [extract, load]`",
+    "steps": "write `members: [extract, load]`",
+    "tasks": "write `members: [extract, load]`",
+    "runs": "write `members: [extract, load]`",
+    "parallel": "write `mode: parallel`",
+    "sequential": "write `mode: sequential`",
+    "always": "it belongs to a member: `{job: report, always: true}`",
+    "name": "a group's name is its key under `groups:`",
+    "depends_on": "members of a sequence run in the order in which they are written",
+    "needs": "members of a sequence run in the order in which they are written",
+}
+"""Fixed hints for words people type in a group."""
+
+TOP_WORDS = {
+    "maintenance": 'recurring windows are written `quiet_hours: {windows: ["sun 02:00-04:00"], policy: skip}`',
+    "except": "it belongs into `defaults:` or a job",
+    "holidays": "dates without runs are written `except: [2026-12-25, holidays.ics]`, in `defaults:` or a job",
+    "group": GROUPS,
+    "tz": "write `timezone: Europe/Paris`",
+    "import": "write `imports: [module]`",
+    "modules": "write `imports: [module]`",
+    "resources": "write `pools: {ollama: 1}`",
+    "targets": "write `notify: {ops: {on: [failed], webhook: https://host/path}}`",
+    "webhooks": "write `notify: {ops: {on: [failed], webhook: https://host/path}}`",
+    "budget": "accounts are declared in `budgets:`; a job names one by `budget:`",
+    "price": "write `prices: {sonnet: {input: 3.00, output: 15.00}}`",
+    "includes": "write `include: [jobs.d/*.yaml]`",
+    "database": "write `store: postgresql://user@host/database`; without it the state is in SQLite",
+    "postgres": "write `store: postgresql://user@host/database`",
+    "concurrency": "it belongs into `scheduler:`",
+    "tick": "it belongs into `scheduler:`",
+    "aging": "it belongs into `scheduler:`",
+    "timeout": "it belongs into `scheduler:`, `defaults:` or a job",
+    "env": "it belongs into `defaults:` or a job",
+}
+"""Fixed hints for words people type at the top of the file."""
+
+
+def unknown_key(key: str, known: Collection[str], words: dict[str, str] | None = None) -> str:
+    """Return the hint for an unknown key.
+
+    >>> unknown_key("intervall", ["cron", "interval"])
+    'did you mean "interval"?'
+    """
+    if words and (fixed := words.get(key.lower())):
+        return fixed
+    return did_you_mean(key[:100].lower().replace("-", "_"), known, cutoff=0.75)

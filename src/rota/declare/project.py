@@ -1,0 +1,391 @@
+"""A project's declaration as a whole: from files or from Python values."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from enum import Enum
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from rota.declare.agents import Agent, own_pools, with_registered
+from rota.declare.calendar import Calendars
+from rota.declare.entries import (
+    NO_JOBS,
+    bodies_of,
+    notes_on,
+    notes_on_files,
+    read_agents,
+    read_jobs,
+    read_poll,
+    read_schedules,
+)
+from rota.declare.include import Included, find_included, join_parts, patterns_of
+from rota.declare.limits import counting_notes
+from rota.declare.merge import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes, pattern_troubles
+from rota.declare.problems import Trouble
+from rota.declare.references import (
+    FinderOf,
+    Findings,
+    LookedUp,
+    NamesOf,
+    known_agents,
+    left_troubles,
+    look_up,
+    modules_of,
+    with_replaced,
+)
+from rota.declare.registry import FunctionFinder
+from rota.declare.sections import (
+    POLL,
+    FileOrigin,
+    need_troubles,
+    read_sections,
+    read_settings,
+    read_surroundings,
+    with_need,
+    with_shared,
+)
+from rota.declare.yaml import KEY_HINT, TEXT_HINT, UNUSABLE, Document, KeyPath, Stamp, home_of, load, parse, write_path
+from rota.model.clock import write_duration
+from rota.model.errors import FileProblems, JobProblems, Problem
+from rota.model.spec import JobSpec, Kind
+from rota.settings import FILE_NAME, Settings
+
+NOWHERE = (0, 0)
+"""The place of every key: problems are told without one."""
+
+
+def document_of(data: Mapping[str, Any]) -> Document:
+    """Return values as if they were the content of a file; durations, instants and paths may be Python's own."""
+    spoilt: dict[KeyPath, Problem] = {}
+    values = usable(plain(data), (), spoilt=spoilt)
+    keys = dict.fromkeys(_paths(values, ()), NOWHERE)
+    return Document("", values, keys, tuple(spoilt.values()), frozenset(spoilt))
+
+
+def usable(value: Any, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> Any:
+    """Return a value without the texts and keys that no program can be given; those are told in `spoilt`, as a file's.
+
+    >>> usable({"command": ["a\\0b"]}, (), spoilt={})
+    {'command': ['']}
+    """
+    if isinstance(value, str) and (found := UNUSABLE.search(value)):
+        spoilt[path] = _unusable(f"holds the character U+{ord(found[0]):04X}", path, hint=TEXT_HINT)
+        return ""
+    if isinstance(value, dict):
+        keyed = [(_key(key, path, spoilt=spoilt), below) for key, below in value.items()]
+        return {key: usable(below, (*path, key), spoilt=spoilt) for key, below in keyed}
+    if isinstance(value, list):
+        return [usable(below, (*path, number), spoilt=spoilt) for number, below in enumerate(value)]
+    return value
+
+
+def _key(key: str, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> str:
+    found = UNUSABLE.search(key)
+    if found is None:
+        return key
+    whole = UNUSABLE.sub("\ufffd", key)
+    spoilt[(*path, whole)] = _unusable(f"a key holds the character U+{ord(found[0]):04X}", path, hint=KEY_HINT)
+    return whole
+
+
+def _unusable(message: str, path: KeyPath, *, hint: str) -> Problem:
+    return Problem(message, "yaml_character", path=write_path(path), hint=hint)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as YAML would have it.
+
+    >>> plain({"timeout": timedelta(minutes=5), "labels": ("a", "b")})
+    {'timeout': '5m', 'labels': ['a', 'b']}
+    """
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(below) for below in value]
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, date):  # also a datetime
+        return value.isoformat()
+    return fspath(value) if isinstance(value, PathLike) else value
+
+
+def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+    yield path
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in below:
+        yield from _paths(inner, (*path, key))
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What the sections of a file say, before anybody is asked for the names in them."""
+
+    settings: Settings
+    shared: Shared
+    agents: tuple[Agent, ...]
+    jobs: tuple[JobSpec, ...]
+
+
+def read_file(
+    one: Included,
+    document: Document,
+    *,
+    environment: Mapping[str, str],
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    calendars: MutableMapping[Path, Stamp | None],
+    state: Path | None = None,
+    host: Host | None = None,
+    imports: bool = True,
+    modules: MutableMapping[str, None] | None = None,
+) -> FileRead:
+    """Return one file with its parts, as far as it is right; `host` where it is an included project.
+
+    Without `imports` no module of it is run: names are looked up in their source. `modules` gets those that it names.
+    """
+    patterns = patterns_of(document)
+    found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
+    findings = Findings(join_parts(document, found.parts))
+    origin = FileOrigin(one.folder, environment, host)
+    content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars, imports=imports)
+    known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
+    if modules is not None:
+        modules.update(dict.fromkeys(modules_of(findings.mentions, content.settings, content.agents)))
+    findings.tell((), [*pattern_troubles(found), *known.troubles])
+    jobs = with_need(with_replaced(content.jobs, known.names), known.names)
+    findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
+    findings.tell((), left_troubles(jobs, known.names))
+    return FileRead(
+        included=one,
+        document=findings.document,
+        settings=content.settings,
+        found=found,
+        jobs=jobs,
+        shared=content.shared,
+        notes=tuple(pattern_notes(found, patterns)),
+        problems=tuple(findings.problems),
+        agents=content.agents,
+    )
+
+
+def _read_content(
+    findings: Findings,
+    origin: FileOrigin,
+    *,
+    state: Path | None,
+    functions: FunctionFinder | None,
+    calendars: MutableMapping[Path, Stamp | None],
+    imports: bool,
+) -> _Content:
+    """Read the sections, then what every job is seen against, then the jobs."""
+    written = bodies_of("agents", findings)
+    sections = read_sections(findings)
+    settings, shared = read_settings(sections, origin, findings=findings, state=state)
+    registered = known_agents(settings, functions, imports=imports)
+    findings.agents_known = registered is not None
+    bodies = with_registered(written, registered or {})
+    looking = Calendars(origin.place, calendars)
+    around = read_surroundings(sections, settings, origin=origin, calendars=looking, findings=findings)
+    agents = read_agents(bodies, registered=registered, python=settings.python, findings=findings)
+    around = replace(around, agents=agents)
+    jobs = read_jobs(around, findings)
+    scheduled = read_schedules(bodies, around, findings=findings)
+    poll = read_poll(sections.get("poll"), around, findings=findings)
+    right = tuple(agent for agent in agents.values() if agent is not None)
+    return _Content(replace(settings, quiet=around.quiet), shared, right, (*poll, *scheduled, *jobs))
+
+
+def _look_up(
+    findings: Findings,
+    settings: Settings,
+    *,
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    imports: bool,
+) -> LookedUp:
+    """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
+    if settings.python in findings.lost:
+        return LookedUp()
+    mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
+    return look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=imports)
+
+
+def _unpolled(jobs: Sequence[JobSpec], document: Document, *, names: NamesOf, host: Host | None) -> list[Trouble]:
+    """Return the jobs that need a poll which nobody makes; that of an included project is nobody's."""
+    polls = "poll" in document.data if host is None else host.polls
+    lacking = None if polls else "the file" if host is None else "the including file"
+    return need_troubles(jobs, document, names=names, lacking=lacking)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a project's file says, complete and checked."""
+
+    settings: Settings
+    jobs: tuple[JobSpec, ...]
+    notes: tuple[str, ...]
+    positions: Mapping[str, tuple[int, int]]
+    text_digest: str
+    included: tuple[Included, ...] = ()
+    """The parts and projects that were included."""
+    left_out: tuple[LeftOut, ...] = ()
+    agents: tuple[Agent, ...] = ()
+    """The entries of `agents:`; those of an included project under its name."""
+
+    @property
+    def projects(self) -> tuple[Included, ...]:
+        """The included projects, also those that were left out."""
+        return (*(one for one in self.included if one.name), *(one.included for one in self.left_out))
+
+
+def read_project(
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    functions: FunctionFinder | None = None,
+    interpreter: FinderOf | None = None,
+    state: Path | None = None,
+    now: datetime | None = None,
+    content: bytes | None = None,
+    inner: Path | None = None,
+    lenient: bool = False,
+    calendars: MutableMapping[Path, Stamp | None] | None = None,
+    imports: bool = True,
+    modules: MutableMapping[str, None] | None = None,
+) -> Declared:
+    """Return what the file in `folder` declares; raise FileProblems with every problem, in file order.
+
+    `functions` is asked for every name; without it this process imports the modules, and functions of another
+    interpreter are asked of `interpreter`, or not checked where that is None too. `content` is read in the place of
+    the file, or of that of the included project in `inner`, as if it were there already. A `lenient` reading leaves
+    out included projects that have problems. `calendars` gets the calendar files that were looked at, also where they
+    are what is wrong. Without `imports` no module is run, in this process or another one: their source is read.
+    `modules` gets the Python modules that the files name, also where something is wrong.
+    """
+    one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
+    document = load(one.path) if content is None or inner else parse(content)
+    given = {inner: content} if inner and content is not None else {}
+    looked_at = {} if calendars is None else calendars
+    read = partial(
+        read_file,
+        environment=environment,
+        functions=functions,
+        interpreter=interpreter,
+        calendars=looked_at,
+        imports=imports,
+        modules=modules,
+    )
+    main = read(one, document, state=state)
+    host = Host(main.folder, main.shared, polls="poll" in main.document.data)
+    projects = [_read_included(found, host, read, content=given.get(found.folder)) for found in main.found.projects]
+    whole = gather(main, projects, lenient=lenient)
+    if whole.problems:
+        raise FileProblems(whole.problems)
+    files = notes_on_files([one.path, *(found.path for found in whole.included)])
+    none = () if whole.jobs or whole.left_out else (NO_JOBS,)
+    return Declared(
+        settings=_with_agents(with_shared(main.settings, whole.shared), whole.jobs),
+        jobs=whole.jobs,
+        notes=(
+            *none,
+            *files,
+            *whole.notes,
+            *notes_on(whole.jobs, now=now, environ=environment),
+            *counting_notes(whole.jobs),
+        ),
+        positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
+        text_digest=main.document.digest,
+        included=whole.included,
+        left_out=whole.left_out,
+        agents=whole.agents,
+    )
+
+
+def read_given(
+    data: Mapping[str, Any],
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    functions: FunctionFinder,
+    interpreter: FinderOf | None = None,
+    state: Path | None = None,
+) -> Declared:
+    """Return what values in the shape of a file declare, as if it lay in `folder`; raise JobProblems with all problems.
+
+    `functions` is asked for the names of this process, `interpreter` for those of others.
+    """
+    one = Included(folder / FILE_NAME, FILE_NAME)
+    read = partial(read_file, environment=environment, functions=functions, interpreter=interpreter, calendars={})
+    found = read(one, document_of(data), state=state)
+    if found.problems:
+        raise JobProblems(found.problems)
+    settings = _with_agents(found.settings, found.jobs)
+    return Declared(settings, found.jobs, notes=(), positions={}, text_digest="", agents=found.agents)
+
+
+def read_further(
+    folder: Path,
+    name: str,
+    keys: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    interpreter: FinderOf | None = None,
+    inner: Path | None = None,
+    imports: bool = True,
+) -> JobSpec:
+    """Return one more job as the file in `folder` would declare it, or that of the included project in `inner`.
+
+    The file's other jobs are not looked at; raise JobProblems with all problems of this one and of the sections.
+    """
+    one = Included(Path(os.path.abspath(folder)) / FILE_NAME, FILE_NAME)
+    read = partial(
+        read_file, environment=environment, functions=None, interpreter=interpreter, calendars={}, imports=imports
+    )
+    jobs = {name: dict(keys)}
+    found = read(one, _with_jobs(load(one.path), {} if inner else jobs))
+    if inner is not None:
+        host = Host(found.folder, found.shared, polls="poll" in found.document.data)
+        wanted = os.path.realpath(inner)
+        project = next((part for part in found.found.projects if os.path.realpath(part.folder) == wanted), None)
+        if project is None:
+            raise JobProblems([Problem(f"{inner} is no longer included", "include", one.file)])
+        found = in_project(read(project, _with_jobs(load(project.path, named=project.file), jobs), host=host))
+    if found.problems:
+        raise JobProblems(found.problems)
+    return next(spec for spec in found.jobs if spec.name.rpartition("/")[2] == name)
+
+
+def _with_jobs(document: Document, jobs: Mapping[str, Any]) -> Document:
+    """Return a file as if it had these jobs, and no others."""
+    kept = {key: value for key, value in document.data.items() if key not in ("jobs", "groups")}
+    spoilt: dict[KeyPath, Problem] = {}
+    data = {**kept, "jobs": usable(plain(jobs), ("jobs",), spoilt=spoilt)}
+    problems = (*document.problems, *spoilt.values())
+    return replace(document, data=data, problems=problems, spoilt=document.spoilt | frozenset(spoilt))
+
+
+def _with_agents(settings: Settings, jobs: Sequence[JobSpec]) -> Settings:
+    """Return the settings with the pools of each agent that has a job, and of its provider (R-04)."""
+    working = [own_pools(spec.work.agent) for spec in jobs if spec.work.agent is not None]
+    return replace(settings, pools={**settings.pools, **{pool: size for one in working for pool, size in one.items()}})
+
+
+def _read_included(
+    one: Included, host: Host, read: Callable[..., FileRead], *, content: bytes | None
+) -> FileRead | LeftOut:
+    try:
+        document = load(one.path, named=one.file) if content is None else parse(content, one.file)
+        return in_project(read(one, document, host=host))
+    except FileProblems as error:
+        return LeftOut(one, error.problems)
+
+
+def section_of(spec: JobSpec) -> str:
+    """Return the section of the file in which a job or group stands."""
+    return "groups" if spec.work.kind is Kind.GROUP else "jobs" if spec.name != POLL else "poll"

@@ -1,0 +1,224 @@
+"""References between jobs, pools, agents and targets of a file."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rota.declare.agents import Agent
+from rota.declare.jobs import JobDefaults, interpreter_of
+from rota.declare.module_source import SourceFinder
+from rota.declare.problems import Trouble, shown
+from rota.declare.readers import NAME_LIMIT
+from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder, RegisteredAgent, RegisteredFinder
+from rota.declare.yaml import Document, KeyPath, write_path
+from rota.model.errors import Problem, RotaError
+from rota.model.spec import JobSpec, Names, SourceKind
+from rota.settings import Settings
+
+FinderOf = Callable[[str, Settings], FunctionFinder]
+"""Makes a finder for another interpreter from its path and the project."""
+LEFT = "budget_left"
+NamesOf = Mapping[str | None, Names]
+"""What each interpreter knows; None: this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A name in the file that must exist, and the interpreter that must know it (None: this one)."""
+
+    path: KeyPath
+    name: str
+    condition: bool
+    python: str | None
+    source: bool = False
+    """Whether it is the class of a work source."""
+
+
+def mentions_of(
+    name: str, raw: Mapping[str, Any], *, own: Mapping[str, Any], around: JobDefaults, at: KeyPath
+) -> list[Mention]:
+    """Return the names that one job mentions, also beside mistakes; its conditions run where its function does."""
+    python = interpreter_of(own, around) if "run" in own else around.python
+    found = [Mention(("jobs", name, "run"), own["run"], condition=False, python=python)] if "run" in own else []
+    source = own.get("work_source", around.defaults.get("work_source"))
+    if source is not None and source.kind is SourceKind.RUN and around.python is None:
+        path = (*at, "work_source", "run") if "work_source" in own else ("defaults", "work_source", "run")
+        found.append(Mention(path, source.place, condition=False, python=None, source=True))
+    return found + [
+        Mention(path, condition, condition=True, python=python)
+        for path, condition in _conditions(name, raw, around)
+        if condition not in BUILTIN_CONDITIONS
+    ]
+
+
+def _conditions(name: str, raw: Mapping[str, Any], around: JobDefaults) -> list[tuple[KeyPath, str]]:
+    if "conditions" not in raw:
+        defaults = enumerate(around.defaults.get("conditions", ()))
+        return [(("defaults", "conditions", index), gate.name) for index, gate in defaults if gate.name]
+    items = raw["conditions"] if isinstance(raw["conditions"], list) else []
+    written = [item.get("name") if isinstance(item, dict) and "command" not in item else item for item in items]
+    return [
+        (("jobs", name, "conditions", index), text)
+        for index, text in enumerate(written)
+        if isinstance(text, str) and 0 < len(text.strip()) <= NAME_LIMIT
+    ]
+
+
+def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence[Agent]) -> list[str]:
+    """Return the Python modules that a file names: in `imports`, and before the colon of a function."""
+    functions = [*(one.name for one in mentions), *(agent.function for agent in agents)]
+    return [*settings.imports, *(name.partition(":")[0] for name in functions if ":" in name)]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What became of the names of a file: the troubles, with their whole paths, and what each interpreter knows."""
+
+    troubles: tuple[Trouble, ...] = ()
+    names: NamesOf = field(default_factory=dict)
+
+
+def known_agents(
+    settings: Settings, functions: FunctionFinder | None, *, imports: bool = True
+) -> Mapping[str, RegisteredAgent] | None:
+    """Return the Python functions of this process that are agents; None: nobody knows, as a module fails.
+
+    Those of another interpreter cannot be called from here. Without `imports` the source of the modules is read.
+    """
+    if functions is None and settings.python is None:
+        finder = ImportingFinder if imports else SourceFinder
+        return finder(settings.folder, settings.imports).agents()
+    return functions.agents() if isinstance(functions, RegisteredFinder) else {}
+
+
+def look_up(
+    mentions: Sequence[Mention],
+    settings: Settings,
+    *,
+    functions: FunctionFinder | None,
+    interpreter: FinderOf | None,
+    imports: bool = True,
+) -> LookedUp:
+    """Ask for every name; a trouble for each module that cannot be imported and each name nobody knows.
+
+    `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process. Without
+    `imports` the source of the modules is read, and none of them is run.
+    """
+    troubles: list[Trouble] = []
+    names: dict[str | None, Names] = {}
+    for python in dict.fromkeys((settings.python, *(mention.python for mention in mentions))):
+        theirs = [mention for mention in mentions if mention.python == python]
+        told_apart = functions is None or (python is not None and interpreter is not None)
+        finder = _finder(python, settings, interpreter, imports=imports) if told_apart else functions
+        if finder is not None and (theirs or settings.imports or python is None):
+            names[python], wrong = _ask(finder, theirs, settings=settings)
+            troubles += wrong
+    return LookedUp(tuple(dict.fromkeys(troubles)), names)
+
+
+def _finder(
+    python: str | None, settings: Settings, interpreter: FinderOf | None, *, imports: bool
+) -> FunctionFinder | None:
+    if not imports:
+        return SourceFinder(settings.folder, settings.imports, elsewhere=python is not None)
+    if python is None:
+        return ImportingFinder(settings.folder, settings.imports)
+    return interpreter(python, settings) if interpreter else None
+
+
+def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Trouble]]:
+    sources = dict.fromkeys(mention.name for mention in mentions if mention.source)
+    functions = dict.fromkeys(mention.name for mention in mentions if not mention.condition and not mention.source)
+    conditions = dict.fromkeys(mention.name for mention in mentions if mention.condition)
+    try:
+        names = finder.find(list(functions), list(conditions), *([list(sources)] if sources else []))
+    except RotaError as error:
+        return Names(), [Trouble(("python",), error.message, error.code, error.hint)]
+    return names, _missing(names.missing, mentions, settings=settings)
+
+
+def _missing(missing: Mapping[str, str], mentions: Sequence[Mention], *, settings: Settings) -> list[Trouble]:
+    failed = [
+        _said(("imports", index), missing[module], "import_failed")
+        for index, module in enumerate(settings.imports)
+        if module in missing
+    ]
+    # A module that failed registered nothing: the names it would have brought are no problems of their own.
+    return failed or [
+        _said(mention.path, missing[mention.name], "condition_missing" if mention.condition else "function_missing")
+        for mention in mentions
+        if mention.name in missing
+    ]
+
+
+def with_replaced(specs: Sequence[JobSpec], names: NamesOf) -> tuple[JobSpec, ...]:
+    """Return the jobs; a condition that another interpreter registers under a built-in one's name is marked (R-09)."""
+    return tuple(_with_replaced(spec, names.get(spec.work.python, Names())) for spec in specs)
+
+
+def _with_replaced(spec: JobSpec, known: Names) -> JobSpec:
+    own = known.conditions & BUILTIN_CONDITIONS.keys() if spec.work.python is not None else frozenset()
+    if not any(gate.name in own for gate in spec.gates.conditions):
+        return spec
+    marked = tuple(replace(gate, replaces=gate.name in own) for gate in spec.gates.conditions)
+    return replace(spec, gates=replace(spec.gates, conditions=marked))
+
+
+def _said(path: KeyPath, message: str, code: str) -> Trouble:
+    text, _, hint = message.partition("; ")
+    return Trouble(path, text, code, hint)
+
+
+def left_troubles(specs: Sequence[JobSpec], names: NamesOf) -> list[Trouble]:
+    """Return, with their whole paths, the jobs that ask for room in accounts and have none."""
+    message, hint = f"`{LEFT}` asks for room in accounts, and the job has no `budget`", "add `budget:`, or remove it"
+    return [
+        Trouble(("jobs", spec.name, "conditions", index), message, "no_effect", hint)
+        for spec in specs
+        for index, condition in enumerate(spec.gates.conditions)
+        if condition.name == LEFT and not spec.budgets
+        if LEFT not in names.get(spec.work.python, Names()).conditions
+    ]
+
+
+class Findings:
+    """Collects what is found in a document, from its start to its end."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems = list(document.problems)
+        self.mentions: list[Mention] = []
+        self.lost: set[str] = set()
+        """Interpreters that are not there, and so cannot be asked for names."""
+        self.agents_known = True
+        """Whether it is known which functions are agents: a module that fails may have registered some."""
+
+    def tell(self, base: KeyPath, troubles: Sequence[Trouble]) -> None:
+        """Make problems of troubles below `base`, with their places in the file."""
+        for trouble in troubles:
+            path = self._written_path((*base, *trouble.path))
+            if any(path[: len(spoilt)] == spoilt for spoilt in self.document.spoilt):
+                continue
+            if trouble.code == "unknown_agent" and not self.agents_known:
+                continue
+            place = self.document.place(path)
+            self.problems.append(Problem(trouble.message, trouble.code, *place, write_path(path), trouble.hint))
+
+    def told(self, base: KeyPath) -> bool:
+        """Tell whether something is wrong below a key."""
+        key = write_path(base)
+        return any(problem.path == key or problem.path.startswith(f"{key}.") for problem in self.problems)
+
+    def check_interpreter(self, path: str, key: KeyPath, *, written: str) -> None:
+        """Tell an interpreter that is not there, and let nobody ask it."""
+        if "/" in path and not os.access(path, os.X_OK):
+            self.lost.add(path)
+            hint = "create the environment, or correct the path"
+            self.tell(key, [Trouble((), f"there is no program {shown(written)}", "python_missing", hint)])
+
+    def _written_path(self, path: KeyPath) -> KeyPath:
+        # A command written as one text has words but no items, and a default stands elsewhere than its job.
+        while path not in self.document.keys and isinstance(path[-1] if path else None, int):
+            path = path[:-1]
+        return path

@@ -1,0 +1,556 @@
+"""YAML files: finding, composing with line and column, and recovery from unquoted scalars."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from ruamel.yaml.reader import ReaderError
+
+from rota.model.errors import FileProblems, Problem, ProjectMissing
+from rota.model.records import cut
+from rota.settings import FILE_NAME
+
+DEPTH_LIMIT = 20
+NO_MAP = "the top level is not a map of sections"
+SECTIONS_HINT = "write sections such as `timezone:` and `jobs:` at the left margin"
+DIGITS_LIMIT = 300
+
+Mark = tuple[int, int]
+KeyPath = tuple[str | int, ...]
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
+)
+UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+"""What no program can be given, however it is written."""
+TEXT_HINT, KEY_HINT = "no program can be given such a text; remove it", "remove it"
+
+
+class WrittenInt(int):
+    """An integer that remembers its spelling: an environment variable `0755` stays `0755`."""
+
+    written: str
+
+
+class WrittenFloat(float):
+    """A number that remembers its spelling: an environment variable `1.10` stays `1.10`."""
+
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """Something in the YAML that rota does not take."""
+
+    message: str
+    code: str
+    mark: Mark
+    path: KeyPath = ()
+    hint: str = ""
+
+
+class UnreadableText(Exception):
+    """The text cannot be read beyond `mark`; `alias` when an alias stands there."""
+
+    def __init__(self, flaw: FieldProblem, *, alias: bool = False, flow: bool = False) -> None:
+        super().__init__(flaw.message)
+        self.flaw = flaw
+        self.alias = alias
+        self.flow = flow
+        self.before: list[FieldProblem] = []
+
+
+@dataclass(slots=True)
+class Composed:
+    """What the events of one text amount to."""
+
+    data: Any = None
+    keys: dict[KeyPath, Mark] = field(default_factory=dict)
+    values: dict[Mark, KeyPath] = field(default_factory=dict)
+    flaws: list[FieldProblem] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, stopped: UnreadableText) -> "Composed":
+        """Return what is known of a text that could not be read to its end."""
+        return cls(flaws=[*stopped.before, stopped.flaw])
+
+
+def compose(text: str) -> Composed:
+    """Return the value that `text` spells; raise Stopped where nothing more can be read."""
+    composer = _Composer(text)
+    try:
+        composer.run()
+    except UnreadableText as stopped:
+        stopped.before = composer.composed.flaws
+        raise
+    except ReaderError as error:
+        raise composer.stopped(_unreadable(text, error)) from None
+    except MarkedYAMLError as error:
+        raise composer.stopped(_syntax(error)) from None
+    except Exception as error:  # the parser meets text of any kind, and some of it trips the parser itself
+        raise composer.stopped(FieldProblem(f"is no YAML: {error}", "yaml_syntax", composer.last)) from None
+    return composer.composed
+
+
+def _unreadable(text: str, error: ReaderError) -> FieldProblem:
+    match = YAML_REFUSED.search(text)
+    index = match.start() if match else 0
+    line = text.count("\n", 0, index) + 1
+    column = index - (text.rfind("\n", 0, index) + 1) + 1
+    code = f"U+{ord(text[index]):04X}" if text else str(error.reason)
+    return FieldProblem(f"character {code} is not allowed in YAML", "yaml_character", (line, column), hint="remove it")
+
+
+YAML_REFUSED = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _syntax(error: MarkedYAMLError) -> FieldProblem:
+    mark = error.problem_mark or error.context_mark
+    place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    problem = str(error.problem or error.context or "cannot be read")
+    if "'\\t'" in problem:
+        return FieldProblem("a tab cannot indent YAML", "yaml_syntax", place, hint="use spaces")
+    if error.context in _BRACKETS and error.context_mark:
+        return _unclosed(_BRACKETS[error.context], error.context_mark, before=place)
+    context = f" {error.context}" if error.context and error.problem else ""
+    return FieldProblem(f"is no YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
+
+
+def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> FieldProblem:
+    opening, closing = brackets
+    hint = f"write `{closing}` where it ends, or a comma between its parts, before {before[0]}:{before[1]}"
+    place = (opened.line + 1, opened.column + 1)
+    return FieldProblem(f"this `{opening}` is not closed", "yaml_syntax", place, hint=hint)
+
+
+_BRACKETS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
+_SYNTAX_HINTS = {
+    "mapping values are not allowed here": "put a value that holds `: ` in quotes, or check the indentation",
+    "could not find expected ':'": "write `key: value`",
+}
+
+
+class _Composer:
+    def __init__(self, text: str) -> None:
+        self.composed = Composed()
+        self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
+        self.last: Mark = (1, 1)
+        self.flow = 0
+        self.documents = 0
+
+    def run(self) -> None:
+        """Read all events; the first document becomes the data."""
+        for event in self.events:
+            self.last = _mark(event)
+            if isinstance(event, DocumentStartEvent):
+                self._start_document()
+            elif isinstance(event, SequenceStartEvent):
+                raise UnreadableText(FieldProblem(NO_MAP, "yaml_top_level", self.last, hint=SECTIONS_HINT))
+            elif isinstance(event, AliasEvent | ScalarEvent | MappingStartEvent):
+                self.composed.data = self._node(event, (), depth=1)
+            elif isinstance(event, StreamEndEvent):
+                return
+
+    def stopped(self, flaw: FieldProblem) -> UnreadableText:
+        """Return the exception for a text that ends for us at `flaw`."""
+        stopped = UnreadableText(flaw, flow=self.flow > 0)
+        stopped.before = self.composed.flaws
+        return stopped
+
+    def _start_document(self) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise UnreadableText(
+                FieldProblem("a second document starts here", "yaml_documents", self.last, hint="write one file each")
+            )
+
+    def _node(self, event: Any, path: KeyPath, *, depth: int) -> Any:
+        mark = _mark(event)
+        if isinstance(event, AliasEvent):
+            flaw = FieldProblem("`*` starts a YAML alias here", "yaml_alias", mark, path, hint="write the value out")
+            raise UnreadableText(flaw, alias=True, flow=self.flow > 0)
+        self.composed.values.setdefault(mark, path)
+        self._refuse_marks(event, mark, path)
+        if isinstance(event, ScalarEvent):
+            return self._scalar(event, mark, path)
+        if depth > DEPTH_LIMIT:
+            raise UnreadableText(
+                FieldProblem(f"is nested more than {DEPTH_LIMIT} deep", "yaml_depth", mark, path, hint="flatten it")
+            )
+        flow = bool(event.flow_style)
+        self.flow += flow
+        mapping = isinstance(event, MappingStartEvent)
+        value = self._mapping(path, depth=depth) if mapping else self._sequence(path, depth=depth)
+        self.flow -= flow
+        return value
+
+    def _refuse_marks(self, event: Any, mark: Mark, path: KeyPath) -> None:
+        if event.anchor:
+            flaw = FieldProblem(f"`&{event.anchor}` is a YAML anchor", "yaml_anchor", mark, path)
+            self._flaw(flaw, hint="repeat the value, or put it in quotes if it is a text")
+        if event.ctag and not (isinstance(event, ScalarEvent) and event.style and event.implicit[1]):
+            flaw = FieldProblem(f"`{event.tag}` is a YAML tag", "yaml_tag", mark, path)
+            self._flaw(flaw, hint="remove it, or put the value in quotes if it is a text")
+
+    def _flaw(self, flaw: FieldProblem, *, hint: str) -> None:
+        self.composed.flaws.append(FieldProblem(flaw.message, flaw.code, flaw.mark, flaw.path, hint))
+
+    def _scalar(self, event: Any, mark: Mark, path: KeyPath) -> Any:
+        text: str = event.value
+        if found := UNUSABLE.search(text):
+            flaw = FieldProblem(f"holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
+            self._flaw(flaw, hint=TEXT_HINT)
+            return ""
+        if event.style or event.ctag:
+            return text
+        if len(text) > DIGITS_LIMIT and _INTEGER.fullmatch(text):
+            self._flaw(FieldProblem("is too long for a number", "yaml_number", mark, path), hint="put it in quotes")
+            return 0
+        return plain_value(text)
+
+    def _mapping(self, path: KeyPath, *, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while not isinstance(event := self._next(), MappingEndEvent):
+            key, mark = self._key(event, path, depth=depth), _mark(event)
+            below = (*path, key)
+            known = self.composed.keys.setdefault(below, mark)
+            value = self._node(self._next(), below, depth=depth + 1)
+            if key in found:
+                flaw = FieldProblem(f"is there twice, first in line {known[0]}", "yaml_duplicate_key", mark, below)
+                self._flaw(flaw, hint="keep one of them")
+            else:
+                found[key] = value
+        return found
+
+    def _key(self, event: Any, path: KeyPath, *, depth: int) -> str:
+        mark = _mark(event)
+        if not isinstance(event, ScalarEvent):
+            if isinstance(event, AliasEvent):
+                self._node(event, path, depth=depth)
+            flaw = FieldProblem("a map or list stands where a key should", "yaml_key", mark, path)
+            raise UnreadableText(
+                FieldProblem(flaw.message, flaw.code, mark, path, "put a value that starts with `{` in quotes")
+            )
+        self._refuse_marks(event, mark, (*path, event.value))
+        if event.value == "<<" and not event.style:
+            flaw = FieldProblem("merge keys are not supported", "yaml_merge", mark, (*path, "<<"))
+            self._flaw(flaw, hint="write the keys out, or put them into `defaults:`")
+        if found := UNUSABLE.search(event.value):
+            flaw = FieldProblem(f"a key holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
+            self._flaw(flaw, hint=KEY_HINT)
+            return UNUSABLE.sub("\ufffd", event.value)
+        return str(event.value)
+
+    def _sequence(self, path: KeyPath, *, depth: int) -> list[Any]:
+        found: list[Any] = []
+        while not isinstance(event := self._next(), SequenceEndEvent):
+            below = (*path, len(found))
+            self.composed.keys.setdefault(below, _mark(event))
+            found.append(self._node(event, below, depth=depth + 1))
+        return found
+
+    def _next(self) -> Any:
+        event = next(self.events)
+        self.last = _mark(event)
+        return event
+
+
+def _mark(event: Any) -> Mark:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def plain_value(text: str) -> Any:
+    """Return the value of an unquoted scalar by YAML 1.2's core rules; dates and times stay texts.
+
+    >>> plain_value("2026-11-15"), plain_value("no"), plain_value("0x10")
+    ('2026-11-15', 'no', 16)
+    """
+    if text in _NULL:
+        return None
+    if text in _BOOLEAN:
+        return _BOOLEAN[text]
+    if _INTEGER.fullmatch(text):
+        number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        return number if str(number) == text else _remember(WrittenInt(number), text)
+    if _FLOAT.fullmatch(text):
+        value = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return value if str(value) == text else _remember(WrittenFloat(value), text)
+    return text
+
+
+def _remember(number: Any, text: str) -> Any:
+    number.written = text
+    return number
+
+
+SPECIAL = "*@`%"
+_STARTS = re.compile(r"(?:^|(?<=[:\-])\s|[,\[{])\s*(\*)")
+QUOTE_HINTS = {
+    "yaml_alias": "put the expression in quotes: {key}",
+    "yaml_quotes": "put it in quotes: {key}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """A text in which one value was put in quotes."""
+
+    text: str
+    mark: Mark
+    message: str
+    code: str
+    quoted: str
+
+
+def mend(text: str, stopped: UnreadableText) -> Mend | None:
+    """Return `text` with the value at which reading stopped in quotes, or None when that is not what is wrong."""
+    line, column = stopped.flaw.mark
+    lines = text.split("\n")
+    if stopped.flaw.code not in ("yaml_alias", "yaml_syntax") or line > len(lines):
+        return None
+    row = lines[line - 1]
+    start = _start(row, column - 1)
+    if start is None:
+        return None
+    rest = row[start:]
+    value = rest[: _end(rest, flow=stopped.flow or _opens_flow(row[:start]))].rstrip()
+    lines[line - 1] = row[:start] + "'" + value.replace("'", "''") + "'" + rest[len(value) :]
+    message = f"`{rest[0]}` starts a YAML alias here" if rest[0] == "*" else f"`{rest[0]}` cannot start a value in YAML"
+    code = "yaml_alias" if rest[0] == "*" else "yaml_quotes"
+    return Mend("\n".join(lines), (line, start + 1), message, code, _in_quotes(value))
+
+
+def _start(row: str, index: int) -> int | None:
+    if row[index : index + 1] and row[index] in SPECIAL:
+        return index
+    # The parser trips one character after the `*` of `* * * * *`, or at the second one of a list's item.
+    before = [found.start(1) for found in _STARTS.finditer(row) if found.start(1) < index]
+    return before[-1] if before else None
+
+
+def _opens_flow(before: str) -> bool:
+    opened = before.count("{") + before.count("[")
+    return opened > before.count("}") + before.count("]")
+
+
+def _end(rest: str, *, flow: bool) -> int:
+    ends = [rest.find(" #")]
+    if flow:
+        ends += [rest.find(mark) for mark in (",", "}", "]")]
+    return min((end for end in ends if end >= 0), default=len(rest))
+
+
+def _in_quotes(value: str) -> str:
+    shown = value if len(value) <= 80 else value[:79] + "…"
+    return f"'{shown}'" if '"' in shown or "\\" in shown else f'"{shown}"'
+
+
+SIZE_LIMIT = 1_000_000
+KEY_SHOWN = 80
+MENDS = 20
+MEND_SIZE = 100_000
+
+Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The content of a file: plain values, where each key and item stands, and what is wrong with the YAML itself.
+
+    What stands below a `spoilt` path is not what the user meant: nothing more is said about it.
+    """
+
+    file: str
+    data: Any
+    keys: Mapping[KeyPath, tuple[int, int]]
+    problems: tuple[Problem, ...] = ()
+    spoilt: frozenset[KeyPath] = frozenset()
+    digest: str = ""
+    files: Mapping[KeyPath, str] = field(default_factory=dict)
+    """The files of the keys that stand in another one than `file`."""
+
+    def position(self, path: KeyPath) -> tuple[int, int]:
+        """Return line and column (from 1) of the key or item at `path`, else of the nearest one that holds it."""
+        while path and path not in self.keys:
+            path = path[:-1]
+        return self.keys.get(path, (1, 1))
+
+    def place(self, path: KeyPath) -> tuple[str, int, int]:
+        """Return file, line and column of the key or item at `path`."""
+        file = next((self.files[part] for part in (path[:2], path[:1]) if part in self.files), self.file)
+        return (file, *self.position(path))
+
+
+def find_project(directory: str | None, environment: Mapping[str, str], cwd: Path) -> Path:
+    """Return the project's folder: `--dir`, ROTA_DIR, the nearest one upwards with a rota.yaml, or the user's own."""
+    for given, origin in ((directory, "--dir"), (environment.get("ROTA_DIR"), "ROTA_DIR")):
+        if given:
+            return _given_folder(cwd / os.path.expanduser(given), origin)
+    nearest, own = nearest_project(cwd), user_folder(environment)
+    if nearest is not None:
+        return nearest
+    if (own / FILE_NAME).is_file():
+        return own
+    raise ProjectMissing(
+        f"there is no {FILE_NAME} in {cwd.absolute()} or above it",
+        hint="go to a project's folder, name it with --dir or ROTA_DIR, or write a first file with `rota init`",
+    )
+
+
+def nearest_project(cwd: Path) -> Path | None:
+    """Return the nearest folder upwards that holds a rota.yaml."""
+    cwd = cwd.absolute()
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+def user_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own file."""
+    return _user_place(environment, "XDG_CONFIG_HOME", ".config")
+
+
+def user_state(environment: Mapping[str, str]) -> Path:
+    """Return the folder for what is remembered about all of the user's projects."""
+    return _user_place(environment, "XDG_STATE_HOME", ".local/state")
+
+
+def home_of(environment: Mapping[str, str]) -> str:
+    """Return the user's home folder."""
+    return environment.get("HOME") or os.path.expanduser("~")
+
+
+def _user_place(environment: Mapping[str, str], variable: str, usual: str) -> Path:
+    given = environment.get(variable, "")
+    return Path(given if os.path.isabs(given) else os.path.join(home_of(environment), usual)) / "rota"
+
+
+def _given_folder(place: Path, origin: str) -> Path:
+    folder = place.parent if place.name == FILE_NAME and not place.is_dir() else place
+    if (folder / FILE_NAME).is_file():
+        return folder.resolve()
+    raise ProjectMissing(
+        f"there is no {FILE_NAME} in {folder} ({origin})",
+        hint=f"name a folder that holds one, or write a first file with `rota init --dir {folder}`",
+    )
+
+
+def load(path: Path, *, named: str | None = None) -> Document:
+    """Return the document in the file at `path`, `named` so in messages; raise FileProblems when it cannot be read."""
+    found = _parsed(_content(path, named), named or path.name)
+    return replace(found, data=deepcopy(found.data))
+
+
+def load_again(path: Path) -> Document:
+    """Return what `load` does, for who asks often and changes nothing of it."""
+    return _parsed(_content(path, None), path.name)
+
+
+@lru_cache(maxsize=4)
+def _parsed(content: bytes, file: str) -> Document:
+    """Read bytes once: one command asks for the same file two or three times, and half its time is reading YAML."""
+    return parse(content, file)
+
+
+def _content(path: Path, named: str | None) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(SIZE_LIMIT + 1)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise FileProblems([Problem(f"cannot be read: {why}", "file_unreadable", named or str(path))]) from None
+
+
+def parse(content: bytes, file: str = FILE_NAME) -> Document:
+    """Return the document that `content` spells; raise FileProblems when it cannot be read at all."""
+    if len(content) > SIZE_LIMIT:
+        hint = "split the work or move long texts into files of their own"
+        raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint=hint)])
+    text = _decode(content, file)
+    mends: list[Mend] = []
+    while True:
+        try:
+            composed = compose(text)
+            break
+        except UnreadableText as stopped:
+            mended = mend(text, stopped) if len(mends) < MENDS and len(text) <= MEND_SIZE else None
+            if mended is None:
+                raise FileProblems(_all_problems(file, Composed.empty(stopped), mends)) from None
+            text = mended.text
+            mends.append(mended)
+    return _document(file, composed, mends=mends, digest=hashlib.sha256(content).hexdigest())
+
+
+def _decode(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
+        message = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        problem = Problem(message, "yaml_encoding", file, line, column, hint="save the file as UTF-8")
+        raise FileProblems([problem]) from None
+
+
+def _document(file: str, composed: Composed, *, mends: list[Mend], digest: str) -> Document:
+    problems = _all_problems(file, composed, mends)
+    data = {} if composed.data is None else composed.data  # no text but comments: a file that declares nothing
+    if not isinstance(data, dict):
+        raise FileProblems([*problems, Problem(NO_MAP, "yaml_top_level", file, 1, 1, hint=SECTIONS_HINT)])
+    spoilt = {flaw.path for flaw in composed.flaws if flaw.code != "yaml_duplicate_key"}
+    spoilt |= {composed.values.get(mended.mark, ()) for mended in mends}
+    return Document(file, data, composed.keys, tuple(problems), frozenset(spoilt - {()}), digest)
+
+
+def _all_problems(file: str, composed: Composed, mends: list[Mend]) -> list[Problem]:
+    found = [
+        Problem(flaw.message, flaw.code, file, *flaw.mark, path=write_path(flaw.path), hint=flaw.hint)
+        for flaw in composed.flaws
+    ]
+    for mended in mends:
+        path = composed.values.get(mended.mark, ())
+        key = f"{path[-1]}: " if path and isinstance(path[-1], str) else ""
+        hint = QUOTE_HINTS[mended.code].format(key=key) + mended.quoted
+        found.append(Problem(mended.message, mended.code, file, *mended.mark, path=write_path(path), hint=hint))
+    return sorted(found, key=lambda problem: (problem.line, problem.column))
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file is written or replaced, None for one that is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def write_path(path: KeyPath) -> str:
+    """Return `path` as messages show it.
+
+    >>> write_path(("jobs", "backup", "conditions", 0))
+    'jobs.backup.conditions[0]'
+    """
+    text = ""
+    for part in path:
+        key = cut(part, KEY_SHOWN) if isinstance(part, str) else None
+        text += f"[{part}]" if key is None else f".{key}" if text else key
+    return text

@@ -1,0 +1,1 @@
+"""When it happens: objects with tasks and threads."""

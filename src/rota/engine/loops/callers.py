@@ -1,0 +1,127 @@
+"""The callers of direct calls (R-13): watched while they wait and while they are served, dismissed at a stop."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from rota.engine.loops.executor import Executor, handle_of, pause_for
+from rota.engine.ports import Processes
+from rota.engine.transactions.claim import ClaimOwner
+from rota.engine.transactions.direct_calls import caller_ended
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import StateError
+from rota.model.records import ProcessIdentity
+from rota.store.driver import Database, Store
+from rota.store.tables import direct_calls
+
+STORAGE_PAUSE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CallerQueue:
+    """Who waits or is about to start, and who of ours has started."""
+
+    calls: tuple[direct_calls.WaitingCall, ...]
+    started: tuple[direct_calls.Direct, ...]
+
+
+class Callers:
+    """Knows who waits for us and for whom we work, and acts when one of them is gone or gives up."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: ClaimOwner,
+        processes: Processes,
+        executor: Executor,
+        changed: Callable[[], None],
+        freed: Callable[[str], None],
+        dismisses: bool = True,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._processes = processes
+        self._executor = executor
+        self._changed = changed
+        self._freed = freed
+        self._dismisses = dismisses
+        self._watched: dict[str, asyncio.Task[None]] = {}
+
+    async def look(self) -> None:
+        """Watch everybody who is new, stop what was given up, and free the slots that were handed back."""
+        line = self._store.read(partial(read_line, holder=self._holder))
+        for call in line.calls:
+            self._watch(call.id, call.caller)
+        for one in line.started:
+            self._watch(one.id, one.caller)
+            if one.cancel_requested_at is not None:
+                self._stop(one.id)
+        self._free_handed_back({one.id for one in line.started})
+        self._forget({call.id for call in line.calls} | {one.id for one in line.started})
+
+    async def dismiss(self) -> None:
+        """Send everybody away who waits: the scheduler stops. They find their row gone, and say so.
+
+        A tick sends nobody away: another process serves them.
+        """
+        if not self._dismisses:
+            return
+        try:
+            if self._store.read(direct_calls.anybody_waits):
+                boot_id = self._holder.identity.boot_id if self._holder.leased else None
+                await self._store.submit(partial(direct_calls.dismiss, boot_id=boot_id))
+        except StateError as error:
+            log.error("callers who wait could not be told of the stop", error=str(error))
+
+    def close(self) -> None:
+        """Watch nobody any more."""
+        for task in self._watched.values():
+            task.cancel()
+        self._watched.clear()
+
+    def _watch(self, call_id: str, caller: ProcessIdentity) -> None:
+        if call_id not in self._watched and caller != self._holder.identity:
+            task = asyncio.get_running_loop().create_task(self._until_gone(call_id, caller), name="rota-caller")
+            self._watched[call_id] = task
+
+    def _forget(self, known: set[str]) -> None:
+        for call_id in [call_id for call_id in self._watched if call_id not in known]:
+            self._watched.pop(call_id).cancel()
+
+    async def _until_gone(self, call_id: str, caller: ProcessIdentity) -> None:
+        await self._processes.gone(caller)
+        while True:
+            try:
+                unfinished = await self._store.submit(partial(caller_ended, call_id=call_id, now=self._clock.now()))
+                break
+            except StateError:
+                await pause_for(STORAGE_PAUSE)
+        if unfinished:
+            log.info("the caller of a direct call ended", call=call_id, pid=caller.pid)
+            self._stop(call_id)
+            self._changed()
+
+    def _stop(self, call_id: str) -> None:
+        carried = self._executor.carried.get(call_id)
+        if carried is not None and not carried.reserved and not carried.stopping:
+            log.info("direct call is being stopped", call=handle_of(carried))
+            self._executor.stop(call_id)
+
+    def _free_handed_back(self, held: set[str]) -> None:
+        reserved = [call_id for call_id, carried in self._executor.carried.items() if carried.reserved]
+        for call_id in reserved:
+            if call_id not in held:
+                self._executor.leave(call_id)
+                self._freed(call_id)
+
+
+def read_line(db: Database, *, holder: ClaimOwner) -> CallerQueue:
+    """Return the direct calls that are of interest to a process: what it carries, and who waits on its machine."""
+    started = tuple(one for one in direct_calls.unfinished(db) if one.holder == holder.epoch)
+    return CallerQueue(tuple(call for call in direct_calls.calls(db) if not holder.elsewhere(call.caller)), started)

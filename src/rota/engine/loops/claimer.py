@@ -1,0 +1,235 @@
+"""The loop that claims queued runs into free slots and notifies other machines."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from rota.engine.loops.loop import AGAIN, Pulse, StorageErrors
+from rota.engine.ports import Functions, Processes
+from rota.engine.transactions.claim import ClaimCache, Claimed, ClaimOwner, ask_claim, claim, slots_to_fill
+from rota.model.clock import Clock
+from rota.store.driver import Database, Store, WriteOptions
+
+
+class Slots:
+    """Slots 0 … concurrency-1, and those beyond that adopted runs kept."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self._taken: dict[int, str] = {}
+        self._shut = 0
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Have no free slot meanwhile: what sits in them is being found out."""
+        self._shut += 1
+        try:
+            yield
+        finally:
+            self._shut -= 1
+
+    def free(self) -> list[int]:
+        """Return the free slots, lowest first."""
+        return [] if self._shut else [slot for slot in range(self.concurrency) if slot not in self._taken]
+
+    def take(self, slot: int, run_id: str) -> None:
+        """Note that a slot holds a run, or is being filled."""
+        self._taken[slot] = run_id
+
+    def give_back(self, slot: int) -> None:
+        """Note that a slot is free again."""
+        self._taken.pop(slot, None)
+
+    def slot_of(self, run_id: str) -> int | None:
+        """Return the slot that holds a run."""
+        return next((slot for slot, holder in self._taken.items() if holder == run_id), None)
+
+    @property
+    def taken(self) -> int:
+        """How many slots hold a run."""
+        return len(self._taken)
+
+
+LEAST_PAUSE = 1.0
+"""How many seconds lie between two announcements: who was woken goes on claiming by itself while there is more."""
+
+
+class PeerNotifier:
+    """Announces work to the others, at most once a second: every announcement makes commits stand in line."""
+
+    def __init__(self, store: Store, clock: Clock, *, holder: ClaimOwner, slots: Slots) -> None:
+        self._store = store
+        self._clock = clock
+        self._shared = holder.leased
+        self._slots = slots
+        self._told_at: float | None = None
+
+    def tell(self) -> None:
+        """Let others look, if there are any and this machine is full. Call from the event loop."""
+        now = self._clock.monotonic()
+        if not self._shared or self._slots.free() or (self._told_at is not None and now < self._told_at + LEAST_PAUSE):
+            return
+        self._told_at = now
+        self._store.submit(announce).add_done_callback(_forget)
+
+
+def announce(db: Database) -> None:
+    """Let schedulers on other machines look again."""
+    db.announces = True
+
+
+def _forget(future: "asyncio.Future[None]") -> None:
+    """Ask for the error, so that nobody warns of it: others look by themselves every few seconds."""
+    if not future.cancelled():
+        future.exception()
+
+
+RESERVED = ""
+PASSED_OVER = 0.1
+"""After how many seconds is looked again for runs that somebody else held."""
+CLAIM_AT_ONCE = 16
+ASIDE_FROM = 128
+"""From how many slots on the halves are large enough for a transaction of their own: one costs as much as 20 runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a claim brought, and whether there may be more."""
+
+    claimed: list[Claimed]
+    more: bool
+
+
+NOTHING_CLAIMED = Claims([], more=False)
+
+
+class Claimer:
+    """Fills the free slots of one worker; `taken` is given what a claim brought, also where that is nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: ClaimOwner,
+        slots: Slots,
+        processes: Processes,
+        functions: Functions,
+        neighbours: PeerNotifier,
+        refusals: StorageErrors,
+        taken: Callable[[Sequence[Claimed]], None],
+        trusted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._slots = slots
+        self._processes = processes
+        self._functions = functions
+        self._neighbours = neighbours
+        self._refusals = refusals
+        self._taken = taken
+        self._trusted = trusted
+        """Whether the clock may be followed (R-41)."""
+        self._known = ClaimCache()
+        self._again = False
+        self._claiming: asyncio.Future[Claims] | None = None
+        self.allowed = True
+        """Whether it claims at all."""
+        self.pulse = Pulse()
+        """How often claims failed in a row; their rounds end before they do."""
+        self.until: datetime | None = None
+        """Only what was there by then is claimed; None: everything (R-24)."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a claim is, which may bring runs."""
+        return self._claiming is not None
+
+    @property
+    def beside_ends(self) -> bool:
+        """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
+        return self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
+
+    async def over(self, *, within: float | None = None) -> None:
+        """Wait until no claim is under way, or so many seconds have passed."""
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming], timeout=within)
+
+    def abandon(self) -> None:
+        """Claim nothing any more; what is being claimed was taken back, or never comes."""
+        self.allowed = False
+        if self._claiming is not None:
+            self._claiming.cancel()
+
+    def now(self) -> None:
+        """Ask for runs for the free slots, in the same commit as what was submitted just before."""
+        if not self.allowed or not self._trusted():
+            return
+        if self._claiming is not None:
+            self._again = True
+            return
+        free = self._slots.free()
+        if not free:
+            return
+        for slot in free:
+            self._slots.take(slot, RESERVED)
+        self._again = False
+        self._claiming = self._store.submit(
+            partial(self._claim, free=free, until=self.until, now=self._clock.now()),
+            WriteOptions(
+                asks=partial(self._ask, free=free),
+                foretold=lambda claims: self._functions.prepare(claims.claimed),
+            ),
+        )
+        self._claiming.add_done_callback(partial(self._claimed, free=free))
+
+    @property
+    def _portion(self) -> int:
+        """How many are claimed at once. With many slots one half is stored while the other half runs.
+
+        On a shared database others fill that time, and whole batches cost less.
+        """
+        whole = self._holder.leased and not self.beside_ends
+        return max(CLAIM_AT_ONCE, self._slots.concurrency // (1 if whole else 2))
+
+    def _ask(self, db: Database, *, free: Sequence[int]) -> None:
+        ask_claim(db, self._holder, free, limit=self._portion, known=self._known)
+
+    def _claim(self, db: Database, *, free: Sequence[int], until: datetime | None, now: datetime) -> Claims:
+        usable = slots_to_fill(db, self._holder, free, limit=self._portion, known=self._known)
+        if usable is None:
+            return NOTHING_CLAIMED
+        alive = self._processes.alive
+        claimed = claim(db, self._holder, usable, now=now, alive=alive, until=until, known=self._known)
+        return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
+
+    def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
+        self._claiming = None
+        for slot in free:
+            self._slots.give_back(slot)
+        error = None if future.cancelled() else future.exception()
+        claims = NOTHING_CLAIMED if future.cancelled() or error is not None else future.result()
+        self._known.keep(claims.claimed)
+        for claimed in claims.claimed:
+            self._slots.take(claimed.slot, claimed.run.id)
+        if not future.cancelled() and error is None:
+            self.pulse.succeed()
+        if error is not None:
+            self.pulse.fail(error)
+            self._refusals.meet("claim", error)
+            asyncio.get_running_loop().call_later(AGAIN, self.now)
+        elif claims.claimed:
+            self._refusals.clear("claim")
+        self._taken(claims.claimed)
+        if claims.more:
+            self._neighbours.tell()
+        if error is not None or self._claiming is not None:
+            return
+        if claims.more or self._again:
+            self.now()
+        elif self._known.passed_over:
+            asyncio.get_running_loop().call_later(PASSED_OVER, self.now)

@@ -1,0 +1,645 @@
+"""Execution of claimed runs: conditions, budgets, work item, process or function, and their output."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota import faults
+from rota.declare.registry import asked_elsewhere
+from rota.engine.loops.loop import Loop, StorageErrors
+from rota.engine.loops.work_sources import Items
+from rota.engine.loops.workspaces import Workspaces
+from rota.engine.ports import Functions, Launched, Processes
+from rota.engine.transactions import agents
+from rota.engine.transactions.budgets import charges, refuse_exceeded, reserve
+from rota.engine.transactions.claim import Claimed, ClaimOwner, start
+from rota.engine.transactions.direct_calls import give_up, put_back
+from rota.engine.transactions.finish import Finished, finish
+from rota.engine.transactions.insert import demand_poll
+from rota.engine.transactions.poll import Needed, look
+from rota.log import log
+from rota.model.agents import Brief
+from rota.model.clock import Clock
+from rota.model.errors import RotaError, SecretMissing, SpawnFailed, StateError
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import AgentWork, Carry, SessionMode, Work
+from rota.model.states import Reason, Status, WaitingFor
+from rota.rules.admission import Admission, Admit, ConditionResult, Defer, Skip, decide
+from rota.runners.output import folder_of, read_from
+from rota.settings import Settings
+from rota.store.driver import Database, Store
+from rota.store.tables import queue, run_queries, runs, work_items
+from rota.store.tables.direct_calls import Direct
+from rota.store.tables.run_queries import Shared
+
+
+class Briefing:
+    """Takes the steps one after the other; each makes the brief fuller, or ends the run."""
+
+    def __init__(self, store: Store, clock: Clock, *, settings: Settings, items: Items, holder: ClaimOwner) -> None:
+        self._store = store
+        self._clock = clock
+        self.items = items
+        self.workspaces = Workspaces(store, clock, settings, shared=holder.leased)
+        self._worker_id = holder.worker_id
+
+    async def give(self, claimed: Claimed) -> Claimed | Skip:
+        """Return the run with its whole brief, or why there is nothing to do."""
+        given = await self.items.give(await self._remember(claimed))
+        return given if isinstance(given, Skip) else await self.workspaces.give(given)
+
+    async def _remember(self, claimed: Claimed) -> Claimed:
+        """Give a run the session to go on with and the last summary, where its job asks for them."""
+        work = claimed.spec.work.agent
+        if work is None or (work.session is SessionMode.FRESH and Carry.LAST_SUMMARY not in work.carry):
+            return claimed
+        brief = self._store.read(partial(remembered, claimed=claimed, work=work, worker_id=self._worker_id))
+        if brief.session is not None:
+            told = {"session": brief.session.id}
+            await self._store.submit(partial(runs.note_decisions, run_id=claimed.run.id, decisions=told))
+        return claimed._replace(brief=brief)
+
+
+def remembered(db: Database, *, claimed: Claimed, work: AgentWork, worker_id: str) -> Brief:
+    """Return a brief with the session to go on with and the last summary, where the job asks for them."""
+    brief, job_id = claimed.brief, claimed.run.job_id
+    if work.session is SessionMode.RESUME:
+        session = work_items.session_of(db, job_id, adapter=work.adapter, worker_id=worker_id)
+        brief = replace(brief, session=session)
+    if Carry.LAST_SUMMARY in work.carry:
+        last = work_items.last_completed(db, job_id)
+        brief = replace(brief, last_summary=last.summary if last else None)
+    return brief
+
+
+EVERY = timedelta(seconds=2)
+LIVE_LIMIT = 1_000_000
+"""How many bytes of a run are shared while it runs: a flood is bounded on disk, and shall be so in the database."""
+AT_ONCE = 16
+"""How many pieces go into one transaction."""
+
+
+class Outputs:
+    """Copies the output of runs whose jobs share it. Nothing is done while none of them runs."""
+
+    def __init__(self, store: Store, clock: Clock, state: Path) -> None:
+        self._store = store
+        self._clock = clock
+        self._state = state
+        self._sent: dict[str, int | None] = {}
+        """How far each of them is shared; None: the database knows, another process may have begun."""
+        self.loop = Loop("outputs", self.round, clock=clock)
+
+    def begin(self, run_id: str) -> None:
+        """Share the output of a run from now on."""
+        self._sent.setdefault(run_id, None)
+        self.loop.wake()
+
+    async def round(self) -> datetime | None:
+        """Copy what runs have written since the last look."""
+        for run_id in list(self._sent):
+            if (self._sent.get(run_id) or 0) < LIVE_LIMIT:
+                await self._copy(run_id, limit=LIVE_LIMIT)
+        again: datetime = self._clock.now() + EVERY
+        return again if self._sent else None
+
+    async def finish(self, run_id: str) -> None:
+        """Copy the rest of what a run has written; a storage that refuses is told, and the files stay."""
+        try:
+            await self._copy(run_id, limit=None)
+        except RotaError as error:
+            log.warning("the output of a run could not be shared; its files are on this machine", error=str(error))
+        finally:
+            self._sent.pop(run_id, None)
+
+    def drop(self, run_id: str) -> None:
+        """Share no more of a run: it is no longer ours."""
+        self._sent.pop(run_id, None)
+
+    async def _copy(self, run_id: str, *, limit: int | None) -> None:
+        folder = folder_of(self._state, run_id)
+        begin = self._sent.get(run_id)
+        begin = self._store.read(partial(run_queries.end, run_id=run_id)) if begin is None else begin
+        while pieces := await asyncio.to_thread(_pieces, folder, begin, limit=limit):
+            await self._store.submit(partial(run_queries.save, run_id=run_id, pieces=pieces, now=self._clock.now()))
+            begin = pieces[-1].end
+            if run_id in self._sent:
+                self._sent[run_id] = begin
+
+
+def _pieces(folder: Path, offset: int, *, limit: int | None) -> list[Shared]:
+    """Return what comes next of an output, some of it at a time. Blocks."""
+    found: list[Shared] = []
+    while len(found) < AT_ONCE and (limit is None or offset < limit):
+        piece = read_from(folder, offset)
+        if not piece.data:
+            break
+        found.append(Shared(piece.end - len(piece.data), piece.data))
+        offset = piece.end
+    return found
+
+
+STAGE = "start"
+"""Under which name refusals of the storage are told."""
+STORAGE_PAUSE = timedelta(seconds=1)
+TAKEN_BACK = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the scheduler stopped while the slot was reserved")
+
+
+@dataclass(slots=True)
+class InFlightRun:
+    """A run in one of our slots, or a direct call; of one that is `reserved` the caller's own code has the slot."""
+
+    claimed: Claimed | None
+    run_id: str
+    job_id: str
+    slot: int
+    in_process: bool
+    direct: bool = False
+    agent: bool = False
+    reserved: bool = False
+    task: "asyncio.Task[None] | None" = None
+    process: ProcessIdentity | None = None
+    entered: bool = False
+    begun: bool = False
+    stopping: bool = False
+    at_once: bool = False
+    returning: bool = False
+    interrupted: bool = False
+    unstored: bool = False
+    storing: bool = False
+    """Whether it has ended, and its outcome is on its way into the storage."""
+    shares: bool = False
+    """Whether its output goes into the database too."""
+    work: Work | None = None
+    """What it does, where that is known."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more, or yet: all that is left to do for it is to store where it goes."""
+        return self.storing or self.unstored or not (self.begun or self.process)
+
+    def interrupt(self) -> None:
+        """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""
+        if self.task is not None and self.entered and not self.interrupted:
+            self.interrupted = True
+            self.task.cancel()
+
+
+class Executor:
+    """Carries claimed runs to their end."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: ClaimOwner,
+        processes: Processes,
+        functions: Functions,
+        settings: Settings,
+        items: Items,
+        outputs: Outputs,
+        refusals: StorageErrors,
+        ended: Callable[[Finished], None],
+        left: Callable[[str], None],
+    ) -> None:
+        self.carried: dict[str, InFlightRun] = {}
+        self.idle = True
+        """Whether nothing was ever carried: no row names the epoch then."""
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._processes = processes
+        self._functions = functions
+        self.outputs = outputs
+        self._ended = ended
+        self._left = left
+        self._refusals = refusals
+        self.briefing = Briefing(store, clock, settings=settings, items=items, holder=holder)
+
+    def begin(self, claimed: Claimed) -> None:
+        """Take a claimed run on."""
+        self.idle = False
+        run, work = claimed.run, claimed.spec.work
+        carried = InFlightRun(
+            claimed,
+            run.id,
+            run.job_id,
+            claimed.slot,
+            in_process=claimed.started or work.in_process,
+            direct=claimed.call is not None,
+            agent=work.agent is not None,
+            shares=work.output.shared,
+            work=work,
+        )
+        self.carried[run.id] = carried
+        if carried.shares:
+            self.outputs.begin(run.id)
+        if claimed.call is not None and claimed.call.reserves:
+            carried.begun = carried.reserved = True
+        elif claimed.started:
+            carried.begun = True
+            self._functions.begin(claimed)
+        else:
+            carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
+
+    def adopt(
+        self,
+        owned: runs.Owned,
+        *,
+        slot: int,
+        process: ProcessIdentity,
+        work: Work,
+    ) -> None:
+        """Take on a run whose keeper was started by another process."""
+        self.idle = False
+        agent, shares = work.agent is not None, work.output.shared
+        carried = InFlightRun(
+            None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process, shares=shares, work=work
+        )
+        self.carried[owned.id] = carried
+        if shares:
+            self.outputs.begin(owned.id)
+        carried.task = asyncio.get_running_loop().create_task(self._follow(carried, process))
+
+    def adopt_call(self, found: Direct, work: Work | None) -> None:
+        """Take on a direct call that another process gave its slot."""
+        self.idle = False
+        execution, agent = found.execution, work is not None and work.agent is not None
+        carried = InFlightRun(
+            None,
+            found.id,
+            execution.job_id or "",
+            execution.slot,
+            in_process=False,
+            direct=True,
+            agent=agent,
+            work=work,
+        )
+        self.carried[found.id] = carried
+        if found.reserves:
+            carried.begun = carried.reserved = True
+        else:
+            carried.process = found.process
+            carried.task = asyncio.get_running_loop().create_task(self._follow(carried, found.process))
+
+    def stop(self, run_id: str, *, at_once: bool = False) -> None:
+        """End a run early, wherever it stands. Whoever asked has stored why."""
+        carried = self.carried.get(run_id)
+        if carried is None or (carried.stopping and not at_once):
+            return
+        first, carried.stopping, carried.at_once = not carried.stopping, True, at_once
+        if carried.reserved:
+            if first:  # the code is the caller's: only its slot can be taken back
+                self._ended(Finished(run_id, carried.job_id, TAKEN_BACK))
+        elif carried.process is not None:
+            self._processes.stop(carried.process, at_once=at_once)
+            faults.point("stop.sent")
+        elif carried.in_process and carried.begun:
+            self._functions.stop(run_id)
+        elif not carried.begun:
+            carried.interrupt()
+
+    def hand_back(self, run_id: str) -> None:
+        """Give a run that still stands at its gates back to the queue; one that has begun stays."""
+        carried = self.carried.get(run_id)
+        if carried is not None and carried.task is not None and not carried.begun:
+            carried.returning = True
+            carried.interrupt()
+
+    def leave(self, run_id: str) -> None:
+        """Stop following a run without ending it; its keeper goes on for the next process."""
+        carried = self.carried.pop(run_id, None)
+        self.outputs.drop(run_id)
+        if carried is not None and carried.task is not None:
+            carried.task.cancel()
+
+    def abandon(self) -> list[str]:
+        """Stop following all runs and end them at once; return those of which processes may be left."""
+        left = []
+        for run_id in list(self.carried):
+            carried = self.carried.pop(run_id)
+            self.outputs.drop(run_id)
+            if carried.task is not None:
+                carried.task.cancel()
+            if carried.process is not None:
+                self._processes.stop(carried.process, at_once=True)
+            if carried.in_process and carried.begun and not carried.reserved:
+                self._functions.stop(run_id)
+            elif not carried.reserved:
+                left.append(run_id)
+        return left
+
+    async def _carry(self, carried: InFlightRun, claimed: Claimed) -> None:
+        # A task that is cancelled before its first step never runs at all: until here wishes are only noted.
+        carried.entered = True
+        try:
+            if carried.returning or carried.stopping:
+                raise asyncio.CancelledError
+            polled = await self._pass_poll(claimed)
+            admitted = None if polled is None else await self._pass_gates(polled)
+            if admitted is None or not await self._pass_budgets(admitted):
+                return
+            briefed = await self._pass_brief(admitted)
+            if briefed is not None:
+                await self._work(carried, briefed)
+        except asyncio.CancelledError:
+            if carried.returning:
+                await self._put_back(claimed)
+            elif carried.stopping:
+                await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            else:
+                raise
+        except StateError as error:
+            await self._wait_for_storage(carried, claimed, error)
+        except SecretMissing as error:
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SECRET_MISSING, error=str(error)))
+        except RotaError as error:
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=str(error)))
+        except Exception as error:
+            log.exception("run could not be started", run=claimed.run.handle)
+            text = f"{type(error).__name__}: {error}"
+            await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text))
+
+    async def _wait_for_storage(self, carried: InFlightRun, claimed: Claimed, error: StateError) -> None:
+        """Put a run back that could not start for want of storage: it is not its fault, and it starts when there is.
+
+        It keeps its slot for a moment first, so that a full disk is not asked without pause.
+        """
+        carried.entered = False  # from here on wishes are only noted
+        self._refusals.meet(STAGE, error)
+        if not carried.stopping and not carried.returning:
+            await pause_for(STORAGE_PAUSE)
+        await self._put_back(claimed)
+
+    async def _pass_poll(self, claimed: Claimed) -> Claimed | None:
+        """Give a run that needs the poll its data, or put it back to wait for the next one (R-16)."""
+        if not claimed.spec.gates.needs_poll:
+            return claimed
+        # A direct call does not wait for anything but its slot: it takes the newest data there is.
+        needed = await self._store.submit(partial(self._look_at_poll, claimed=claimed))
+        if needed is not None:
+            return claimed._replace(poll_data=needed.data)
+        log.info("run waits", run=claimed.run.handle, waiting_for=WaitingFor.POLL.value)
+        self._drop(claimed.run.id)
+        return None
+
+    def _look_at_poll(self, db: Database, *, claimed: Claimed) -> Needed | None:
+        """Return what the poll brought; None: nothing that serves, and the run was put back in this transaction."""
+        now = self._clock.now()
+        needed = look(db, born=claimed.run.created_at, now=now)
+        if claimed.call is not None:
+            return needed
+        if needed.fresh:
+            at = needed.at.isoformat() if needed.at else None
+            runs.note_decisions(db, claimed.run.id, {"poll": {"at": at}})
+            return needed
+        asked = _asked(db, claimed.run.id)
+        if asked is not None:
+            self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            return None
+        epoch = self._holder.epoch
+        runs.release_run(db, claimed.run.id, epoch=epoch, waiting_for=WaitingFor.POLL, not_before=None)
+        demand_poll(db, now=now)
+        return None
+
+    async def _pass_gates(self, claimed: Claimed) -> Claimed | None:
+        """Ask the conditions; put the run back or end it where they say no (R-09)."""
+        run, gates = claimed.run, claimed.spec.gates
+        if run.forced or not gates.conditions:
+            return claimed
+        results = await self._ask_conditions(claimed)
+        now = self._clock.now()
+        admission = decide(gates, expires_at=run.expires_at, forced=run.forced, conditions=results, now=now)
+        told = {"conditions": [_told(result) for result in results], "conditions_at": now.isoformat()}
+        await self._store.submit(partial(runs.note_decisions, run_id=run.id, decisions=told))
+        if isinstance(admission, Admit):
+            outputs = tuple(result.output for result in results)
+            return claimed._replace(brief=replace(claimed.brief, condition_outputs=outputs))
+        if isinstance(admission, Defer):
+            await self._put_back(claimed, admission)
+        else:
+            await self._skip(claimed, admission)
+        return None
+
+    async def _pass_budgets(self, claimed: Claimed) -> bool:
+        """Reserve what the run is expected to cost; put it back or end it where an account has no room (R-19)."""
+        if not claimed.spec.budgets:
+            return True
+        admission = await self._store.submit(partial(self._reserve, claimed=claimed))
+        if isinstance(admission, Defer):
+            await self._put_back(claimed, admission)
+        elif isinstance(admission, Skip):
+            await self._skip(claimed, admission)
+        return isinstance(admission, Admit)
+
+    async def _pass_brief(self, claimed: Claimed) -> Claimed | None:
+        """Give the run of an agent what it needs beyond its definition; end it where there is nothing to do."""
+        if claimed.spec.work.agent is None:
+            return claimed
+        briefed = await self.briefing.give(claimed)
+        if isinstance(briefed, Skip):
+            if claimed.call is not None:  # it has no row that could be skipped, and its caller waits to be told
+                raise SpawnFailed(f"{briefed.reason}: {briefed.why}")
+            await self._skip(claimed, briefed)
+            return None
+        return briefed
+
+    def _reserve(self, db: Database, *, claimed: Claimed) -> Admission:
+        run, spec, now = claimed.run, claimed.spec, self._clock.now()
+        if claimed.call is not None:  # somebody waits for it: it is told at once, not in the next window
+            refuse_exceeded(db, spec, job_id=run.job_id, now=now)
+        return reserve(db, run.id, spec, job_id=run.job_id, epoch=self._holder.epoch, now=now)
+
+    async def _ask_conditions(self, claimed: Claimed) -> list[ConditionResult]:
+        """Ask one after the other, up to the first that does not pass."""
+        results: list[ConditionResult] = []
+        for index, condition in enumerate(claimed.spec.gates.conditions):
+            if asked_elsewhere(condition, claimed.spec.work.python):
+                result = await self._processes.check(claimed, condition, index=index)
+            else:
+                result = await self._functions.check(claimed, condition, index=index)
+            results.append(result)
+            if result.answer != "pass":
+                break
+        return results
+
+    async def _put_back(self, claimed: Claimed, wait: Defer | None = None) -> None:
+        def release(db: Database) -> bool:
+            if claimed.call is not None:
+                return put_back(db, claimed.call, epoch=self._holder.epoch, now=self._clock.now())
+            asked = _asked(db, claimed.run.id)
+            if asked is not None:
+                return self._finish(db, claimed, Outcome(Status.CANCELLED, asked))
+            agents.put_back(db, claimed.run.id, now=self._clock.now())
+            return runs.release_run(
+                db,
+                claimed.run.id,
+                epoch=self._holder.epoch,
+                waiting_for=wait.waiting_for if wait else None,
+                not_before=wait.until if wait else None,
+            )
+
+        if wait is not None:
+            until = wait.until.isoformat()
+            log.info("run waits", run=claimed.run.handle, waiting_for=wait.waiting_for.value, until=until)
+        await self._until_stored(claimed.run.id, release)
+        self._drop(claimed.run.id)
+
+    async def _skip(self, claimed: Claimed, admission: Skip) -> None:
+        log.info("run skipped", run=claimed.run.handle, reason=admission.reason.value, why=admission.why)
+        await self._give_up(claimed, Outcome(Status.SKIPPED, admission.reason, error=admission.why))
+
+    async def _give_up(self, claimed: Claimed, outcome: Outcome) -> None:
+        """End a dispatched run that never started; a stored wish to cancel it comes first."""
+
+        def end(db: Database) -> bool:
+            asked = _asked(db, claimed.run.id)
+            return self._finish(db, claimed, outcome if asked is None else Outcome(Status.CANCELLED, asked))
+
+        if outcome.status is Status.FAILED:
+            log.info("run failed", run=claimed.run.handle, reason=outcome.reason, error=outcome.error)
+        await self._until_stored(claimed.run.id, end)
+        self._drop(claimed.run.id)
+
+    def _finish(self, db: Database, claimed: Claimed, outcome: Outcome) -> bool:
+        now = self._clock.now()
+        if claimed.call is not None:
+            return give_up(db, claimed.call, self._holder, outcome, slot=claimed.slot, now=now)
+        return finish(db, claimed.run.id, outcome, expected=Status.DISPATCHED, epoch=self._holder.epoch, now=now)
+
+    async def _work(self, carried: InFlightRun, claimed: Claimed) -> None:
+        """Start the work. From here on a wish to stop is only noted, and acted on once the start is stored."""
+        if carried.in_process:
+            await self._functions.until_free(carried.job_id)
+            carried.begun = True
+            await self._work_in_process(carried, claimed)
+            return
+        carried.begun = True
+        prepared = self._processes.prepare(claimed)
+        launched = await self._processes.launch(claimed.run.id, prepared)
+        faults.point("execute.launched")
+        if faults.planted("gate_opened_before_commit"):
+            launched.open()
+        if not await self._start_at_gate(claimed, launched):
+            await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            return
+        faults.point("execute.start_committed")
+        self._refusals.clear(STAGE)
+        carried.process = launched.identity
+        launched.open()
+        faults.point("execute.gate_opened")
+        if carried.stopping:
+            self._processes.stop(launched.identity, at_once=carried.at_once)
+        await self._follow(carried, launched.identity)
+
+    async def _work_in_process(self, carried: InFlightRun, claimed: Claimed) -> None:
+        if not await self._start(claimed, self._holder.identity):
+            await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
+            return
+        self._refusals.clear(STAGE)
+        carried.task = None
+        self._functions.begin(claimed)
+        if carried.stopping:
+            self._functions.stop(carried.run_id)
+
+    async def _start_at_gate(self, claimed: Claimed, launched: Launched) -> bool:
+        """Store the start with the keeper's pid; the gate stays shut unless that is committed (R-01, R-28)."""
+        try:
+            started = await self._start(claimed, launched.identity)
+        except BaseException:
+            launched.close()
+            raise
+        if not started:
+            launched.close()
+        return started
+
+    async def _start(self, claimed: Claimed, process: ProcessIdentity) -> bool:
+        operation = partial(start, claimed=claimed, holder=self._holder, process=process, now=self._clock.now())
+        return await self._store.submit(operation)
+
+    async def _follow(self, carried: InFlightRun, process: ProcessIdentity) -> None:
+        outcome = await self._processes.outcome(carried.run_id, process, carried.work)
+        faults.point("execute.outcome_read")
+        if carried.shares:
+            await self.outputs.finish(carried.run_id)
+        self._ended(Finished(carried.run_id, carried.job_id, outcome))
+
+    async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
+        """Write, however long the storage refuses: the result lives in memory meanwhile, and no stop cuts it off."""
+        if run_id in self.carried:
+            self.carried[run_id].interrupted = True
+        pause = 0.1
+        while True:
+            try:
+                await asyncio.shield(self._store.submit(operation))
+                return
+            except RotaError as error:
+                self._refusals.meet(STAGE, error)
+                if run_id in self.carried:
+                    self.carried[run_id].unstored = True
+                await pause_for(timedelta(seconds=pause))
+                pause = min(pause * 2, 5.0)
+
+    def _drop(self, run_id: str) -> None:
+        self.outputs.drop(run_id)
+        if self.carried.pop(run_id, None) is not None:
+            self._left(run_id)
+
+
+async def pause_for(duration: timedelta) -> None:
+    """Wait for an elapsed time on the running loop."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    handle = loop.call_later(duration.total_seconds(), done.set)
+    try:
+        await done.wait()
+    finally:
+        handle.cancel()
+
+
+def _asked(db: Database, run_id: str) -> Reason | None:
+    row = db.row("run_ending", id=run_id)
+    return runs.reason_or_none(row[1]) if row else None
+
+
+def _told(result: ConditionResult) -> dict[str, Any]:
+    return {"title": result.title, "answer": result.answer, "detail": result.detail, "took_ms": result.took_ms}
+
+
+def handle_of(carried: InFlightRun) -> str:
+    """Return how logs name a carried run."""
+    return carried.claimed.run.handle if carried.claimed else carried.run_id
+
+
+AGENTS = "agents"
+MANY = 1_000_000
+
+Fact = Callable[[Claimed], bool]
+
+
+def facts_of(store: Store, clock: Clock) -> Mapping[str, Fact]:
+    """Return the built-in conditions that this database answers, by name."""
+    return {
+        "no_agents_running": partial(_ask, store, no_agents_running),
+        "budget_left": partial(_ask, store, partial(budget_left, clock=clock)),
+    }
+
+
+def _ask(store: Store, question: Callable[[Database, Claimed], bool], claimed: Claimed) -> bool:
+    return store.read(lambda db: question(db, claimed))
+
+
+def no_agents_running(db: Database, claimed: Claimed) -> bool:
+    """Tell whether nobody draws on the pool `agents`, the run that asks left out."""
+    return not [one for one in queue.holders(db, AGENTS, limit=MANY) if one != claimed.run.handle]
+
+
+def budget_left(db: Database, claimed: Claimed, *, clock: Clock) -> bool:
+    """Tell whether all accounts of the job have room for what a run of it is expected to cost (R-19)."""
+    found = charges(db, claimed.spec, job_id=claimed.run.job_id, now=clock.now())
+    return all(charge.fits for charge in found)

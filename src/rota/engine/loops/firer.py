@@ -1,0 +1,302 @@
+"""The loop that fires due instants; it also detects clock jumps."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from rota import faults
+from rota.engine.loops.loop import StorageErrors
+from rota.engine.ports import Post
+from rota.engine.transactions.claim import ClaimOwner
+from rota.engine.transactions.fire import Fired, fire
+from rota.log import log
+from rota.model.clock import EPOCH, MILLISECOND, Clock
+from rota.model.errors import StateError
+from rota.model.notifications import DeliveryResult, Target
+from rota.rules.liveness import AMONG_MACHINES, TOLERANCE, Firing, keeps_time, say_skew, skew_of, stepped_back
+from rota.rules.schedule.blackouts import has_waits
+from rota.rules.schedule.cursor import cursor_of
+from rota.store.driver import Database, Store
+from rota.store.tables import audit, jobs, notifications, processes, queue
+
+FIRES_A_ROUND = 200
+QUARANTINE = timedelta(seconds=60)
+
+
+class Firer:
+    """Fires the due jobs of a process; `claim` is called while they are on their way, `tell` as each is stored."""
+
+    def __init__(
+        self, store: Store, *, refusals: StorageErrors, claim: Callable[[], None], tell: Callable[[Fired], None]
+    ) -> None:
+        self._store = store
+        self._refusals = refusals
+        self._claim = claim
+        self._tell = tell
+        self.quarantine: dict[str, datetime] = {}
+        """The jobs that could not be fired, and when they are tried again."""
+
+    async def fire_due(self, now: datetime) -> bool:
+        """Fire what is due; tell whether that made runs."""
+        due = self._store.read(partial(jobs.due_jobs, now=now, limit=FIRES_A_ROUND + len(self.quarantine)))
+        due = [job_id for job_id in due if self.quarantine.get(job_id, now) <= now]
+        with self._refusals.telling("fire"):
+            fired = await self._fire_all(due, now)
+        if due:
+            self._refusals.clear("fire")
+        return any(one is not None and one.runs for one in fired)
+
+    async def _fire_all(self, due: Sequence[str], now: datetime) -> list[Fired | None]:
+        """Fire jobs and claim what they enqueue, as a rule in one commit: a run starts one flush after its instant."""
+        firing = [(job_id, self._store.submit(partial(fire, job_id=job_id, now=now))) for job_id in due]
+        if firing:
+            self._claim()
+        return await asyncio.gather(*(self._fire_one(job_id, future, now=now) for job_id, future in firing))
+
+    async def _fire_one(self, job_id: str, firing: "asyncio.Future[Fired]", *, now: datetime) -> Fired | None:
+        """See one job fired. One that cannot be is told and left alone for a while, so that it costs no other."""
+        try:
+            fired = await firing
+        except StateError:
+            raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
+        except Exception as error:
+            self.quarantine[job_id] = now + QUARANTINE
+            log.exception("job could not be fired", job=job_id, error=str(error))
+            return None
+        faults.point("fire.committed")
+        self.quarantine.pop(job_id, None)
+        self._tell(fired)
+        return fired
+
+    def next_at(self, now: datetime, *, tick: datetime) -> datetime:
+        """Return when to look again, at `tick` the latest."""
+        due = self._store.read(jobs.next_due)
+        if due is None:
+            return tick
+        if due <= now and self.quarantine:
+            return min(tick, *self.quarantine.values())
+        return min(due, tick)
+
+
+COMPARE_EVERY = 10.0
+"""After how many seconds the clock is compared with the server's again."""
+
+ServerNow = Callable[[Database], datetime]
+
+
+def offset(clock: Clock) -> timedelta:
+    """Return wall time minus time since boot."""
+    return clock.now() - EPOCH - timedelta(seconds=clock.boottime())
+
+
+class ServerClock:
+    """Compares the clock of this machine with the server's; on a database of one machine there is nothing to compare.
+
+    Between two comparisons a step of the clock counts at once: elapsed time does not step.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, holder: ClaimOwner, server_now: ServerNow) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._server_now = server_now
+        self._compared_at: float | None = None
+        self._skew, self._offset = timedelta(), offset(clock)
+        self.agrees = True
+        """Whether it agreed at the last look."""
+
+    @property
+    def skew(self) -> timedelta:
+        """By how much this machine's clock is ahead of the server's; negative: behind."""
+        moved = offset(self._clock) - self._offset
+        return self._skew + (moved if abs(moved) > TOLERANCE else timedelta())
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what is due by this machine's clock may be done."""
+        if not self._holder.leased:
+            return True
+        return self._compared_at is not None and abs(self.skew) <= AMONG_MACHINES
+
+    async def look(self) -> bool:
+        """Compare the clocks where that is due; tell whether this machine's may be followed."""
+        if not self._holder.leased:
+            return True
+        if self._is_due():
+            self._compare()
+        if self.trusted is not self.agrees:
+            self.agrees = self.trusted
+            await self._note()
+        return self.agrees
+
+    def _is_due(self) -> bool:
+        if self._compared_at is None or abs(offset(self._clock) - self._offset) > TOLERANCE:
+            return True
+        return self._clock.boottime() - self._compared_at >= COMPARE_EVERY
+
+    def _compare(self) -> None:
+        before = self._clock.now()
+        server = self._store.read(self._server_now)
+        self._skew = skew_of(server, before=before, after=self._clock.now())
+        self._offset, self._compared_at = offset(self._clock), self._clock.boottime()
+
+    async def _note(self) -> None:
+        """Say so where people look: in the log, and in the database for the other machines."""
+        if self.agrees:
+            log.info("the clock agrees with the database server's again: firing and claiming")
+        else:
+            hint = "set the clock; rota begins by itself when it is right"
+            log.error("nothing is fired or claimed: the clock is wrong", clock=say_skew(self.skew), hint=hint)
+        skew = None if self.agrees else self.skew
+        await self._store.submit(partial(processes.note_skew, worker_id=self._holder.worker_id, skew=skew))
+
+
+class ClockJumpDetector:
+    """Looks for a step back at each fire round, and moves what waits for elapsed time."""
+
+    def __init__(self, store: Store, clock: Clock, *, holder: ClaimOwner) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._offset = self._stored = offset(clock)
+        self._trusted = True
+        """Whether the clock was trusted at the last look."""
+
+    async def look(self, *, trusted: bool = True) -> bool:
+        """Move what must move; tell whether. Only a step from one trusted time to another moves anything (R-41)."""
+        moves, self._trusted = trusted and self._trusted, trusted
+        now_offset = offset(self._clock)
+        back = stepped_back(self._offset, now_offset)
+        self._offset = now_offset
+        if back is not None:
+            await self._move(back, allowed=moves)
+        if back is not None or stepped_back(now_offset, self._stored) is not None:
+            await self._remember(now_offset)
+        return back is not None and moves
+
+    async def _move(self, back: timedelta, *, allowed: bool) -> None:
+        follow = partial(_follow, back=back, holder=self._holder, allowed=allowed, now=self._clock.now())
+        moved = await self._store.submit(follow)
+        told = (
+            {}
+            if moved
+            else {"hint": "nothing is moved: the database server and other machines have clocks of their own"}
+        )
+        log.warning("the clock was set back", seconds=back.total_seconds(), **told)
+
+    async def _remember(self, clock_offset: timedelta) -> None:
+        """Store where the clock stands, steps forward too: the next process tells by it whether it was set back."""
+        await self._store.submit(partial(_remember, epoch=self._holder.epoch, clock_offset=clock_offset))
+        self._stored = clock_offset
+
+
+def _remember(db: Database, *, epoch: int, clock_offset: timedelta) -> None:
+    db.execute("process_set_offset", epoch=epoch, clock_offset=clock_offset // MILLISECOND)
+
+
+def _follow(db: Database, *, back: timedelta, holder: ClaimOwner, allowed: bool, now: datetime) -> bool:
+    """Move what waits, unless others fire by clocks that did not move; tell whether. The step is noted in any case."""
+    moves = allowed and (not holder.leased or _keeps_time(db, holder))
+    if moves:
+        move_back(db, back=back, now=now)
+    else:
+        _note(db, back, now=now)
+    return moves
+
+
+def _keeps_time(db: Database, holder: ClaimOwner) -> bool:
+    found = processes.others_that_fire(db, worker_id=holder.worker_id)
+    others = [Firing(one.epoch, one.identity.boot_id) for one in found]
+    return keeps_time(Firing(holder.epoch, holder.identity.boot_id), others)
+
+
+def _note(db: Database, back: timedelta, *, now: datetime) -> None:
+    audit.insert_event(db, "clock_set_back", now=now, seconds=back.total_seconds())
+
+
+def move_back(db: Database, *, back: timedelta, now: datetime) -> None:
+    """Move next instants of completion and start anchors, and the ends of waits, back by as much."""
+    by = back // MILLISECOND
+    moving = db.rows("jobs_all") if faults.planted("refire_on_step_back") else db.rows("jobs_following")
+    for job_id, *_ in moving:
+        db.execute("job_shift", id=job_id, back=by)
+        _wait_anew(db, job_id)
+    db.execute("runs_shift", back=by)
+    db.execute("jobs_backing_off_shift", back=by)
+    queue.shift(db, back)
+    notifications.shift(db, back)
+    _note(db, back, now=now)
+
+
+def _wait_anew(db: Database, job_id: str) -> None:
+    """Let an instant that was moved wait for the quiet hours it lies in now: their end is of the calendar (R-17)."""
+    job = jobs.job_by_id(db, job_id)
+    if job.next_for is not None and has_waits(job.spec.schedule):
+        jobs.wait_until(db, job, cursor_of(job, job.next_for).next_at)
+
+
+def catch_up_with_step(
+    db: Database, *, boot_id: str, clock_offset: timedelta, now: datetime, shared: bool = False
+) -> timedelta | None:
+    """At a start: find out whether the clock was set back since the last process, and move if so."""
+    row = db.row("process_last_offset", boot_id=boot_id)
+    back = stepped_back(timedelta(milliseconds=row[0]), clock_offset) if row else _behind_rows(db, now, shared=shared)
+    if back is not None:
+        move_back(db, back=back, now=now)
+    return back
+
+
+def may_catch_up(db: Database, *, worker_id: str, boot_id: str) -> bool:
+    """Tell whether a shared database is found as this machine left it: nobody else fires, nobody else fired since.
+
+    What another machine's clock wrote tells nothing about ours: so after a reboot only the last one to fire looks.
+    """
+    if processes.others_that_fire(db, worker_id=worker_id):
+        return False
+    last = db.row("process_last_firing")
+    return last is not None and (last[0] == boot_id or last[1] == worker_id)
+
+
+def _behind_rows(db: Database, now: datetime, *, shared: bool) -> timedelta | None:
+    """Return how far the clock is behind what was written before this boot: it went back at least as much."""
+    known = [at for at in db.row("clock_newest_times") or () if at is not None]
+    tolerance = AMONG_MACHINES if shared else TOLERANCE
+    return stepped_back(timedelta(milliseconds=max(known)), now - EPOCH, tolerance=tolerance) if known else None
+
+
+EVERY = timedelta(seconds=60)
+SLACK = timedelta(seconds=5)
+"""A round that comes a little early pings too: the rounds of an idle loop are a minute apart."""
+
+
+class Pinger:
+    """Pings `scheduler.ping_url` with rounds of the loop, never waiting for an answer."""
+
+    def __init__(self, post: Post, target: Target | None) -> None:
+        self._post = post
+        self._target = target
+        self._last: datetime | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._error: str | None = None
+
+    def beat(self, now: datetime) -> None:
+        """Ping, unless the last time was less than a minute ago or is not over."""
+        if self._target is None or (self._task is not None and not self._task.done()):
+            return
+        if self._last is not None and abs(now - self._last) < EVERY - SLACK:
+            return
+        self._last = now
+        self._task = asyncio.get_running_loop().create_task(self._ping(self._target), name="rota-ping")
+
+    async def _ping(self, target: Target) -> None:
+        self._tell(await self._post.ping(target))
+
+    def _tell(self, receipt: DeliveryResult) -> None:
+        """Tell a failure once, and that it is over."""
+        error = None if receipt.ok else receipt.error or "it failed"
+        if error is not None and error != self._error:
+            log.warning("`scheduler.ping_url` cannot be reached", error=error)
+        elif error is None and self._error is not None:
+            log.info("`scheduler.ping_url` is reached again")
+        self._error = error

@@ -1,0 +1,274 @@
+"""The loop that sends notifications."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from rota import faults
+from rota.engine.loops.loop import Loop
+from rota.engine.loops.work_sources import ThreadedSources
+from rota.engine.ports import Message, Post
+from rota.engine.transactions.notifications import tell_late
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import InvalidValue, RotaError
+from rota.model.notifications import Channel, Delivery, DeliveryResult, DeliveryStatus, Target
+from rota.model.records import ERROR_LIMIT, cut
+from rota.model.serialize import run_json
+from rota.rules.notifications import pause_before, rest_after
+from rota.runners import senders
+from rota.runners.environment import Secrets, inherited
+from rota.settings import Settings
+from rota.store.driver import Database, Store
+from rota.store.tables import notifications, runs
+from rota.text import runs as run_text
+
+AT_ONCE, AT_ONE_ENDPOINT = 16, 2
+"""How many attempts are under way together, and how many of them to the same endpoint."""
+LEASE = timedelta(minutes=1)
+"""After how much more than its timeout an attempt whose process died is made again."""
+PARTING = timedelta(seconds=5)
+"""How long a process that ends goes on sending; the next one sends the rest."""
+NO_TARGET = DeliveryResult(ok=False, error="there is no target of this name any more", hopeless=True)
+NO_RUN = DeliveryResult(ok=False, error="the run is no longer stored", hopeless=True)
+
+
+class Deliveries:
+    """Sends what is due. A slow or dead endpoint delays neither a run nor another endpoint."""
+
+    def __init__(self, store: Store, clock: Clock, post: Post, *, tick: timedelta) -> None:
+        self._store = store
+        self._clock = clock
+        self._post = post
+        self._tick = tick
+        self._sending: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self.loop = Loop("deliveries", self.round, clock=clock)
+
+    async def round(self) -> datetime | None:
+        """Tell of runs that are late, begin to send what is due; return when to look again."""
+        now = self._clock.now()
+        late = self._store.read(notifications.next_deadline)
+        if late is not None and late <= now:
+            await self._store.submit(partial(tell_late, now=now))
+            late = self._store.read(notifications.next_deadline)
+        due = self._next_due()
+        if due is not None and due <= now:
+            for delivery in await self._store.submit(partial(self._take_due, now=now)):
+                self._begin(delivery)
+            due = self._next_due()
+        return min(at for at in (late, due, now + self._tick) if at is not None)
+
+    def _next_due(self) -> datetime | None:
+        if len(self._sending) >= AT_ONCE:
+            return None  # the end of one of them wakes the loop
+        return self._store.read(partial(notifications.next_due, busy=self._busy()))
+
+    def _busy(self) -> list[str]:
+        counted = Counter(endpoint for endpoint, _ in self._sending.values())
+        return [endpoint for endpoint, count in counted.items() if count >= AT_ONE_ENDPOINT]
+
+    def _take_due(self, db: Database, *, now: datetime) -> list[Delivery]:
+        """Take on what is due, so that no other process sends it too."""
+        counted = Counter(endpoint for endpoint, _ in self._sending.values())
+        taken: list[Delivery] = []
+        for one in notifications.due(db, now=now, busy=self._busy(), limit=AT_ONCE):
+            target = _target(db, one)
+            if counted[one.endpoint] >= AT_ONE_ENDPOINT or len(self._sending) + len(taken) >= AT_ONCE:
+                continue
+            until = now + LEASE + (target.timeout if target is not None else timedelta())
+            if notifications.take(db, one.id, now=now, until=until):
+                counted[one.endpoint] += 1
+                taken.append(one)
+        return taken
+
+    async def finish(self, within: timedelta = PARTING) -> None:
+        """Send what is due before the process ends; what takes longer is left to the next one."""
+        try:
+            await self.round()
+        except RotaError as error:
+            log.warning("notifications are sent later", error=str(error))
+        tasks = [task for _, task in self._sending.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=within.total_seconds())
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Wait for nothing any more; what was sent without an answer is sent again, under the same id."""
+        for _, task in self._sending.values():
+            task.cancel()
+
+    def _begin(self, delivery: Delivery) -> None:
+        task = asyncio.get_running_loop().create_task(self._send(delivery), name=f"rota-{delivery.id}")
+        self._sending[delivery.id] = (delivery.endpoint, task)
+        task.add_done_callback(lambda _task: self._sent(delivery.id))
+
+    def _sent(self, delivery: str) -> None:
+        self._sending.pop(delivery, None)
+        self.loop.wake()
+
+    async def _send(self, delivery: Delivery) -> None:
+        try:
+            letter = self._store.read(partial(_letter, delivery=delivery, now=self._clock.now()))
+            receipt = letter if isinstance(letter, DeliveryResult) else await self._post.send(letter)
+            faults.point("notify.sent")
+            final = await self._store.submit(
+                partial(_record, delivery=delivery, receipt=receipt, now=self._clock.now())
+            )
+        except RotaError as error:  # the storage: sent again when the lease is over, under the same id
+            log.warning("what became of a notification could not be stored", run=delivery.handle, error=str(error))
+        except Exception:
+            log.exception("a notification could not be sent", run=delivery.handle, target=delivery.target)
+        else:
+            _log(delivery, receipt, final=final)
+
+
+def _log(delivery: Delivery, receipt: DeliveryResult, *, final: bool) -> None:
+    told = {"run": delivery.handle, "target": delivery.target, "told": delivery.event.value}
+    if receipt.ok:
+        log.debug("notification delivered", **told)
+    elif final:
+        log.warning("notification failed; `rota deliveries retry` sends it again", **told, error=receipt.error)
+    else:
+        log.info("notification failed, it is tried again", **told, error=receipt.error)
+
+
+def _target(db: Database, delivery: Delivery) -> Target | None:
+    return delivery.own or notifications.targets(db).get(delivery.target)
+
+
+def _letter(db: Database, *, delivery: Delivery, now: datetime) -> Message | DeliveryResult:
+    """Return what is sent: the run as it is, and the event; a receipt where there is nothing to send it to."""
+    target = _target(db, delivery)
+    if target is None:
+        return NO_TARGET
+    known = notifications.endpoint(db, target.endpoint)
+    if known.disabled_at is not None:
+        hint = f"`rota notify enable {target.name}` sends to it again"
+        return DeliveryResult(ok=False, error=f"it is switched off: {known.error}; {hint}", hopeless=True)
+    run = runs.run_by_id(db, delivery.run_id)
+    if run is None:
+        return NO_RUN
+    return Message(delivery.id, target, {**run_json(run), "event": delivery.event.value}, at=now)
+
+
+def _record(db: Database, *, delivery: Delivery, receipt: DeliveryResult, now: datetime) -> bool:
+    """Store what became of an attempt; tell whether the delivery is over."""
+    receipt = replace(receipt, error=cut(receipt.error or "", ERROR_LIMIT) or None)
+    if receipt.ok:
+        notifications.endpoint_works(db, delivery.endpoint)
+        notifications.done(db, delivery.id, DeliveryStatus.DELIVERED, receipt=receipt, now=now)
+        return True
+    if receipt.gone:
+        notifications.endpoint_gone(db, delivery.endpoint, error=receipt.error or "", now=now)
+    elif not receipt.hopeless:
+        failures = notifications.endpoint(db, delivery.endpoint).failures + 1
+        rest = rest_after(failures)
+        until = None if rest is None else now + rest
+        notifications.endpoint_failed(db, delivery.endpoint, failures, closed_until=until, error=receipt.error or "")
+    given_up = receipt.gone or receipt.hopeless
+    # The attempt that was just made has been counted when it was taken.
+    pause = None if given_up else pause_before(delivery.attempts + 2, delivery=delivery.id, wish=receipt.wait)
+    if pause is None:
+        notifications.done(db, delivery.id, DeliveryStatus.FAILED, receipt=receipt, now=now)
+    else:
+        notifications.again(db, delivery.id, receipt=receipt, at=now + pause)
+    return pause is None
+
+
+SLACK = 2.0
+"""How much longer than its timeout an attempt is waited for: names are resolved and threads started too."""
+
+
+class ThreadedPost:
+    """Sends letters. Secrets are read for each attempt and never stored."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._secrets = Secrets(settings.state, environ)
+        self._threads = ThreadedSources(settings, environ)
+
+    async def send(self, letter: Message) -> DeliveryResult:
+        """Make one attempt."""
+        return await self._bounded(partial(self.deliver, letter), letter.target)
+
+    async def ping(self, target: Target) -> DeliveryResult:
+        """Fetch an address, only to be heard there."""
+        return await self._bounded(partial(self._fetch, target), target)
+
+    async def _bounded(self, attempt: Callable[[], DeliveryResult], target: Target) -> DeliveryResult:
+        within = target.timeout.total_seconds() + SLACK
+        try:
+            return await self._threads.ask(attempt, within=within)
+        except InvalidValue as error:
+            return DeliveryResult(ok=False, error=self._secrets.hide(str(error)), hopeless=True)
+        except RotaError as error:
+            return DeliveryResult(ok=False, error=self._secrets.hide(error.message))
+
+    def deliver(self, letter: Message) -> DeliveryResult:
+        """Make one attempt here and now; it may take as long as the target's timeout."""
+        receipt = self._deliver(letter)
+        return receipt if receipt.error is None else replace(receipt, error=self._secrets.hide(receipt.error))
+
+    def _deliver(self, letter: Message) -> DeliveryResult:
+        target, body = letter.target, json.dumps(letter.payload, ensure_ascii=False, separators=(",", ":"))
+        if target.channel is Channel.COMMAND:
+            return self._command(letter, body)
+        if target.channel is Channel.TELEGRAM:
+            return self._telegram(letter)
+        address = self._address(target)
+        if target.channel is Channel.APPRISE:
+            receipt = senders.send_chat(
+                address, title=run_text.title(letter.payload), body=run_text.body(letter.payload)
+            )
+        else:
+            headers = senders.signed(
+                body, message=letter.id, at=letter.at, secrets=[self._secret(name) for name in target.signing]
+            )
+            request = senders.WebhookRequest(
+                address, body, headers, target.allow_private, timeout=target.timeout.total_seconds()
+            )
+            receipt = senders.send_webhook(request)
+        return _redacted(receipt, address) if target.address_secret else receipt
+
+    def _telegram(self, letter: Message) -> DeliveryResult:
+        token = self._secret(letter.target.address_secret).strip()
+        told = f"{run_text.title(letter.payload)}\n{run_text.body(letter.payload)}"
+        timeout = letter.target.timeout.total_seconds()
+        request = senders.telegram(token, letter.target.address, told, timeout=timeout)
+        return _redacted(senders.send_webhook(request), request.url)
+
+    def _fetch(self, target: Target) -> DeliveryResult:
+        address, timeout = self._address(target), target.timeout.total_seconds()
+        request = senders.WebhookRequest(address, allow_private=target.allow_private, timeout=timeout, method="GET")
+        receipt = senders.send_webhook(request)
+        return _redacted(receipt, address) if target.address_secret else receipt
+
+    def _command(self, letter: Message, body: str) -> DeliveryResult:
+        told = {f"ROTA_{key.upper()}": str(letter.payload[key] or "") for key in ("event", "job", "run", "status")}
+        environment = {**inherited(self._environ), **told, "ROTA_REASON": str(letter.payload.get("reason") or "")}
+        cwd = Path(letter.target.cwd) if letter.target.cwd else self._settings.folder
+        timeout = letter.target.timeout.total_seconds()
+        return senders.run(letter.target.command, body, cwd=cwd, environment=environment, timeout=timeout)
+
+    def _address(self, target: Target) -> str:
+        return self._secret(target.address_secret).strip() if target.address_secret else target.address
+
+    def _secret(self, name: str) -> str:
+        return self._secrets.find(name)
+
+
+def _redacted(receipt: DeliveryResult, address: str) -> DeliveryResult:
+    """Return a receipt that shows nothing of an address which is a secret."""
+    if receipt.ok or receipt.error is None:
+        return receipt
+    parts = sorted({part for part in (address, *address.split("/")) if len(part) > 3}, key=len, reverse=True)
+    told = receipt.error
+    for part in parts:
+        told = told.replace(part, "…")
+    return replace(receipt, error=told)

@@ -1,0 +1,330 @@
+"""Prune: let go of old rows and old output, in small batches that never delay a fire."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from rota import faults
+from rota.engine.transactions.pause import retire_expired
+from rota.log import log
+from rota.model.clock import MILLISECOND, Clock, from_ms, to_ms
+from rota.model.ids import created_at, is_id
+from rota.model.records import Job
+from rota.model.spec import Retention
+from rota.model.states import FINAL, Status
+from rota.runners.output import RUNS, folder_of
+from rota.settings import Settings
+from rota.store.driver import Database, Store
+from rota.store.tables import budgets, jobs, notifications, run_queries, runs, work_items
+from rota.store.tables.run_queries import id_at
+
+EVERY = timedelta(hours=1)
+ROWS_A_BATCH = 500
+PIECES_A_BATCH = 50
+YOUNG = timedelta(minutes=10)
+WINDOWS_KEPT = timedelta(days=400)
+"""More than thirteen months: this month beside the same one a year ago."""
+PRUNED_KEY = "pruned_at"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOwner:
+    """What is known of the run or direct call that a folder of output belongs to."""
+
+    job_id: str | None
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The output of one run on disk."""
+
+    path: Path
+    size: int
+
+    @property
+    def run_id(self) -> str:
+        """The run it belongs to."""
+        return self.path.name
+
+
+class Pruner:
+    """Applies `retention:` once an hour; in a process that does not stay, one batch at a time until nothing is left."""
+
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings, *, stays: bool = True, rows: bool = True
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._stays = stays
+        self._rows = rows
+        """Whether it looks after the database too; the output in its folder is its own affair in any case."""
+
+    async def round(self) -> datetime | None:
+        """Let go of everything older than its retention."""
+        now = self._clock.now()
+        if self._stays:
+            await self._prune(now)
+        elif not self._store.read(partial(_pruned_within, since=now - EVERY, until=now)) and not await self._prune(now):
+            await self._store.submit(lambda db: db.execute("meta_set", key=PRUNED_KEY, value=str(to_ms(now))))
+        return now + EVERY
+
+    async def _prune(self, now: datetime) -> int:
+        """Let go of what is too old; return how many rows and folders went."""
+        if self._rows:
+            await self._retire_expired(now)
+        found = self._store.read(jobs.all_jobs)
+        if not self._rows:
+            return await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        rows = await self._prune_rows(found, now)
+        if rows and not self._stays:
+            return rows
+        if rows or not self._stays:
+            await self._prune_groups(now)
+        removed = await self._prune_output({job.id: job.spec.retention for job in found}, now)
+        await self._prune_events(now)
+        await self._prune_windows(now)
+        await self._prune_deliveries(now - notifications.KEPT)
+        await self._prune_shared(now)
+        if rows or removed:
+            log.info("old runs and output removed", rows=rows, outputs=removed)
+        return rows + removed
+
+    async def _retire_expired(self, now: datetime) -> None:
+        if self._store.read(partial(jobs.expired_jobs, now=now)):
+            for name in await self._store.submit(partial(retire_expired, now=now)):
+                log.info("job expired", job=name)
+
+    async def _prune_rows(self, found: Sequence[Job], now: datetime) -> int:
+        rows = 0
+        for job in found:
+            rows += await self._prune_job(job, now)
+            rows += await self._prune_direct(job.id, job.spec.retention.runs, now)
+            if rows and not self._stays:
+                return rows
+        return rows + await self._prune_direct(None, self._settings.retention.runs, now)
+
+    async def _prune_events(self, now: datetime) -> None:
+        kept = self._settings.retention.runs
+        while kept is not None and self._store.read(partial(_old_events, before=now - kept)):
+            await self._store.submit(partial(_prune_events, before=now - kept))
+            if not self._stays:
+                break
+
+    async def _prune_windows(self, now: datetime) -> None:
+        """Let go of old windows of budgets whose runs are all gone."""
+        before = now - WINDOWS_KEPT
+        if self._store.read(partial(budgets.old_windows, before=before)):
+            await self._store.submit(partial(budgets.forget_windows, before=before, limit=ROWS_A_BATCH))
+
+    async def _prune_shared(self, now: datetime) -> None:
+        """Let go of output in the database that is older than output is kept."""
+        kept = self._settings.retention.output
+        while kept is not None and self._store.read(partial(run_queries.old, before=now - kept)):
+            await self._store.submit(partial(run_queries.prune, before=now - kept, limit=PIECES_A_BATCH))
+            if not self._stays:
+                return
+
+    async def _prune_deliveries(self, before: datetime) -> None:
+        while self._store.read(partial(notifications.old, before=before)):
+            await self._store.submit(partial(notifications.prune, before=before, limit=ROWS_A_BATCH))
+            if not self._stays:
+                break
+
+    async def _prune_job(self, job: Job, now: datetime) -> int:
+        pruned = 0
+        while True:
+            ids = await self._store.submit(partial(prune_batch, job=job, now=now, limit=ROWS_A_BATCH))
+            folders = [folder_of(self._settings.state, run_id) for run_id in ids]
+            if ids:
+                faults.point("prune.committed")
+            await asyncio.to_thread(_remove, folders)
+            if ids:
+                faults.point("prune.folders_removed")
+            pruned += len(ids)
+            if not ids or not self._stays:
+                return pruned
+
+    async def _prune_direct(self, job_id: str | None, kept: timedelta | None, now: datetime) -> int:
+        """Let go of old direct calls, which have no run (R-13)."""
+        pruned = 0
+        while kept is not None and self._store.read(partial(_old_direct, job_id=job_id, before=now - kept)):
+            ids = await self._store.submit(partial(_prune_direct, job_id=job_id, before=now - kept))
+            await asyncio.to_thread(_remove, [folder_of(self._settings.state, call_id) for call_id in ids])
+            pruned += len(ids)
+            if not self._stays:
+                break
+        return pruned
+
+    async def _prune_groups(self, now: datetime) -> None:
+        """Let go of groups whose members are all gone."""
+        while ids := self._store.read(partial(_empty_groups, now=now)):
+            await self._store.submit(partial(_prune_groups, ids=ids))
+
+    async def _prune_output(self, retention: Mapping[str, Retention], now: datetime) -> int:
+        folders = await asyncio.to_thread(output_folders, self._settings.state)
+        known = self._store.read(partial(_known, run_ids=[folder.run_id for folder in folders]))
+        doomed = choose_output(
+            folders,
+            known,
+            retention=retention,
+            default=self._settings.retention,
+            total=self._settings.output_total,
+            now=now,
+        )
+        doomed = doomed if self._stays else doomed[:ROWS_A_BATCH]
+        await asyncio.to_thread(_remove, [folder.path for folder in doomed])
+        return len(doomed)
+
+
+def _pruned_within(db: Database, *, since: datetime, until: datetime) -> bool:
+    row = db.row("meta_get", key=PRUNED_KEY)
+    return row is not None and since < from_ms(int(row[0])) <= until
+
+
+def _old_events(db: Database, *, before: datetime) -> bool:
+    return db.row("event_oldest_before", before=id_at(before)) is not None
+
+
+def _prune_events(db: Database, *, before: datetime) -> None:
+    db.execute("event_prune", before=id_at(before), limit=ROWS_A_BATCH)
+
+
+def _old_direct(db: Database, *, job_id: str | None, before: datetime) -> bool:
+    return db.row("direct_oldest_before", job_id=job_id, before=to_ms(before)) is not None
+
+
+def _prune_direct(db: Database, *, job_id: str | None, before: datetime) -> list[str]:
+    rows = db.rows("prune_direct", job_id=job_id, before=to_ms(before), limit=ROWS_A_BATCH)
+    budgets.forget_runs(db, [call_id for (call_id,) in rows])
+    work_items.forget_runs(db, [call_id for (call_id,) in rows])
+    run_queries.forget_runs(db, [call_id for (call_id,) in rows])
+    return [call_id for (call_id,) in rows]
+
+
+def _empty_groups(db: Database, *, now: datetime) -> list[str]:
+    rows = db.rows("prune_groups_empty", before=id_at(now), limit=ROWS_A_BATCH)
+    return [group_id for (group_id,) in rows]
+
+
+def _prune_groups(db: Database, *, ids: Sequence[str]) -> int:
+    return db.execute("prune_groups", ids=json.dumps(list(ids)))
+
+
+def prune_batch(db: Database, *, job: Job, now: datetime, limit: int) -> list[str]:
+    """Delete up to `limit` old rows of a job and move its ledger with them; return the runs."""
+    jobs.job_by_id(db, job.id)  # held: nobody repeats, or prunes, one of its runs meanwhile
+    doomed: list[tuple[str, int]] = []
+    for status in sorted(FINAL):
+        doomed += _doomed_rows(db, job, status, now=now, limit=limit - len(doomed))
+        if len(doomed) >= limit:
+            break
+    if not doomed:
+        return []
+    chosen = [run_id for run_id, _ in doomed]
+    going = list(dict.fromkeys([*chosen, *(run_id for (run_id,) in db.rows("prune_chains", ids=json.dumps(chosen)))]))
+    ids = json.dumps(going)
+    db.execute("prune_executions", ids=ids)
+    budgets.forget_runs(db, going)
+    work_items.forget_runs(db, going)
+    run_queries.forget_runs(db, going)
+    for status, worker_id in db.rows("prune_runs", ids=ids):
+        runs.count(db, Status(status), -1, worker_id=worker_id)
+    faults.point("prune.rows_deleted")
+    newest = from_ms(max(last for _, last in doomed)) + MILLISECOND
+    db.execute("job_move_ledger", id=job.id, ledger_from=to_ms(newest))
+    return going
+
+
+def _doomed_rows(db: Database, job: Job, status: Status, *, now: datetime, limit: int) -> list[tuple[str, int]]:
+    retention = job.spec.retention
+    age = retention.skipped if status is Status.SKIPPED else retention.runs
+    doomed: dict[str, int] = {}
+    if age is not None:
+        before = to_ms(now - age)
+        rows = db.rows("prune_candidates", job_id=job.id, status=status, before=before, limit=limit)
+        doomed.update((run_id, last) for run_id, last in rows)
+    if status is Status.SKIPPED and retention.skipped_count is not None and len(doomed) < limit:
+        keep = retention.skipped_count
+        rows = db.rows("prune_surplus", job_id=job.id, status=status, keep=keep, limit=limit)
+        doomed.update((run_id, last) for run_id, last in rows)
+    return list(doomed.items())[:limit]
+
+
+def _known(db: Database, *, run_ids: Sequence[str]) -> dict[str, OutputOwner]:
+    rows = db.rows("runs_known", ids=json.dumps(list(run_ids)))
+    return {run_id: OutputOwner(job_id, finished_at is not None) for run_id, job_id, finished_at in rows}
+
+
+def output_folders(state: Path) -> list[Folder]:
+    """Return the output folders of all runs, oldest first."""
+    found = [path for path in (state / RUNS).glob("*/*") if is_id(path.name)]
+    return [Folder(path, _size(path)) for path in sorted(found, key=lambda path: path.name)]
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.lstat().st_size
+        except OSError:
+            continue  # removed meanwhile
+    return total
+
+
+def choose_output(
+    folders: Sequence[Folder],
+    known: Mapping[str, OutputOwner],
+    *,
+    retention: Mapping[str, Retention],
+    default: Retention,
+    total: int | None,
+    now: datetime,
+) -> list[Folder]:
+    """Return the folders to remove: too old, without a run, or the oldest beyond the total; none of unfinished runs."""
+    removable = [folder for folder in folders if _removable(folder, known, now)]
+    doomed = [folder for folder in removable if _too_old(folder, known, retention=retention, default=default, now=now)]
+    surplus = sum(folder.size for folder in folders) - sum(folder.size for folder in doomed)
+    gone = set(doomed)
+    for folder in removable:
+        if total is None or surplus <= total:
+            break
+        if folder not in gone:
+            doomed.append(folder)
+            surplus -= folder.size
+    return doomed
+
+
+def _removable(folder: Folder, known: Mapping[str, OutputOwner], now: datetime) -> bool:
+    kept = known.get(folder.run_id)
+    return kept.finished if kept else now - created_at(folder.run_id) > YOUNG
+
+
+def _too_old(
+    folder: Folder,
+    known: Mapping[str, OutputOwner],
+    *,
+    retention: Mapping[str, Retention],
+    default: Retention,
+    now: datetime,
+) -> bool:
+    kept = known.get(folder.run_id)
+    if kept is None:
+        return True
+    age = (retention.get(kept.job_id, default) if kept.job_id else default).output
+    return age is not None and now - created_at(folder.run_id) > age
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.parent.rmdir()  # the day's folder, once it is empty
+        except OSError:
+            pass

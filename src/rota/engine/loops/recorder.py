@@ -1,0 +1,246 @@
+"""The loop that stores finished runs and wakes the loops affected by them."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from rota import faults
+from rota.engine.loops.claimer import Claimer, Slots
+from rota.engine.loops.executor import Executor, InFlightRun, Outputs, handle_of
+from rota.engine.loops.loop import AGAIN, StorageErrors
+from rota.engine.ports import Functions
+from rota.engine.transactions.claim import Claimed, ClaimOwner
+from rota.engine.transactions.direct_calls import record_calls
+from rota.engine.transactions.finish import Finished, record, return_kept
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.records import Outcome
+from rota.model.spec import Kind
+from rota.model.states import Status, Trigger
+from rota.rules.outcome import ends_alone
+from rota.store.driver import Database, Store, WriteOptions
+
+
+def one_of_each_kind(ended: Sequence[InFlightRun | None]) -> Iterable[InFlightRun | None]:
+    """Return one of each job and door: what their ends have to do with others is the same for all of them."""
+    kinds: dict[tuple[int, Trigger | None], InFlightRun | None] = {}
+    for carried in ended:
+        claimed = None if carried is None else carried.claimed
+        kinds[(id(carried), None) if claimed is None else (id(claimed.spec), claimed.run.trigger)] = carried
+    return kinds.values()
+
+
+def has_no_dependents(carried: InFlightRun | None, outcome: Outcome) -> bool:
+    """Tell whether an end concerns nobody else; of a run that another process claimed, too little is known."""
+    claimed = None if carried is None else carried.claimed
+    return claimed is not None and ends_alone(outcome, claimed.spec, claimed.run.trigger)
+
+
+def notifies(claimed: Claimed) -> bool:
+    """Tell whether somebody may be told of the end of a run, or of that of its group."""
+    return claimed.spec.notifies or claimed.run.trigger in (Trigger.GROUP, Trigger.RETRY)
+
+
+def is_activity(claimed: Claimed) -> bool:
+    """Tell whether the end of a run may count as activity."""
+    return claimed.spec.work.agent is not None
+
+
+def moves_fires(claimed: Claimed) -> bool:
+    """Tell whether the end of a run may move an instant: of its job, of its group, or of who waited for a poll."""
+    alone = claimed.run.trigger in (Trigger.MANUAL, Trigger.DIRECT) and claimed.spec.work.kind is not Kind.POLL
+    return not alone or not claimed.spec.schedule.manual
+
+
+class LeakedThreadPools:
+    """Whose threads still keep pools; `returned` is called when one has given them back."""
+
+    def __init__(self, store: Store, *, refusals: StorageErrors, returned: Callable[[], None]) -> None:
+        self._store = store
+        self._refusals = refusals
+        self._returned = returned
+        self._run_ids: set[str] = set()
+
+    def keep(self, run_ids: Collection[str]) -> None:
+        """Note runs that end while code of them still runs."""
+        self._run_ids.update(run_ids)
+
+    def give_back(self, run_id: str) -> None:
+        """Give back what the thread of a run kept, if it kept anything."""
+        if run_id in self._run_ids:
+            future = self._store.submit(partial(return_kept, run_id=run_id))
+            future.add_done_callback(partial(self._given, run_id))
+
+    def _given(self, run_id: str, future: "asyncio.Future[None]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._refusals.meet("record", error)
+            asyncio.get_running_loop().call_later(AGAIN, self.give_back, run_id)
+            return
+        self._run_ids.discard(run_id)
+        self._returned()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Ends that are stored: what was reported, who carried it, and what stands in the rows now."""
+
+    batch: Sequence[Finished]
+    carried: Sequence[InFlightRun | None]
+    stored: dict[str, Outcome]
+
+
+class Recorder:
+    """Takes the outcomes of runs and stores those that come together in one transaction.
+
+    `claimer` fills the slots that they leave, in the same commit; `recorded` is told when it is there. While a claim is
+    under way outcomes gather: the writer could not take them earlier, and together they cost less.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        holder: ClaimOwner,
+        functions: Functions,
+        executor: Executor,
+        outputs: Outputs,
+        slots: Slots,
+        kept: LeakedThreadPools,
+        refusals: StorageErrors,
+        claimer: Claimer,
+        recorded: Callable[[Recorded], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._epoch = holder.epoch
+        self._functions = functions
+        self._executor = executor
+        self._outputs = outputs
+        self._slots = slots
+        self._kept = kept
+        self._refusals = refusals
+        self._claimer = claimer
+        self._recorded = recorded
+        self._outcomes: list[Finished] = []
+        self._flush_planned = False
+        self._storing_aside = False
+        self._sharing: set[asyncio.Task[None]] = set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether outcomes are at hand that nobody stores yet."""
+        return bool(self._outcomes)
+
+    def forget(self) -> None:
+        """Drop what is not stored: it is no longer ours."""
+        self._outcomes.clear()
+
+    def ended(self, finished: Finished) -> None:
+        """Take an outcome; it is stored with all that ended in this turn of the event loop."""
+        self._outcomes.append(finished)
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def all_ended(self, finished: Sequence[Finished]) -> None:
+        """Take many outcomes and store them now; those of functions that share their output after that."""
+        sharing = [one for one in finished if self._shares(one.run_id)]
+        for one in sharing:
+            task = asyncio.get_running_loop().create_task(self._share(one), name="rota-output")
+            self._sharing.add(task)
+            task.add_done_callback(self._sharing.discard)
+        self._outcomes.extend(one for one in finished if one not in sharing)
+        self.flush()
+
+    def _shares(self, run_id: str) -> bool:
+        """Tell whether a function's output is still to be shared; that of a command was when it ended."""
+        carried = self._executor.carried.get(run_id)
+        return carried is not None and carried.shares and carried.in_process and not carried.unstored
+
+    async def _share(self, finished: Finished) -> None:
+        await self._outputs.finish(finished.run_id)
+        self.ended(finished)
+
+    def flush(self) -> None:
+        """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
+
+        Where ends are stored beside claims, those that concern nobody else only wait for each other; their slots are
+        free when they are stored.
+        """
+        self._flush_planned = False
+        batch = self._outcomes
+        kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
+        left = [self._executor.carried.get(finished.run_id) for finished in batch]
+        alone = all(has_no_dependents(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
+        aside = alone and not kept and self._claimer.beside_ends
+        if not batch or (self._storing_aside if aside else self._claimer.under_way):
+            return
+        self._outcomes = []
+        for carried in left:
+            if carried is not None:
+                carried.storing = True
+                if not aside and carried.run_id not in kept:
+                    self._slots.give_back(carried.slot)
+        self._kept.keep(kept)
+        self._storing_aside = self._storing_aside or aside
+        calls = {carried.run_id for carried in left if carried is not None and carried.direct}
+        now = self._clock.now()
+        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
+        future = self._store.submit(record_all, WriteOptions(aside=aside))
+        future.add_done_callback(partial(self._stored, batch, aside=aside))
+        self._claimer.now()
+
+    def _record(
+        self,
+        db: Database,
+        *,
+        batch: Sequence[Finished],
+        calls: Collection[str],
+        kept: Collection[str],
+        alone: bool,
+        now: datetime,
+    ) -> dict[str, Outcome]:
+        if not calls:
+            return record(db, batch, epoch=self._epoch, now=now, kept=kept, alone=alone)
+        ended = [finished for finished in batch if finished.run_id in calls]
+        stored = record_calls(db, ended, epoch=self._epoch, now=now, kept=kept)
+        rest = [finished for finished in batch if finished.run_id not in calls]
+        return {**record(db, rest, epoch=self._epoch, now=now, kept=kept), **stored}
+
+    def _stored(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]", *, aside: bool) -> None:
+        self._storing_aside = self._storing_aside and not aside
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._store_later(batch, error)
+            return
+        faults.point("record.committed")
+        self._refusals.clear("record")
+        stored = future.result()
+        left = [self._executor.carried.pop(finished.run_id, None) for finished in batch]
+        for finished, carried in zip(batch, left, strict=True):
+            if aside and carried is not None:
+                self._slots.give_back(carried.slot)
+            outcome = stored.get(finished.run_id)
+            if carried is not None and outcome is not None and outcome.status is Status.FAILED:
+                log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
+        self._recorded(Recorded(batch, left, stored))
+        if aside:
+            self.flush()  # what has gathered meanwhile
+        if not self._claimer.under_way:
+            self._claimer.now()
+
+    def _store_later(self, batch: list[Finished], error: BaseException) -> None:
+        """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
+        self._refusals.meet("record", error)
+        for finished in batch:
+            carried = self._executor.carried.get(finished.run_id)
+            if carried is not None:
+                carried.unstored = True
+                self._slots.take(carried.slot, finished.run_id)
+        parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
+        for part in parts:
+            asyncio.get_running_loop().call_later(AGAIN, self.all_ended, part)

@@ -1,0 +1,1 @@
+"""A process as a member of a project: session, locks, shutdown, control."""

@@ -1,0 +1,143 @@
+"""Control between processes: wake socket, package version, memory."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rota.store.sqlite.store import reachable
+
+NAME = "wake.sock"
+LONGEST_PATH = 100
+LARGEST = 64 * 1024
+WAKE = b"wake"
+
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class WakeSocket:
+    """The scheduler's end: a hint wakes it, a question is answered by the loop itself."""
+
+    def __init__(self, state: Path, *, wake: Callable[[], None], answer: Answer) -> None:
+        self._path = state / NAME
+        self._wake = wake
+        self._answer = answer
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(0)
+        with reachable(self._path), _reachable(self._path) as address:
+            self._path.unlink(missing_ok=True)
+            self._socket.bind(address)
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+
+    def close(self) -> None:
+        """Take the socket away."""
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        woken = False
+        while True:
+            try:
+                message, sender = self._socket.recvfrom(LARGEST)
+            except OSError:
+                break
+            woken = True
+            if message != WAKE and sender:
+                self._reply(message, sender)
+        if woken:
+            self._wake()
+
+    def _reply(self, message: bytes, sender: Any) -> None:
+        try:
+            question = json.loads(message)
+            reply = self._answer(question)
+        except (ValueError, KeyError, TypeError) as error:
+            reply = {"error": str(error)}
+        with contextlib.suppress(OSError):  # whoever asked no longer listens
+            self._socket.sendto(json.dumps(reply).encode(), sender)
+
+
+def wake(state: Path) -> None:
+    """Tell the scheduler of this state folder to look again; a full socket or no scheduler is fine."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
+        sender.settimeout(0)
+        with _reachable(state / NAME) as address:
+            sender.sendto(WAKE, address)
+
+
+def ask(state: Path, question: Mapping[str, Any], *, timeout: float = 1.0) -> dict[str, Any] | None:
+    """Ask the scheduler's loop; None when nothing answers in time: it is dead or stalled."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asker, _own_address(asker):
+        asker.settimeout(0)
+        try:
+            with _reachable(state / NAME) as address:
+                asker.sendto(json.dumps(dict(question)).encode(), address)
+        except OSError:
+            return None
+        asker.settimeout(timeout)  # waits by poll(): select() refuses descriptors from 1,024 on
+        try:
+            reply: dict[str, Any] = json.loads(asker.recv(LARGEST))
+        except TimeoutError:
+            return None
+        return reply
+
+
+@contextlib.contextmanager
+def _own_address(asker: socket.socket) -> Iterator[None]:
+    """Give the asker an address to answer to: an abstract one on Linux, else a file that is removed again."""
+    if os.path.exists("/proc/self/fd"):
+        asker.bind("")
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="rota-") as folder:
+        asker.bind(os.path.join(folder, "ask"))
+        yield
+
+
+@contextlib.contextmanager
+def _reachable(path: Path) -> Iterator[str]:
+    """Yield a name of `path` that fits into a socket address, through the folder's descriptor where it is too long."""
+    if len(os.fsencode(path)) <= LONGEST_PATH:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+PACKAGE = "rota"
+
+
+@cache
+def own_version() -> str:
+    """Return the version of this process, as it was when it was first asked: an upgrade leaves running code alone."""
+    return metadata.version(PACKAGE)
+
+
+def installed_version() -> str | None:
+    """Return the version that lies on the disk now, None while an upgrade is under way."""
+    try:
+        return metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+OBJECTS = 10_000
+"""How many more objects there must be before any are looked at: a run makes about thirty, and leaves no cycle."""
+
+
+def collect_rarely() -> None:
+    """Leave what is there now alone for good, and look at the rest less often: that is a tenth of a short run."""
+    gc.freeze()
+    gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])

@@ -1,0 +1,498 @@
+"""The scheduler of a process: its loops, their status, and one pass of all of them."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from rota import faults
+from rota.engine.activity import outlook
+from rota.engine.loops.callers import Callers
+from rota.engine.loops.claimer import Claimer, PeerNotifier, Slots
+from rota.engine.loops.executor import Executor, InFlightRun, Outputs, handle_of
+from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
+from rota.engine.loops.loop import AlarmFactory, Loop, StorageErrors
+from rota.engine.loops.notifier import Deliveries, ThreadedPost
+from rota.engine.loops.pruner import Pruner
+from rota.engine.loops.recorder import (
+    LeakedThreadPools,
+    Recorded,
+    Recorder,
+    is_activity,
+    moves_fires,
+    notifies,
+    one_of_each_kind,
+)
+from rota.engine.loops.work_sources import Items, ThreadedSources, WorkReporter
+from rota.engine.loops.workspaces import uses_worktree
+from rota.engine.ports import Functions, Post, Processes, Sources
+from rota.engine.transactions.claim import Claimed, ClaimOwner
+from rota.engine.transactions.finish import Finished
+from rota.engine.transactions.fire import Fired, replan
+from rota.engine.transactions.pause import next_release, release_due
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import StateError
+from rota.model.states import Status
+from rota.rules.liveness import say_skew
+from rota.settings import Settings
+from rota.store.driver import Store
+from rota.store.tables import runs
+from rota.store.tables.processes import server_now
+
+CLAIMS_FIRST = 0.05
+"""For how many seconds the other loops let a claim go first when another process changed something."""
+
+
+CLOCK_WRONG = "clock_wrong"
+FAILURES = 2
+"""After how many failures in a row a stage counts as failing: a single one may be a lock held for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A stage without which no run starts, and the error that it meets again and again; or the clock."""
+
+    stage: str
+    code: str
+    error: str
+
+
+class Engine:
+    """Fires, claims, executes and records for one worker, on one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        settings: Settings,
+        holder: ClaimOwner,
+        processes: Processes,
+        functions: Functions,
+        sources: Sources | None = None,
+        post: Post | None = None,
+        stays: bool = True,
+        fires: bool = True,
+        server_now: ServerNow = server_now,
+        on_fired: Callable[[Fired], None] = lambda _fired: None,
+        on_finished: Callable[[str], None] = lambda _run_id: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._holder = holder
+        self._processes = processes
+        self._functions = functions
+        self._on_fired = on_fired
+        self._on_finished = on_finished
+        self._fires = fires
+        """Whether it looks after the calendar and the house too; else it only takes runs and carries them out."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waking: asyncio.Task[None] | None = None
+        self._emptied = asyncio.Event()
+        self.slots = Slots(settings.scheduler.concurrency)
+        self.refusals = StorageErrors(clock)
+        self.server_clock = ServerClock(store, clock, holder=holder, server_now=server_now)
+        self._kept = LeakedThreadPools(store, refusals=self.refusals, returned=self.claim_now)
+        self._neighbours = PeerNotifier(store, clock, holder=holder, slots=self.slots)
+        sources = sources or ThreadedSources(settings, os.environ)
+        self.outbox = WorkReporter(store, clock, sources)
+        self.items = Items(store, clock, sources=sources, outbox=self.outbox)
+        post = post or ThreadedPost(settings, os.environ)
+        self.deliveries = Deliveries(store, clock, post, tick=settings.scheduler.tick)
+        self._pinger = Pinger(post, settings.scheduler.ping if stays else None)
+        self.outputs = Outputs(store, clock, settings.state)
+        self.executor = Executor(
+            store,
+            clock,
+            holder=holder,
+            processes=processes,
+            functions=functions,
+            settings=settings,
+            items=self.items,
+            outputs=self.outputs,
+            refusals=self.refusals,
+            ended=self.ended,
+            left=self._left,
+        )
+        self.claimer = Claimer(
+            store,
+            clock,
+            holder=holder,
+            slots=self.slots,
+            processes=processes,
+            functions=functions,
+            neighbours=self._neighbours,
+            refusals=self.refusals,
+            taken=self._taken,
+            trusted=lambda: self.server_clock.trusted,
+        )
+        self.claimer.allowed = settings.scheduler.enabled
+        self._recorder = Recorder(
+            store,
+            clock,
+            holder=holder,
+            functions=functions,
+            executor=self.executor,
+            outputs=self.outputs,
+            slots=self.slots,
+            kept=self._kept,
+            refusals=self.refusals,
+            claimer=self.claimer,
+            recorded=self._recorded,
+        )
+        self.callers = Callers(
+            store,
+            clock,
+            holder=holder,
+            processes=processes,
+            executor=self.executor,
+            changed=self._call_changed,
+            freed=self._left,
+            dismisses=stays,
+        )
+        self._steps = ClockJumpDetector(store, clock, holder=holder)
+        self.firer = Firer(store, refusals=self.refusals, claim=self.claim_now, tell=self.tell_fired)
+        self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
+        self.fire_loop = Loop("fire", self._fire_round, clock=clock)
+        self.claim_loop = Loop("claim", self._claim_round, clock=clock)
+        self.release_loop = Loop("release", self._release_round, clock=clock)
+        self.cancel_loop = Loop("cancel", self._cancel_round, clock=clock)
+        self.direct_loop = Loop("direct", self._direct_round, clock=clock)
+        self.workspace_loop = Loop("workspaces", self._workspace_round, clock=clock)
+        self._pruner = Pruner(store, clock, settings, stays=stays, rows=fires)
+        self.prune_loop = Loop("prune", self._prune_round, clock=clock)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All duties, in the order of the flow."""
+        work = (self.cancel_loop, self.direct_loop, self.workspace_loop, self.outbox.loop, self.outputs.loop)
+        if not self._fires:
+            return (self.claim_loop, *work, self.prune_loop)
+        flow = (self.cadence_loop, self.fire_loop, self.claim_loop, self.release_loop)
+        return (*flow, *work, self.deliveries.loop, self.prune_loop)
+
+    @property
+    def wrong_clock(self) -> Failing | None:
+        """Why the clock of this machine may not be followed; None: it may."""
+        if self.server_clock.agrees:
+            return None
+        return Failing("clock", CLOCK_WRONG, f"this machine's clock is {say_skew(self.server_clock.skew)}")
+
+    @property
+    def failing(self) -> Failing | None:
+        """The stage, fire or claim, that fails round after round; None: runs can start."""
+        if (wrong := self.wrong_clock) is not None:
+            return wrong
+        stages = {"fire": (self.fire_loop.pulse,), "claim": (self.claimer.pulse, self.claim_loop.pulse)}
+        for stage, pulses in stages.items():
+            for pulse in pulses:
+                if pulse.failures >= FAILURES:
+                    return Failing(stage, pulse.code or "", pulse.error or "")
+        return None
+
+    def start(self, make_alarm: AlarmFactory) -> None:
+        """Let the loops run."""
+        self._tasks = [asyncio.create_task(loop.run(make_alarm), name=f"rota-{loop.name}") for loop in self.loops]
+
+    async def end(self) -> None:
+        """Stop the loops; what runs goes on."""
+        tasks = [*self._tasks, *([] if self._waking is None else [self._waking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks = []
+        await self.outbox.finish()
+        if self._fires:
+            await self.deliveries.finish()
+        self.callers.close()
+
+    async def abandon(self) -> None:
+        """End the trees of everything that is carried, at once, and record nothing: it is no longer ours (R-22)."""
+        self.claimer.abandon()
+        left = self.executor.abandon()
+        self._recorder.forget()
+        await asyncio.gather(*(self._processes.sweep(run_id) for run_id in left))
+
+    def quiesce(self) -> None:
+        """Fire and claim nothing more; runs at their gates go back to the queue."""
+        self.claimer.allowed = False
+        for task, loop in zip(self._tasks, self.loops, strict=False):
+            if loop is self.fire_loop:
+                task.cancel()
+        for run_id in list(self.executor.carried):
+            self.executor.hand_back(run_id)
+        self.direct_loop.wake()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is carried, an outcome is not yet stored, or a claim is under way that may bring one."""
+        return bool(self.executor.carried) or self._recorder.waits or self.claimer.under_way
+
+    @property
+    def only_unstored(self) -> bool:
+        """Whether all that is left of the runs is results that the storage refuses."""
+        return all(carried.unstored for carried in self.executor.carried.values())
+
+    @property
+    def nothing_runs(self) -> bool:
+        """Whether all that is left of the runs is to store where they go."""
+        return all(carried.over for carried in self.executor.carried.values())
+
+    async def until_empty(self) -> None:
+        """Wait until nothing is carried and every outcome is stored."""
+        while self.busy:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def wake(self) -> None:
+        """Look at everything again: another process changed something. Most likely there is something to claim."""
+        self.claim_now()
+        if self._waking is None:
+            self._waking = asyncio.get_running_loop().create_task(self._wake_others(), name="rota-wake")
+
+    async def _wake_others(self) -> None:
+        """Let the other loops look: what a claim brings would begin after all that they read."""
+        await self.claimer.over(within=CLAIMS_FIRST)
+        self._waking = None
+        for loop in self.loops:
+            if loop not in (self.claim_loop, self.prune_loop):
+                loop.wake()
+
+    # the clock
+
+    async def follows_clock(self) -> bool:
+        """Tell whether what is due may be done: on a shared database only while the clocks agree (R-41)."""
+        agreed = self.server_clock.agrees
+        agrees = await self.server_clock.look()
+        if agrees and not agreed:
+            for loop in self.loops:
+                loop.wake()
+        return agrees
+
+    def _compare_again(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=COMPARE_EVERY)
+
+    # cadence
+
+    async def _cadence_round(self) -> datetime | None:
+        """Re-plan jobs whose interval depends on the mode as soon as it changes (R-18)."""
+        if not await self.follows_clock():
+            return self._compare_again()
+        now = self._clock.now()
+        found = self._store.read(partial(outlook, now=now))
+        if found.stale:
+            changed = await self._store.submit(partial(replan, now=now))
+            for job, mode in changed.items():
+                log.info("job re-planned", job=job, mode=mode.value)
+            self.fire_loop.wake()
+            self.claim_now()
+        tick = now + self._settings.scheduler.tick
+        return tick if found.changes_at is None else min(found.changes_at, tick)
+
+    # fire
+
+    async def _fire_round(self) -> datetime | None:
+        trusted = await self.follows_clock()
+        if await self._steps.look(trusted=trusted):
+            self.release_loop.wake()
+        if not trusted:
+            return self._compare_again()
+        now = self._clock.now()
+        if await self.firer.fire_due(now):
+            self.cancel_loop.wake()  # a new run may replace an old one
+            self._neighbours.tell()
+            self.claim_now()
+        self._pinger.beat(now)
+        return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)
+
+    def tell_fired(self, fired: Fired) -> None:
+        """Tell what became of the instants of a job."""
+        for born, reason, count in fired.skips:
+            log.info("run skipped", run=born.handle, reason=reason.value, count=count)
+        if fired.notifies:
+            self.deliveries.loop.wake()
+        self._on_fired(fired)
+
+    # claim
+
+    async def _claim_round(self) -> datetime | None:
+        if not await self.follows_clock():
+            return self._compare_again()
+        self.claim_now()
+        await self.claimer.over()
+        return self._clock.now() + self._settings.scheduler.tick
+
+    def claim_now(self) -> None:
+        """Ask for runs for the free slots."""
+        self.claimer.now()
+
+    def _taken(self, claimed: Sequence[Claimed]) -> None:
+        self._emptied.set()
+        self._recorder.flush()  # the writer has work while these begin
+        self._begin(claimed)
+
+    def _begin(self, taken: Sequence[Claimed]) -> None:
+        if not taken:
+            return
+        faults.point("claim.committed")
+        telling = log.is_enabled_for(logging.DEBUG)  # once for all: even a line that is dropped costs a tenth of a run
+        for claimed in taken:
+            if telling:
+                log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
+            self.executor.begin(claimed)
+            if not self.claimer.allowed:
+                self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
+        if any(claimed.call is not None for claimed in taken):
+            self.direct_loop.wake()  # its caller may have gone on already
+
+    def _left(self, run_id: str) -> None:
+        """A run left its slot without having run: it waits again, or ended before its start."""
+        self.released(run_id)
+        self.items.left(run_id)
+        self._tell_finished(run_id)
+        self._emptied.set()
+        self.release_loop.wake()
+        self.fire_loop.wake()
+        self.claim_now()
+
+    def released(self, run_id: str) -> None:
+        """Free the slot of a run, unless code of it still runs."""
+        slot = self.slots.slot_of(run_id)
+        if slot is not None and not self._functions.holds(run_id):
+            self.slots.give_back(slot)
+            self._kept.give_back(run_id)
+            self.claim_now()
+
+    # record
+
+    def ended(self, finished: Finished) -> None:
+        """Take an outcome."""
+        self._recorder.ended(finished)
+
+    def all_ended(self, finished: Sequence[Finished]) -> None:
+        """Take many outcomes."""
+        self._recorder.all_ended(finished)
+
+    def _recorded(self, ended: Recorded) -> None:
+        """Tell whom it concerns how runs ended."""
+        for finished in ended.batch:
+            self._tell_finished(finished.run_id)
+            self.items.left(finished.run_id)
+        if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
+            self.release_loop.wake()  # its next attempt waits for its backoff
+        self._emptied.set()
+        for carried in one_of_each_kind(ended.carried):
+            self._follow(carried)
+
+    def _follow(self, carried: InFlightRun | None) -> None:
+        """Wake who has to do with what ended."""
+        claimed = None if carried is None else carried.claimed
+        if claimed is None or moves_fires(claimed):
+            self.fire_loop.wake()
+        if carried is None:
+            return
+        if claimed is None:
+            self.outbox.loop.wake()  # another process may have claimed what it works on
+        if claimed is None or uses_worktree(claimed):
+            self.workspace_loop.wake()
+        if carried.direct:
+            self.direct_loop.wake()  # nobody need watch its caller any more
+        if claimed is None or notifies(claimed):
+            self.deliveries.loop.wake()
+        if claimed is None or is_activity(claimed):
+            self.cadence_loop.wake()
+
+    def _tell_finished(self, run_id: str) -> None:
+        """Tell who looks on. One who can read nothing just then misses it; those that ended with it must not."""
+        try:
+            self._on_finished(run_id)
+        except StateError as error:
+            log.warning("the end of a run could not be shown", run=run_id, error=str(error))
+
+    # release and cancel
+
+    async def _release_round(self) -> datetime | None:
+        """Let go runs whose waiting time is over, and end those that waited too long (R-02, R-09)."""
+        if not await self.follows_clock():
+            return self._compare_again()
+        now = self._clock.now()
+        due = self._store.read(next_release)
+        if due is not None and due <= now:
+            ended = await self._store.submit(partial(release_due, now=now))
+            for run_id in ended.expired:
+                self._tell_finished(run_id)
+            for pause in ended.pauses:
+                log.info("pause is over", job=pause.job, skipped=pause.count)
+            for provider in ended.holds:
+                log.info("provider is no longer held", provider=provider)
+            self.fire_loop.wake()
+            self.deliveries.loop.wake()
+            self.claim_now()
+            due = self._store.read(next_release)
+        tick = now + self._settings.scheduler.tick
+        return tick if due is None else min(due, tick)
+
+    async def _cancel_round(self) -> datetime | None:
+        """Stop what somebody wants stopped; the tick finds what a command that died could not tell us."""
+        for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
+            carried = self.executor.carried.get(run_id)
+            if carried is not None and not carried.stopping:
+                log.info("run is being stopped", run=handle_of(carried), reason=reason.value)
+                self.executor.stop(run_id)
+        return self._clock.now() + self._settings.scheduler.tick
+
+    async def _direct_round(self) -> datetime | None:
+        """Look after the callers of direct calls (R-13); who comes while we stop is sent away."""
+        if not self.claimer.allowed:
+            await self.callers.dismiss()
+        await self.callers.look()
+        return self._clock.now() + self._settings.scheduler.tick
+
+    async def _prune_round(self) -> datetime | None:
+        """Delete what was kept long enough, by a clock that is right."""
+        return await self._pruner.round() if await self.follows_clock() else self._compare_again()
+
+    async def _workspace_round(self) -> datetime | None:
+        """Look at what agents left in worktrees of their own; a run is never changed by that."""
+        await self.executor.briefing.workspaces.sweep()
+        return None
+
+    def _call_changed(self) -> None:
+        self.direct_loop.wake()
+        self.claim_now()
+
+
+PASSES = 2
+MOST_PASSES = 1000
+
+
+async def run_once(engine: Engine, clock: Clock) -> datetime:
+    """Fire and claim what is due; return when the look was over. What comes later is left to later ticks.
+
+    While it carries runs, a tick fills the slots that become free with what was there at its look, so that a queue
+    drains and every tick ends.
+    """
+    if engine.claimer.allowed:
+        await _go_round(engine, clock)
+    engine.claimer.until = clock.now()
+    await engine.claim_loop.turn()
+    return engine.claimer.until
+
+
+async def _go_round(engine: Engine, clock: Clock) -> None:
+    """Let every duty go round, again while some has more to do that was due before.
+
+    The second time finds what the first made possible: a pause that ended, a run that was let go. Pruning is not a part
+    of the look: it may take longer.
+    """
+    began = clock.now()
+    loops = [loop for loop in engine.loops if loop is not engine.prune_loop]
+    for count in range(1, MOST_PASSES):
+        due = [await loop.turn() for loop in loops]
+        if count >= PASSES and not any(at is not None and at <= began for at in due):
+            break

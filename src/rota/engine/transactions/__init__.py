@@ -1,0 +1,1 @@
+"""What happens in one transaction: plain functions of a database."""

@@ -1,0 +1,143 @@
+"""Work items and provider limits, as part of a run's transaction."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from rota.model.agents import ProviderHold, Refusal, WorkItem, WorkReport, WorkRequest
+from rota.model.records import Claim, ClaimState, Outcome
+from rota.model.spec import WorkSource
+from rota.model.states import Reason, Status
+from rota.rules.agents import forgets, hold_after
+from rota.rules.notifications import Ending, ending_of
+from rota.store.driver import Database
+from rota.store.tables import audit, queue, runs, work_items
+
+LATE = timedelta(seconds=5)
+"""How much longer than its timeout a request may be under way whose run no longer waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCall:
+    """A direct call that ended."""
+
+    id: str
+    outcome: Outcome
+
+
+def ask(db: Database, *, run: runs.Candidate, source: WorkSource, now: datetime) -> WorkRequest:
+    """Store that a run is about to ask its source, and return the request."""
+    claim = work_items.intend(db, run_id=run.id, handle=run.handle, source=source, now=now)
+    return WorkRequest(claim, run.job, run.handle, now, run.params)
+
+
+def hold(db: Database, *, request: WorkRequest, source: WorkSource, item: WorkItem, now: datetime) -> str | None:
+    """Store what a run got; return who holds it already, in which case what this request claimed is given back."""
+    if work_items.hold(db, request.claim, item, now=now):
+        return None
+    work_items.end(db, request.claim, ClaimState.RELEASING, at=now, not_before=now)
+    return next(iter(work_items.holders(db, source)), "another run")
+
+
+def give_back(db: Database, claim: str, *, now: datetime) -> None:
+    """Plan that whatever a request may have claimed is given back: its source failed to answer."""
+    work_items.end(db, claim, ClaimState.RELEASING, at=now, not_before=now)
+
+
+def settle(db: Database, ended: Sequence[runs.FinishedRun | EndedCall], *, now: datetime) -> None:
+    """Plan what the sources of ended runs are told, in the transaction of their end."""
+    claims = work_items.open_claims(db, [one.id for one in ended])
+    if not claims:
+        return
+    outcomes = {one.id: one.outcome for one in ended}
+    for claim in claims:
+        _settle(db, claim, outcomes[claim.run_id], now=now)
+
+
+def put_back(db: Database, run_id: str, *, now: datetime, lost: bool = False) -> None:
+    """Plan that what a run has claimed is given back, as it waits again; `lost`: its process is gone."""
+    for claim in work_items.open_claims(db, [run_id]):
+        until = now if lost or claim.item is not None else _answered_by(claim, now)
+        work_items.end(db, claim.claim, ClaimState.RELEASING, at=now, not_before=until)
+
+
+def _answered_by(claim: Claim, now: datetime) -> datetime:
+    """Return when a request that is under way has been answered, also where nobody hears it."""
+    return max(now, claim.asked_at + claim.source.timeout + LATE)
+
+
+def _settle(db: Database, claim: Claim, outcome: Outcome, *, now: datetime) -> None:
+    if claim.item is None:  # the source is still being asked: what it answers is given back
+        work_items.end(db, claim.claim, ClaimState.RELEASING, at=now, not_before=_answered_by(claim, now))
+        return
+    failures = work_items.failures(db, claim.source, claim.item.id)
+    verdict = ending_of(outcome.status, outcome.reason, failures=failures, attempts=claim.source.attempts)
+    if verdict.ending is Ending.RELEASED:
+        work_items.end(db, claim.claim, ClaimState.RELEASING, at=now, not_before=now, failed=verdict.failed)
+        return
+    report = WorkReport(
+        success=verdict.ending is Ending.DONE,
+        run=claim.handle,
+        summary=outcome.summary or "",
+        error=outcome.error or (str(outcome.reason) if outcome.reason else ""),
+    )
+    work_items.end(db, claim.claim, ClaimState.REPORTING, at=now, not_before=now, failed=verdict.failed, report=report)
+
+
+HOLDING = frozenset({Reason.QUOTA, Reason.OUTAGE})
+"""Failures after which no run of the provider would do better."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAnswer:
+    """The end of a run that asked a provider."""
+
+    run_id: str
+    outcome: Outcome
+    began_at: datetime
+    at: datetime
+
+
+def note_answers(db: Database, answered: Iterable[ProviderAnswer], *, now: datetime) -> None:
+    """Hold the providers that refused, and forget the refusals of those that work again."""
+    for one in answered:
+        if one.outcome.status is Status.FAILED and one.outcome.reason in HOLDING:
+            _hold(db, one, now=now)
+        elif one.outcome.status is Status.COMPLETED:
+            _forget(db, one)
+
+
+def _hold(db: Database, refused: ProviderAnswer, *, now: datetime) -> None:
+    outcome, provider = refused.outcome, refused.outcome.provider
+    assert provider is not None, "only ends of agents come here"
+    known = _of_the_same_kind(db, queue.hold_of(db, provider), outcome.reason)
+    refusal = Refusal(
+        refused.began_at,
+        refused.at,
+        outcome.error or "",
+        outcome.resets_at,
+        refused.run_id,
+        outage=outcome.reason is Reason.OUTAGE,
+    )
+    hold = hold_after(known, refusal, provider=provider)
+    if hold == known or hold.until is None:
+        return
+    queue.put_hold(db, hold)
+    audit.insert_event(
+        db, "provider_held", now=now, run_id=refused.run_id, provider=provider, until=hold.until.isoformat()
+    )
+
+
+def _of_the_same_kind(db: Database, known: ProviderHold | None, reason: Reason | None) -> ProviderHold | None:
+    """Return what is known of a provider; a count of refusals is none of outages, and the other way round."""
+    run = runs.run_by_id(db, known.run_id) if known is not None and known.run_id is not None else None
+    if known is None or run is None or run.reason in (None, reason):
+        return known
+    return replace(known, refusals=0)
+
+
+def _forget(db: Database, done: ProviderAnswer) -> None:
+    provider = done.outcome.provider
+    known = None if provider is None else queue.hold_of(db, provider)
+    if known is not None and forgets(known, began_at=done.began_at):
+        queue.forget_hold(db, known.provider)

@@ -1,0 +1,199 @@
+"""Budgets in the database (R-19): reserved at the gate, counted on the way, settled with the end; all or none."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota import faults
+from rota.model.budgets import Account, Exceeded, Price, Unit, Usage, Window
+from rota.model.clock import Clock, iso
+from rota.model.errors import BudgetExceeded
+from rota.model.records import Outcome
+from rota.model.spec import JobSpec, Spend
+from rota.rules.admission import Admission, Admit, Defer, Skip
+from rota.rules.budgets import RECENT, Charge, cost_of, estimate_of, judge, no_room, say_used, settle_at, window_of
+from rota.store.driver import Database, Store
+from rota.store.tables import budgets, run_queries, runs
+
+if TYPE_CHECKING:
+    from rota.engine.transactions.claim import Claimed
+
+LET_GO_AT_ONCE = 100
+EVERYBODY = 100_000
+
+
+class EndedSpender(NamedTuple):
+    """A run or direct call that ended, and what it used; `started`: it did any work at all."""
+
+    run_id: str
+    usage: Usage | None = None
+    started: bool = True
+
+
+def charges(db: Database, spec: JobSpec, *, job_id: str, now: datetime) -> list[Charge]:
+    """Return how the accounts of a job meet a start of it now; one that is forgotten asks for nothing."""
+    spends = {spend.account: spend for spend in spec.budgets}
+    known = budgets.named_accounts(db, spends)
+    return [_charge(db, spends[name], account, job_id=job_id, now=now) for name, account in known.items()]
+
+
+def _charge(db: Database, spend: Spend, account: Account, *, job_id: str, now: datetime) -> Charge:
+    window = window_of(account.per, account.timezone, now)
+    filled = budgets.find_window(db, account, window)
+    settled, reserved = (filled.settled, filled.reserved) if filled else (0, 0)
+    largest = budgets.largest(db, job_id, account, recent=RECENT)
+    return Charge(account, window, settled, reserved, estimate_of(spend, account, largest=largest))
+
+
+def reserve(db: Database, run_id: str, spec: JobSpec, *, job_id: str, epoch: int, now: datetime) -> Admission:
+    """Pass the gate of a run's accounts: reserve its estimate in all of them, or in none; note the decision."""
+    if not budgets.at_gate(db, run_id, epoch=epoch):
+        return Admit()  # it is no longer ours, which its start finds out
+    budgets.release(db, [run_id])
+    found = charges(db, spec, job_id=job_id, now=now)
+    verdict = judge(found)
+    if isinstance(verdict, Admit) and not _take_all(db, run_id, found, job_id=job_id):
+        verdict = judge([replace(one, settled=one.account.limit) for one in found])  # somebody was faster
+    runs.note_decisions(db, run_id, {"budget": _told(found, verdict, now)})
+    faults.point("budget.reserved")
+    return verdict
+
+
+def _take_all(db: Database, run_id: str, found: Sequence[Charge], *, job_id: str) -> bool:
+    """Reserve in the order of the accounts' names; where one has no room after all, in none."""
+    taken: list[tuple[int, Charge]] = []
+    for charge in found:
+        window_id = budgets.open_window(db, charge.account, charge.window).id
+        amount, most = charge.estimate.amount, _most(charge.account)
+        if not budgets.take(db, window_id, amount, most=most):
+            for other_id, other in taken:
+                budgets.take(db, other_id, -other.estimate.amount, most=None)
+            return False
+        taken.append((window_id, charge))
+    for window_id, charge in taken:
+        name, amount = charge.account.name, charge.estimate.amount
+        budgets.reserve(db, run_id, window_id, account=name, job_id=job_id, estimate=amount)
+    return True
+
+
+def _most(account: Account) -> int | None:
+    return None if account.policy is Exceeded.WARN else account.limit
+
+
+def _told(found: Sequence[Charge], verdict: Admission, now: datetime) -> dict[str, Any]:
+    """Return what `explain` tells of the gate, and what the release of waiting runs goes by."""
+    words = {Admit: "go", Defer: "wait", Skip: "skip"}
+    return {"at": iso(now), "verdict": words[type(verdict)], "accounts": [charge_json(charge) for charge in found]}
+
+
+def charge_json(charge: Charge) -> dict[str, Any]:
+    """Return an account as a run met it."""
+    return {
+        "account": charge.account.name,
+        "unit": charge.account.unit,
+        "limit": charge.account.limit,
+        "settled": charge.settled,
+        "reserved": charge.reserved,
+        "estimate": charge.estimate.amount,
+        "origin": charge.estimate.origin,
+        "answer": charge.answer,
+        "until": iso(charge.window.until),
+    }
+
+
+def refuse_exceeded(db: Database, spec: JobSpec, *, job_id: str, now: datetime) -> None:
+    """Refuse a direct call for which an account has no room: its caller would wait for a window, not for a slot."""
+    for charge in charges(db, spec, job_id=job_id, now=now):
+        if charge.answer in ("wait", "skip"):
+            raise exceeded(charge)
+
+
+def exceeded(charge: Charge) -> BudgetExceeded:
+    """Return the error that says that an account has no room."""
+    return BudgetExceeded(charge.account.name, no_room(charge), reopens=iso(charge.window.until))
+
+
+def count_request(db: Database, *, run_id: str, job_id: str, names: Sequence[str], now: datetime) -> None:
+    """Count a request that a run is about to make; BudgetExceeded where one of its accounts has no room for it.
+
+    It counts in the window of now, first within what the run holds there.
+    """
+    for account in budgets.named_accounts(db, names).values():
+        if account.unit is not Unit.REQUESTS:
+            continue
+        window = window_of(account.per, account.timezone, now)
+        filled = budgets.open_window(db, account, window)
+        most = _most(account)
+        if not budgets.spend_request(db, run_id, filled.id, account=account.name, job_id=job_id, most=most):
+            used = say_used(filled.used, account.limit, account.unit)
+            why = f"has no room for a request more: {used} used or reserved"
+            raise BudgetExceeded(account.name, why, reopens=iso(window.until))
+
+
+async def charge_request(store: Store, clock: Clock, claimed: "Claimed") -> None:
+    """Count a request of a run that is under way, in a transaction of its own."""
+    names = [spend.account for spend in claimed.spec.budgets]
+    run = claimed.run
+    await store.submit(partial(count_request, run_id=run.id, job_id=run.job_id, names=names, now=clock.now()))
+
+
+def price(db: Database, outcome: Outcome) -> Outcome:
+    """Return an outcome with what it cost by the prices of now, where it tells tokens and a model but no money."""
+    usage = outcome.usage
+    if usage is None or usage.usd is not None or usage.model is None or usage.tokens is None:
+        return outcome
+    return replace(outcome, usage=replace(usage, usd=cost_of(usage, budgets.prices(db))))
+
+
+def settle(db: Database, gone: Iterable[EndedSpender], *, now: datetime) -> None:
+    """Replace what ended runs hold by what they used, each in the window in which it was reserved.
+
+    Room that this leaves lets go who waits for it.
+    """
+    ended = {one.run_id: one for one in gone}
+    freed: set[str] = set()
+    for one in budgets.held(db, list(ended)):
+        end = ended[one.run_id]
+        usage = end.usage if end.started else None
+        estimate = one.estimate if end.started else None
+        found = settle_at(one.unit, usage, estimate=estimate, reserved=one.reserved, spent=one.spent)
+        if found.amount or end.started:
+            budgets.settle(db, one, settled=found.amount, measured=found.measured, now=now)
+        else:
+            budgets.drop(db, one)
+        if found.amount < one.reserved:
+            freed.add(one.account)
+    if freed and budgets.anybody_waits(db):
+        for account in budgets.named_accounts(db, freed).values():
+            _let_go_fitting(db, account, now=now)
+
+
+def _let_go_fitting(db: Database, account: Account, *, now: datetime) -> None:
+    """Let go who waits for an account, in order, as long as there is room."""
+    filled = budgets.find_window(db, account, window_of(account.per, account.timezone, now))
+    room = account.limit - (filled.used if filled else 0)
+    for one in budgets.waiting(db, account.name, limit=LET_GO_AT_ONCE):
+        if one.estimate > room:
+            return
+        room -= one.estimate
+        run_queries.let_go(db, one.run_id)
+
+
+def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, Price]) -> None:
+    """Store the accounts and prices of a file; who waits for an account that changed is judged again."""
+    before = {one.account.name: one for one in budgets.accounts(db)}
+    budgets.declare_accounts(db, accounts.values())
+    budgets.declare_prices(db, prices)
+    if not budgets.anybody_waits(db):
+        return
+    for name, account in accounts.items():
+        if name in before and before[name].account != account:
+            for one in budgets.waiting(db, name, limit=EVERYBODY):
+                run_queries.let_go(db, one.run_id)
+
+
+def current_window(account: Account, now: datetime) -> Window:
+    """Return the window of an account that is open now."""
+    return window_of(account.per, account.timezone, now)

@@ -1,0 +1,88 @@
+"""Birth: the one place where a run enters the database. Who may have one is decided by those who call it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from rota import faults
+from rota.engine.transactions import notifications, poll
+from rota.model.ids import created_ms
+from rota.model.records import Job
+from rota.model.spec import Kind
+from rota.model.states import WaitingFor
+from rota.rules.queue_order import GROUP_LANE, NO_POOLS, place_of
+from rota.store.driver import Database
+from rota.store.tables import jobs, queue, runs
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """A run that was just stored."""
+
+    id: str
+    job: str
+    number: int
+
+    @property
+    def handle(self) -> str:
+        """The run as people write it: `backup:112`."""
+        return f"{self.job}:{self.number}"
+
+
+def create_run(db: Database, run: runs.NewRun) -> RunRef:
+    """Store a newborn run under the job's next number."""
+    number = jobs.next_number(db, run.job.id)
+    run = settled(db, run)
+    runs.insert_run(db, run, number=number)
+    faults.point("enqueue.inserted")
+    if run.waiting_for is WaitingFor.POLL:
+        demand_poll(db, now=run.created_at)
+    born = RunRef(run.id, run.job.name, number)
+    if run.job.spec.notifies:
+        notifications.run_born(db, run, born.handle, now=run.created_at)
+    return born
+
+
+def demand_poll(db: Database, *, now: datetime) -> None:
+    """Make a poll for those who wait for one, where none would come by itself (R-16)."""
+    needed = poll.on_demand(db, now=now)
+    if needed is not None:
+        create_run(db, needed)
+
+
+def create_runs(db: Database, shared: runs.NewRun, siblings: Sequence[runs.NewRunVariant]) -> list[RunRef]:
+    """Store many runs of one job, in their order, by one statement and one count; `shared` is what they have alike."""
+    first = jobs.next_numbers(db, shared.job.id, len(siblings))
+    runs.insert_runs(db, settled(db, shared), siblings, first=first)
+    faults.point("enqueue.many_inserted")
+    return [RunRef(one.id, shared.job.name, first + index) for index, one in enumerate(siblings)]
+
+
+def settled(db: Database, run: runs.NewRun) -> runs.NewRun:
+    """Return a newborn run with its lane and its place, where nobody chose them: no door may forget them."""
+    if run.reason is not None:
+        return run  # it never stands in the queue
+    if run.waiting_for is None and _awaits_poll(db, run):
+        run = replace(run, waiting_for=WaitingFor.POLL)
+    priority = run.job.spec.priority if run.priority is None else run.priority
+    place = place_of(priority, created_ms=created_ms(run.id), aging=queue.aging(db))
+    return replace(
+        run,
+        lane_id=lane_of_job(db, run.job) if run.lane_id is None else run.lane_id,
+        priority=priority,
+        rank=place.rank if run.rank is None else run.rank,
+        position=place.position if run.position is None else run.position,
+    )
+
+
+def _awaits_poll(db: Database, run: runs.NewRun) -> bool:
+    needs = run.job.spec.gates.needs_poll
+    return needs and not poll.look(db, born=run.created_at, now=run.created_at).fresh
+
+
+def lane_of_job(db: Database, job: Job) -> int:
+    """Return the lane that a job's runs stand in."""
+    spec = job.spec
+    if spec.work.kind is Kind.GROUP:
+        return GROUP_LANE
+    return queue.lane_of(db, spec.pools) if spec.pools else NO_POOLS

@@ -1,0 +1,90 @@
+"""Notices: the deliveries that follow from what happens to a run, written in the very transaction of it (DEC-009)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota import faults
+from rota.model.notifications import Event, Target
+from rota.model.records import Job
+from rota.model.spec import JobSpec
+from rota.model.states import Status, Trigger
+from rota.rules.notifications import event_of, late_at, telling
+from rota.store.driver import Database
+from rota.store.tables import jobs, notifications, runs
+
+LATE_A_ROUND = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _NotifyTarget:
+    """A target of a job, and whether it is written in the job itself."""
+
+    target: Target
+    own: bool
+
+
+def run_born(db: Database, run: runs.NewRun, handle: str, *, now: datetime) -> None:
+    """Tell of instants that do not run and of runs that start late; note by when a run must have finished."""
+    spec = run.job.spec
+    if run.reason is not None:
+        event = event_of(Status.SKIPPED, run.reason)
+        if event is not None:
+            _tell(db, run.job, event, run_id=run.id, handle=handle, now=now)
+        return
+    if "made_up" in (run.decisions or {}):
+        _tell(db, run.job, Event.MISSED, run_id=run.id, handle=handle, now=now, runs=True)
+    if spec.finish_by and run.trigger is Trigger.SCHEDULE and run.scheduled_for is not None:
+        at = late_at(spec.finish_by, spec.schedule.timezone, after=run.scheduled_for)
+        if at is not None:
+            notifications.set_deadline(db, run.id, at)
+
+
+def chain_ended(db: Database, ended: runs.FinishedRun, *, now: datetime) -> None:
+    """Tell of a run that is final and not tried again."""
+    job = jobs.job_by_id(db, ended.job_id)
+    run = runs.run_by_id(db, ended.id)
+    assert run is not None, "it ended in this transaction"
+    deadline = notifications.deadline_over(db, ended.id)
+    if deadline is not None and deadline < ended.finished_at:
+        _tell(db, job, Event.LATE, run_id=run.id, handle=run.handle, now=now)
+    event = event_of(ended.status, ended.outcome.reason)
+    if event is not None:
+        _tell(db, job, event, run_id=run.id, handle=run.handle, now=now)
+    faults.point("notify.written")
+
+
+def tried_again(db: Database, failed: str, run_id: str) -> None:
+    """Let the next attempt of a run keep its deadline."""
+    notifications.pass_deadline_on(db, failed, run_id)
+
+
+def tell_late(db: Database, *, now: datetime) -> int:
+    """Tell of unfinished runs that should have finished by now; return how many there were."""
+    late = notifications.missed_deadlines(db, now=now, limit=LATE_A_ROUND)
+    for run_id in late:
+        run = runs.run_by_id(db, run_id)
+        if run is not None and not run.status.final:
+            _tell(db, jobs.job_by_id(db, run.job_id), Event.LATE, run_id=run.id, handle=run.handle, now=now)
+    return len(late)
+
+
+def _tell(db: Database, job: Job, event: Event, *, run_id: str, handle: str, now: datetime, runs: bool = False) -> None:
+    """Write a delivery for each target that is to be told. What is missed but `runs` is no skip."""
+    failing = notifications.failing(db, job.id)
+    for told in _targets(db, job.spec):
+        target = told.target
+        if runs and event not in target.on:
+            continue
+        found = telling(target, event, failing=failing.get(target.name), now=now)
+        if found.failing != failing.get(target.name):
+            notifications.set_failing(db, job.id, target=target.name, told_at=found.failing)
+        for one in found.events:
+            notifications.insert(db, target, one, run_id=run_id, handle=handle, own=told.own, now=now)
+
+
+def _targets(db: Database, spec: JobSpec) -> Iterator[_NotifyTarget]:
+    if spec.notify:
+        declared = notifications.targets(db)
+        yield from (_NotifyTarget(declared[name], own=False) for name in spec.notify if name in declared)
+    yield from (_NotifyTarget(target, own=True) for target in spec.notify_own)

@@ -1,0 +1,149 @@
+"""Routes of agents, proposals, notifications and tools."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Query, Request
+from starlette.responses import Response
+from starlette.types import Message
+from starlette.types import Scope as AsgiScope
+
+from rota.http import schemas
+from rota.http.context import DeskOf, JobName, RequestContext, Routes, TargetName, answer, page
+from rota.model.errors import InvalidValue
+from rota.model.notifications import DeliveryStatus
+from rota.model.serialize import delivery_json
+from rota.operations.admin.access import Scope
+from rota.operations.admin.access import Scope as TokenScope
+from rota.operations.agents import agents_json, look_at_agents
+from rota.operations.jobs import show_job
+from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries, target_json
+from rota.operations.project.locate import ProjectPaths
+from rota.operations.proposal_actions import approve
+from rota.operations.proposals import waiting
+from rota.operations.tools.context import project_declares
+from rota.operations.tools.toolbox import Toolbox
+from rota.operations.views import job_json, provisional_json
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+people_routes = Routes("people")
+
+
+@people_routes.on("GET", "/agents", scope=Scope.READ, answer=schemas.Told)
+def get_agents(desk: DeskOf) -> Response:
+    """List the agents: program, version, login, holds, what runs; each program is really looked for."""
+    context = desk.context
+    place = ProjectPaths(context.folder, context.state)
+    return answer(agents_json(look_at_agents(place, desk.store, context.environ, now=desk.now, acts=True)))
+
+
+@people_routes.on("GET", "/approvals", scope=Scope.READ, answer=schemas.Page)
+def get_approvals(desk: DeskOf) -> Response:
+    """List the jobs that agents proposed and that wait for approval, each with the digest of what it would do."""
+    return answer(page([provisional_json(job) for job in desk.store.read(waiting)], following=None))
+
+
+@people_routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=schemas.Job)
+def approve_job(desk: DeskOf, job: JobName, wish: schemas.ApproveWish) -> Response:
+    """Allow a job that an agent proposed; `digest` is that of what was looked at, and any change voids it."""
+    desk.store.write(partial(approve, name=job, digest=wish.digest, now=desk.now))
+    desk.wake()
+    return answer(job_json(show_job(desk.store, job)))
+
+
+@people_routes.on("GET", "/notify", scope=Scope.READ, answer=schemas.Page)
+def get_targets(desk: DeskOf) -> Response:
+    """List who is told of runs."""
+    return answer(page([target_json(view) for view in list_targets(desk.store)], following=None))
+
+
+@people_routes.on("POST", "/notify/{target}/enable", scope=Scope.RUN, answer=schemas.Told)
+def enable_notify(desk: DeskOf, target: TargetName, wish: schemas.OptionalDryRun) -> Response:
+    """Send to a target again that was switched off by a 410, or is left alone since it kept failing."""
+    dry_run = wish.dry_run
+    changed = enable_target(desk.store, target, dry_run=dry_run)
+    if changed and not dry_run:
+        desk.wake()
+    return answer({"target": target, "changed": changed, "dry_run": dry_run})
+
+
+@people_routes.on("GET", "/deliveries", scope=Scope.READ, answer=schemas.Page)
+def get_deliveries(
+    desk: DeskOf,
+    status: Annotated[Literal["PENDING", "DELIVERED", "FAILED"] | None, Query()] = None,
+    about: Annotated[
+        str | None, Query(min_length=1, max_length=300, description="A job, or a run as JOB:NUMBER.")
+    ] = None,
+    target: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """List what was told to whom, newest first."""
+    wanted = DeliveryStatus(status) if status else None
+    found = list_deliveries(desk.store, status=wanted, about=about, target=target, limit=limit)
+    return answer(page([delivery_json(one) for one in found], following=None))
+
+
+@people_routes.on("POST", "/deliveries/retry", scope=Scope.RUN, answer=schemas.Told, status=202)
+def retry_sent(desk: DeskOf, wish: schemas.DeliveriesWish) -> Response:
+    """Send deliveries again, under their own ids: those that are named, or all that failed."""
+    if not wish.ids and not wish.failed:
+        raise InvalidValue("no delivery is named", hint="name `ids`, or set `failed`")
+    found = retry_deliveries(desk.store, wish.ids, failed=wish.failed, now=desk.now, dry_run=wish.dry_run)
+    if found and not wish.dry_run:
+        desk.wake()
+    return answer({"dry_run": wish.dry_run, "retried": [delivery_json(one) for one in found]}, status=202)
+
+
+tools_routes = Routes("tools", prefix="")
+
+
+@tools_routes.on("POST", "/mcp", scope=TokenScope.AGENT, answer=schemas.Told, shown=False)
+async def call_tools(desk: DeskOf, request: Request) -> Response:
+    """Answer one message of MCP: the tools act as the token that asks, within `agent_policy`."""
+    body: bytes = request.state.body_bytes
+    # The tools read and write the database: on a thread, with a loop for the protocol that ends with the answer.
+    return await run_sync(partial(anyio.run, _answer, desk, dict(request.scope), body))
+
+
+async def _answer(desk: RequestContext, scope: AsgiScope, body: bytes) -> Response:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from rota.mcp import server_of
+
+    context = desk.context
+    toolbox = Toolbox(
+        context.store,
+        context.state,
+        context.clock,
+        maker=desk.maker,
+        declare=project_declares(ProjectPaths(context.folder, context.state), context.environ),
+    )
+    manager = StreamableHTTPSessionManager(server_of(toolbox), json_response=True, stateless=True)
+    async with manager.run():
+        return await _response(manager.handle_request, scope, body)
+
+
+async def _response(app: "ASGIApp", scope: AsgiScope, body: bytes) -> Response:
+    """Return what an application answers to a request that was read already."""
+    response = Response()
+    parts: list[bytes] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            response.status_code = message["status"]
+            response.raw_headers = [pair for pair in message["headers"] if pair[0].lower() != b"content-length"]
+        else:
+            parts.append(message.get("body", b""))
+
+    await app(scope, receive, send)
+    response.body = b"".join(parts)
+    response.headers["content-length"] = str(len(response.body))
+    return response

@@ -1,0 +1,119 @@
+"""The way in and out of the pages: login by code or token, logout; and what a browser chose: theme and zone."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from anyio.to_thread import run_sync
+from fastapi import Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rota.http.api.system import ContextOf, end_login
+from rota.http.context import Routes, ServerContext
+from rota.http.errors import NoToken, OriginRefused
+from rota.http.pages.page import (
+    HTML,
+    THEME_COOKIE,
+    THEMES,
+    ZONE_COOKIE,
+    Pages,
+    VisitOf,
+    bare_frame,
+    doorman_of,
+    is_ours,
+    render,
+)
+from rota.operations.admin.access import SESSION_LASTS, Caller, Scope, make_session, owner
+from rota.rules.schedule.timezone import zone as known_zone
+
+door = Routes("door", prefix="")
+pages = Pages()
+CHOICE_LASTS = 365 * 86_400
+USED = "The code has been used, or is older than a minute."
+WRONG = "That is not this project's token."
+NO_AGENTS = "A token of the scope agent is for programs: log in with one of the scope read, run or admin."
+
+
+@door.on("GET", "/login", scope=None, answer=str, media=HTML, shown=False)
+def login_page(
+    request: Request,
+    context: ContextOf,
+    code: Annotated[str | None, Query(max_length=100)] = None,
+) -> Response:
+    """Show the login form; with the one-time code of `rota open` log the browser in."""
+    if code is None:
+        return _form(request, context)
+    if not context.codes.take(code, at=context.clock.monotonic()):
+        return _form(request, context, note=USED, status=401)
+    return _logged_in(request, context, owner())
+
+
+@door.on("POST", "/login", scope=None, answer=str, media=HTML, shown=False)
+async def log_in(request: Request, context: ContextOf) -> Response:
+    """Log a browser in by the token that somebody typed."""
+    if "origin" not in request.headers:
+        raise OriginRefused("a login comes from our own page")
+    form: dict[str, str] = getattr(request.state, "form", {})
+    client = request.client.host if request.client else ""
+    try:
+        caller = doorman_of(request).admit_token(form.get("token", "").strip(), client=client)
+    except NoToken:
+        return await run_sync(lambda: _form(request, context, note=WRONG, status=401))
+    if caller.scope is Scope.AGENT:
+        return await run_sync(lambda: _form(request, context, note=NO_AGENTS, status=403))
+    return _logged_in(request, context, caller)
+
+
+@pages.act("/ui/logout", back="/", scope=Scope.READ)
+def leave(visit: VisitOf) -> Response:
+    """End a browser's session: no copy of its cookie is good any more."""
+    response = RedirectResponse(f"{visit.base}/login", 303)
+    end_login(visit.desk, visit.request, response)
+    return response
+
+
+@pages.act("/ui/preferences", back="/", scope=Scope.READ)
+def set_preferences(visit: VisitOf) -> Response:
+    """Keep the theme or the zone that a browser chose, with the browser."""
+    response = RedirectResponse(f"{visit.base}{visit.safe_back('/')}", 303)
+    if "theme" in visit.form:
+        _keep(response, visit, THEME_COOKIE, visit.form["theme"] if visit.form["theme"] in THEMES else "")
+    if "zone" in visit.form:
+        chosen = visit.form["zone"].strip()
+        _keep(response, visit, ZONE_COOKIE, quote(known_zone(chosen).key, safe="") if chosen else "")
+    return response
+
+
+def _keep(response: Response, visit: VisitOf, name: str, value: str) -> None:
+    path = visit.base or "/"
+    if value:
+        secure = visit.desk.context.secure
+        response.set_cookie(name, value, max_age=CHOICE_LASTS, path=path, samesite="strict", secure=secure)
+    else:
+        response.delete_cookie(name, path=path, samesite="strict")
+
+
+def _form(request: Request, context: ServerContext, *, note: str = "", status: int = 200) -> Response:
+    values = {
+        **bare_frame(request, context.base_path),
+        "title": "Log in",
+        "note": note,
+        "back": getattr(request.state, "form", {}).get("back", ""),
+        "status": status,
+    }
+    return HTMLResponse(render("login.html", values), status)
+
+
+def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Response:
+    doorman = doorman_of(request)
+    back = getattr(request.state, "form", {}).get("back", "")
+    response = RedirectResponse(f"{context.base_path}{back if is_ours(back) else '/'}", 303)
+    response.set_cookie(
+        doorman.cookie,
+        make_session(doorman.token(), caller, now=context.clock.now()),
+        max_age=int(SESSION_LASTS.total_seconds()),
+        path=context.base_path or "/",
+        secure=context.secure,
+        httponly=True,
+        samesite="strict",
+    )
+    return response

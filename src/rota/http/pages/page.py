@@ -1,0 +1,457 @@
+"""The frame of every page: context, rendering, static files and typed forms."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, cached_property, wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, unquote, urlencode
+
+from fastapi import Depends, Query, Request
+from fastapi import Path as InPath
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Scope as AsgiScope
+
+from rota.http.context import DeskOf, F, RequestContext, Routes
+from rota.http.errors import TITLES, NotFound, NoToken, headers_of, status_of
+from rota.http.security import Authenticator
+from rota.model.clock import cut_to_ms, parse_duration
+from rota.model.errors import InvalidTimezone, InvalidValue, RotaError
+from rota.operations.admin.access import Scope
+from rota.operations.jobs import project_timezone
+from rota.operations.run_actions import read_value, write_value
+from rota.operations.status.feed import newest
+from rota.operations.status.status import Health, look_at_health
+from rota.rules.schedule.timezone import zone as known_zone
+from rota.text.ansi import plain
+from rota.text.format import read_coming
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+FOLDER = Path(__file__).parent.parent / "templates"
+
+
+@cache
+def environment() -> "Environment":
+    """Return the environment of all templates; made when the first page is asked for."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from rota.http.pages import components
+    from rota.http.pages.components import Compiled
+
+    made = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        bytecode_cache=Compiled(),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= components.FILTERS
+    made.globals |= {**components.GLOBALS, "version": version("rota")}
+    return made
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return a filled template."""
+    return environment().get_template(template).render(values)
+
+
+def exists(template: str) -> bool:
+    """Tell whether there is such a template."""
+    return template in _known()
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(environment().list_templates(extensions=["html"]))
+
+
+STATIC_FOLDER = Path(__file__).parent.parent / "static"
+PREFIX = "/static/"
+TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+FOREVER = "public, max-age=31536000, immutable"
+routes = Routes("static", prefix="")
+
+Name = Annotated[str, InPath(pattern=r"^[a-z][a-z0-9_-]{0,40}\.(css|js|svg)$")]
+Digest = Annotated[str, InPath(pattern=r"^[0-9a-f]{12}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """All files by name, and the digest of them together: scripts that import each other always fit."""
+
+    digest: str
+    files: dict[str, bytes]
+
+
+@cache
+def assets() -> Assets:
+    """Return the files."""
+    files = {path.name: path.read_bytes() for path in sorted(STATIC_FOLDER.iterdir()) if path.suffix in TYPES}
+    found = hashlib.sha256()
+    for name, content in files.items():
+        found.update(b"%s\0%d\0%s" % (name.encode(), len(content), content))
+    return Assets(found.hexdigest()[:12], files)
+
+
+def asset_path(name: str) -> str:
+    """Return the path of a file, without the path of a proxy."""
+    if name not in assets().files:
+        raise KeyError(f"there is no file {name!r} for pages")
+    return f"{PREFIX}{assets().digest}/{name}"
+
+
+@routes.on("GET", "/static/{digest}/{name}", scope=None, answer=str, media="text/css", shown=False)
+async def get_asset(digest: Digest, name: Name) -> Response:
+    """Return a file of the pages; they tell nothing, so the login page may use them too."""
+    content = assets().files.get(name)
+    if content is None:
+        raise NotFound
+    kept = FOREVER if digest == assets().digest else "no-cache"
+    return Response(content, 200, {"Cache-Control": kept}, TYPES[Path(name).suffix])
+
+
+SECTIONS = (
+    ("overview", "/", "Overview"),
+    ("jobs", "/ui/jobs", "Jobs"),
+    ("queue", "/ui/queue", "Queue"),
+    ("runs", "/ui/runs", "Runs"),
+    ("agents", "/ui/agents", "Agents & budgets"),
+    ("system", "/ui/system", "System"),
+)
+ZONE_COOKIE, THEME_COOKIE, TOLD_COOKIE = "rota_zone", "rota_theme", "rota_told"
+THEMES = ("light", "dark")
+LONGEST_TOLD = 600
+_BACK = re.compile(r"/(ui/[^\\\x00-\x1f]*|\?[^\\\x00-\x1f]*)?")
+_FRAGMENT = re.compile(r"[a-z][a-z_]{0,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """A message on the next page: done, or refused with a hint."""
+
+    text: str
+    hint: str = ""
+    bad: bool = False
+
+
+class PageContext:
+    """What a page and its template work with."""
+
+    def __init__(self, desk: RequestContext, request: Request, *, fragment: str = "") -> None:
+        self.desk = desk
+        self.request = request
+        self.fragments = tuple(name for name in fragment.split(",") if name)
+        self.now: datetime = desk.now
+        self.seq = 0 if self.fragments else newest(desk.store)
+        """The newest change before the page was read: what comes after it is told live, so that nothing is missed."""
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """What was sent with a form; unticked boxes and fields that are not there are empty texts."""
+        found: Mapping[str, str] = getattr(self.request.state, "form", {})
+        return found
+
+    @property
+    def forms(self) -> Mapping[str, list[str]]:
+        """All values of each field of a form."""
+        found: Mapping[str, list[str]] = getattr(self.request.state, "forms", {})
+        return found
+
+    @property
+    def base(self) -> str:
+        """The path below which a proxy shows rota."""
+        return self.desk.context.base_path
+
+    @property
+    def project(self) -> str:
+        """The name of the project's folder."""
+        return self.desk.context.folder.name or str(self.desk.context.folder)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether this login may start and steer runs."""
+        return self.desk.caller.may(Scope.RUN)
+
+    @property
+    def may_admin(self) -> bool:
+        """Whether this login may do everything."""
+        return self.desk.caller.may(Scope.ADMIN)
+
+    @cached_property
+    def project_zone(self) -> str:
+        """The zone in which people of this project read times."""
+        return project_timezone(self.desk.store)
+
+    @cached_property
+    def zone(self) -> str:
+        """The zone of all times on the page: the project's, or the one that this browser chose."""
+        chosen = unquote(self.request.cookies.get(ZONE_COOKIE, ""))
+        try:
+            return known_zone(chosen).key if chosen else self.project_zone
+        except InvalidTimezone:
+            return self.project_zone
+
+    @property
+    def theme(self) -> str:
+        """The theme that this browser chose; empty: what its system says."""
+        return theme_of(self.request)
+
+    @cached_property
+    def health(self) -> Health:
+        """How the scheduler is."""
+        return look_at_health(self.desk.store, self.desk.state, now=self.now)
+
+    @cached_property
+    def told(self) -> Flash | None:
+        """What the last action of this browser brought."""
+        return read_told(self.request.cookies.get(TOLD_COOKIE, ""))
+
+    @property
+    def here(self) -> str:
+        """The path of this page, for forms that come back to it."""
+        query = [(key, value) for key, value in self.request.query_params.multi_items() if key != "fragment"]
+        return f"{self.request.url.path}{f'?{urlencode(query)}' if query else ''}"
+
+    def href(self, path: str, **query: str | int | list[str] | None) -> str:
+        """Return a link to a path of ours; values that are None or empty are left out."""
+        given = {key: value for key, value in query.items() if value not in (None, "", [])}
+        return f"{self.base}{quote(path, safe='/~:?=&%')}{f'?{urlencode(given, doseq=True)}' if given else ''}"
+
+    def asset(self, name: str) -> str:
+        """Return the link of a style, a script or the icon."""
+        return f"{self.base}{asset_path(name)}"
+
+    def wants(self, *names: str) -> bool:
+        """Tell whether the page is asked for, or one of these fragments of it."""
+        return not self.fragments or not set(names).isdisjoint(self.fragments)
+
+    def show(self, template: str, view: Any, *, title: str, section: str = "", status: int = 200) -> Response:
+        """Return the page; or only those of its fragments that were asked for, each `_PAGE_FRAGMENT.html`."""
+        values = {"visit": self, "view": view, "title": title, "section": section, "sections": SECTIONS}
+        if self.fragments:
+            page = template.removesuffix(".html")
+            return HTMLResponse("\n".join(render(_partial(page, name), values) for name in self.fragments))
+        response = HTMLResponse(render(template, values), status)
+        if self.told is not None:
+            response.delete_cookie(TOLD_COOKIE, path=self.base or "/", httponly=True, samesite="strict")
+        return response
+
+    def done(self, text: str, *, back: str = "/") -> Response:
+        """Go back to a page, or where the form says, with a message about what was done."""
+        return self._back(Flash(text), back)
+
+    def refused(self, error: RotaError, *, back: str = "/") -> Response:
+        """Go back with what was refused, and the hint."""
+        return self._back(Flash(error.message, error.hint or "", bad=True), back)
+
+    def confirm(self, title: str, *, says: str, button: str, back: str, detail: tuple[str, ...] = ()) -> Response:
+        """Return the page that asks once more and says what is hit; its form is this one, with `confirm`."""
+        kept = [(key, value) for key, values in self.forms.items() for value in values if key != "confirm"]
+        view = {"says": says, "button": button, "back": self.safe_back(back), "detail": detail, "kept": kept}
+        return self.show("confirm.html", view, title=title)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the form was sent from the page that asks once more."""
+        return self.form.get("confirm") == "yes"
+
+    def safe_back(self, otherwise: str) -> str:
+        """Return where a form says to go back to, if that is a page of ours."""
+        wanted = self.form.get("back", "")
+        return wanted if is_ours(wanted) else otherwise
+
+    def _back(self, told: Flash, back: str) -> Response:
+        response = RedirectResponse(f"{self.base}{self.safe_back(back)}", 303)
+        text, hint = plain(told.text)[:LONGEST_TOLD], plain(told.hint)[:LONGEST_TOLD]
+        value = quote(json.dumps([int(told.bad), text, hint], ensure_ascii=False), safe="")
+        path, secure = self.base or "/", self.desk.context.secure
+        response.set_cookie(TOLD_COOKIE, value, max_age=60, path=path, httponly=True, samesite="strict", secure=secure)
+        return response
+
+
+def is_ours(path: str) -> bool:
+    """Tell whether a path, without that of a proxy, is one of a page, so that a form may lead there."""
+    return bool(path) and _BACK.fullmatch(path) is not None and "//" not in path.partition("?")[0]
+
+
+def _partial(page: str, name: str) -> str:
+    """Return the template of a fragment; `health` is one of every page."""
+    template = "_health.html" if name == "health" else f"_{page}_{name}.html"
+    if not _FRAGMENT.fullmatch(name) or not exists(template):
+        raise NotFound
+    return template
+
+
+def bare_frame(request: Request, base: str) -> dict[str, Any]:
+    """Return what a page is framed with that is no visit: nobody is let in yet, or the page itself failed."""
+    return {
+        "base": base,
+        "theme": theme_of(request),
+        "asset": lambda name: f"{base}{asset_path(name)}",
+        "sections": SECTIONS,
+    }
+
+
+def theme_of(request: Request) -> str:
+    """Return the theme that a browser chose; empty: what its system says."""
+    chosen = request.cookies.get(THEME_COOKIE, "")
+    return chosen if chosen in THEMES else ""
+
+
+def read_told(cookie: str) -> Flash | None:
+    """Return the message that a cookie carries from one page to the next."""
+    try:
+        bad, text, hint = json.loads(unquote(cookie))
+    except (ValueError, TypeError):
+        return None
+    return Flash(str(text)[:LONGEST_TOLD], str(hint)[:LONGEST_TOLD], bad=bad == 1)
+
+
+def visit_of(
+    request: Request,
+    desk: DeskOf,
+    fragment: Annotated[str, Query(max_length=200, description="Only parts of it.")] = "",
+) -> PageContext:
+    """Return the visit of a request."""
+    return PageContext(desk, request, fragment=fragment)
+
+
+VisitOf = Annotated[PageContext, Depends(visit_of)]
+
+
+def doorman_of(request: Request) -> Authenticator:
+    """Return who lets requests in."""
+    doorman: Authenticator = request.state.doorman
+    return doorman
+
+
+HTML = "text/html; charset=utf-8"
+
+
+class Pages(Routes):
+    """The routes of pages: they are no part of the API, so its description leaves them out."""
+
+    def __init__(self) -> None:
+        super().__init__("pages", prefix="")
+
+    def show(self, path: str, *, scope: Scope = Scope.READ) -> Callable[[F], F]:
+        """Declare a page; the function takes `visit: VisitOf` and returns `visit.show(…)`."""
+        return self.on("GET", path, scope=scope, answer=str, media=HTML, shown=False)
+
+    def act(self, path: str, *, back: str, scope: Scope = Scope.RUN) -> Callable[[F], F]:
+        """Declare what a form does; the function ends with `visit.done(…)`. What is refused is told on `back`."""
+
+        def declare(action: F) -> F:
+            self.on("POST", path, scope=scope, answer=str, media=HTML, shown=False)(_told_there(action, back))
+            return action
+
+        return declare
+
+
+def _told_there(action: Callable[..., Response], back: str) -> Callable[..., Response]:
+    """Return an action whose refusal is a message on the page it came from."""
+
+    @wraps(action)
+    def act(visit: PageContext, **given: Any) -> Response:
+        try:
+            return action(visit, **given)
+        except RotaError as error:
+            return visit.refused(error, back=back)
+
+    return act
+
+
+LOST = "it may have moved, or been forgotten by `retention`"
+WORDS = {
+    401: "Please log in",
+    403: "Not allowed",
+    404: "Nothing is here",
+    405: "Not like this",
+    409: "It cannot be done now",
+    422: "That is not understood",
+    429: "Too many wrong tokens",
+    503: "rota cannot answer now",
+    507: "The disk is full",
+}
+
+
+def error_page(error: RotaError, scope: AsgiScope, *, base: str) -> Response:
+    """Return the page of an error."""
+    request = StarletteRequest(scope)
+    status = status_of(error)
+    values = {
+        **bare_frame(request, base),
+        "error": error,
+        "hint": LOST if isinstance(error, NotFound) else error.hint,
+        "problems": error.problems,
+        "status": status,
+        "title": WORDS.get(status, TITLES.get(status, "Something went wrong")),
+        "back": _wanted(request) if request.method == "GET" and (status == 401 or status >= 429) else "",
+        "note": "",
+    }
+    template = "login.html" if isinstance(error, NoToken) else "error.html"
+    return HTMLResponse(render(template, values), status, headers_of(error))
+
+
+def _wanted(request: StarletteRequest) -> str:
+    """Return the page that was asked for, to go there after the login."""
+    query = request.url.query
+    return f"{request.scope['path']}{f'?{query}' if query else ''}"[:1000]
+
+
+LARGEST = 96_000
+"""Bytes of a page: 100 KB at most, with what headers add."""
+
+
+def fit(show: Callable[[int], Response], *, lines: int) -> Response:
+    """Return the page with that many lines, or with so many fewer that it is not too large; `show` makes it."""
+    response = show(lines)
+    while (size := len(response.body)) > LARGEST and lines > 1:
+        lines = max(1, min(lines - 1, lines * LARGEST // size))
+        response = show(lines)
+    return response
+
+
+PARAM = "param."
+
+
+@dataclass(frozen=True, slots=True)
+class ParamField:
+    """A param as a form shows it; `name` is that of the field."""
+
+    name: str
+    label: str
+    value: str
+
+
+def param_fields(params: Mapping[str, Any]) -> tuple[ParamField, ...]:
+    """Return the fields of a form for these params."""
+    return tuple(ParamField(f"{PARAM}{name}", name, write_value(value)) for name, value in params.items())
+
+
+def given_params(form: Mapping[str, str], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params that a form changes: those that differ from what it showed."""
+    given = {name.removeprefix(PARAM): text for name, text in form.items() if name.startswith(PARAM)}
+    same = {name for name, value in shown.items() if given.get(name) == write_value(value)}
+    return {name: read_value(text) for name, text in given.items() if name not in same}
+
+
+def pause_end(form: Mapping[str, str], *, zone: str, now: datetime) -> datetime | None:
+    """Return when a pause ends by itself: after a duration, at a time, or never."""
+    duration, until = form.get("for", "").strip(), form.get("until", "").strip()
+    if duration and until:
+        raise InvalidValue("a pause ends after a time or at a time, not both", hint="fill in one of them")
+    if duration:
+        return cut_to_ms(now + parse_duration(duration))
+    return cut_to_ms(read_coming(until, zone, now=now)) if until else None

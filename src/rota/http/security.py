@@ -1,0 +1,615 @@
+"""Security middleware: host and origin checks, authentication, rate limits, bounded bodies, idempotency keys."""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from email.utils import format_datetime
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, NoReturn, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from anyio.to_thread import run_sync
+from fastapi import FastAPI
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rota.http.context import SCOPE_KEY, ServerContext
+from rota.http.errors import (
+    BodyLate,
+    BodyTooLarge,
+    FormInvalid,
+    HostRefused,
+    HttpRefusal,
+    JsonInvalid,
+    KeyMismatch,
+    KeyPending,
+    KeyRefused,
+    LengthAmbiguous,
+    MediaRefused,
+    NotFound,
+    NoToken,
+    OriginRefused,
+    ScopeRefused,
+    TooManyFailures,
+    Unexpected,
+)
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import RotaError
+from rota.operations.admin.access import Caller, know_session, know_token
+from rota.operations.admin.access import Scope as TokenScope
+from rota.operations.admin.audit import IdempotencyKey
+from rota.store.driver import Database
+from rota.store.tables.audit import IdempotentRequest
+
+LIMIT = 1_000_000
+PATIENCE = 20.0
+DEEPEST = 50
+DIGITS = 300
+FIELDS = 500
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the whole body; one that is too large or does not end in time is refused."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    break
+                part: bytes = message.get("body", b"")
+                size, more = size + len(part), message.get("more_body", False)
+                if size > LIMIT:
+                    raise BodyTooLarge
+                parts.append(part)
+    except TimeoutError:
+        raise BodyLate from None
+    return b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a receiver that gives a body which was read already, and then what else comes."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def read_form(body: bytes) -> dict[str, Any]:
+    """Return the fields of a form: the first value of each as `form` and `body`, all of them as `forms`."""
+    try:
+        given = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
+    except ValueError:
+        raise FormInvalid from None
+    first = {key: values[0].replace("\r\n", "\n") for key, values in given.items()}
+    return {"forms": given, "form": first, "body": first}
+
+
+def read_json(body: bytes) -> Any:
+    """Return the value of a body, or say what about it is no JSON that rota takes."""
+    if body.startswith(b"\xef\xbb\xbf"):
+        raise JsonInvalid("it starts with a byte order mark")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise JsonInvalid("it is not UTF-8") from None
+    _check_depth(text)
+    try:
+        value = json.loads(
+            text, parse_constant=_constant, parse_float=_number, parse_int=_whole, object_pairs_hook=_pairs
+        )
+    except (ValueError, RecursionError) as error:
+        raise JsonInvalid(_short(error)) from None
+    return value
+
+
+def _short(error: Exception) -> str:
+    text = str(error)[:120]
+    first = text.partition(" ")[0]
+    return (text if first.isupper() or not first.istitle() else text[:1].lower() + text[1:]) or "it cannot be read"
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before it is parsed; brackets inside texts do not count."""
+    depth = deepest = 0
+    inside = skip = False
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    for character in text:
+        if inside:
+            inside, skip = (skip or character != '"'), (not skip and character == "\\")
+        elif character == '"':
+            inside, skip = True, False
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    if deepest > DEEPEST:
+        raise JsonInvalid(f"it is nested more than {DEEPEST} deep")
+
+
+def _constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("it holds a number that is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > DIGITS:
+        raise ValueError(f"it holds a number of more than {DIGITS} digits")
+    return int(text)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:60]!r} is there twice")
+        for text in (key, value):
+            if isinstance(text, str):
+                _check_text(text)
+            elif isinstance(text, list):
+                _check_list(text)
+        found[key] = value
+    return found
+
+
+def _check_list(items: list[Any]) -> None:
+    for item in items:
+        if isinstance(item, str):
+            _check_text(item)
+        elif isinstance(item, list):
+            _check_list(item)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair") from None
+
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+FAILURES, WITHIN = 10, 60.0
+ADDRESSES = 10_000
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What the head of a request says that matters here; `repeated` are headers that came more than once."""
+
+    method: str
+    scheme: str
+    headers: Mapping[str, str]
+    repeated: frozenset[str]
+    client: str
+
+
+@dataclass(slots=True)
+class Failures:
+    """Wrong tokens by address, for a minute."""
+
+    _by_client: dict[str, deque[float]] = field(default_factory=dict)
+
+    def note(self, client: str, at: float) -> None:
+        """Remember a failure."""
+        while client not in self._by_client and len(self._by_client) >= ADDRESSES:
+            del self._by_client[next(iter(self._by_client))]
+        self._by_client.setdefault(client, deque(maxlen=FAILURES)).append(at)
+
+    def wait(self, client: str, at: float) -> int:
+        """Return for how many seconds an address is not listened to; 0: it is."""
+        failed = self._by_client.get(client)
+        if failed is None or len(failed) < FAILURES or failed[0] + WITHIN <= at:
+            return 0
+        return max(1, round(failed[0] + WITHIN - at))
+
+
+class Authenticator:
+    """Judges the head of each request; everything that it does not know is refused."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        token: Callable[[], str],
+        cookie: str = "rota_session",
+        hosts: frozenset[str] = frozenset(),
+        public_url: str = "",
+        ended: Collection[str] = (),
+    ) -> None:
+        self.cookie = cookie
+        self.ended = ended
+        """The nonces of sessions that were logged out."""
+        self.token = token
+        self.clock = clock
+        self._hosts = LOOPBACK | hosts | ({urlsplit(public_url).hostname or ""} if public_url else set())
+        self._public_origin = _origin(public_url) if public_url else None
+        self._failures = Failures()
+
+    def check_host(self, asked: RequestHead) -> None:
+        """Refuse a request for another host: the page of another site may have bound its name to our address."""
+        host = asked.headers.get("host", "")
+        if "host" in asked.repeated or _hostname(host) not in self._hosts:
+            raise HostRefused
+
+    def check_origin(self, asked: RequestHead) -> None:
+        """Refuse a request that a page of another origin sent, whatever its method."""
+        origin = asked.headers.get("origin")
+        if "origin" in asked.repeated or (origin is not None and not self._is_own(origin, asked)):
+            raise OriginRefused
+        if origin is None and asked.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise OriginRefused
+
+    def _is_own(self, origin: str, asked: RequestHead) -> bool:
+        own = f"{asked.scheme}://{asked.headers.get('host', '')}".lower()
+        return origin.lower() in (own, self._public_origin)
+
+    def admit(self, asked: RequestHead) -> Caller:
+        """Return who asks, by token or cookie; who is wrong too often is not listened to for a while."""
+        at = self.clock.monotonic()
+        caller = self._known(asked)
+        if caller is None:
+            if "authorization" not in asked.headers and not self._cookie(asked):
+                raise NoToken  # no guess, so it is not counted
+            wait = self._failures.wait(asked.client, at)
+            if wait:
+                raise TooManyFailures(wait)
+            self._failures.note(asked.client, at)
+            raise NoToken("the token is not one of this project")
+        if caller.browser and asked.method not in SAFE and "origin" not in asked.headers:
+            raise OriginRefused("a browser's session changes nothing without an Origin")
+        return caller
+
+    def admit_token(self, token: str, *, client: str) -> Caller:
+        """Return whose token this is that somebody typed into the login page."""
+        at = self.clock.monotonic()
+        caller = know_token(self.token(), token)
+        if caller is not None:
+            return caller
+        wait = self._failures.wait(client, at)
+        if wait:
+            raise TooManyFailures(wait)
+        self._failures.note(client, at)
+        raise NoToken("the token is not one of this project")
+
+    def _known(self, asked: RequestHead) -> Caller | None:
+        if "authorization" in asked.repeated:
+            return None
+        written = asked.headers.get("authorization")
+        if written is not None:
+            kind, _, token = written.partition(" ")
+            return know_token(self.token(), token.strip()) if kind.lower() == "bearer" else None
+        session = self._cookie(asked)
+        return self.know_session(session) if session else None
+
+    def know_session(self, session: str) -> Caller | None:
+        """Return whose session a cookie's value is, None when it is wrong, over or logged out."""
+        return know_session(self.token(), session, now=self.clock.now(), ended=self.ended)
+
+    def _cookie(self, asked: RequestHead) -> str | None:
+        return self.session_in(asked.headers.get("cookie", ""))
+
+    def session_in(self, cookies: str) -> str | None:
+        """Return the value of our cookie in a Cookie header, None for none."""
+        try:
+            found = SimpleCookie(cookies).get(self.cookie)
+        except CookieError:
+            return None
+        return found.value if found is not None else None
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _hostname(host: str) -> str:
+    """Return the name in a Host header without its port; empty where it is none.
+
+    >>> _hostname("LocalHost:7682"), _hostname("[::1]:80"), _hostname("evil.test@localhost")
+    ('localhost', '::1', '')
+    """
+    if host.startswith("["):
+        name, bracket, rest = host[1:].partition("]")
+        return name if bracket and (not rest or rest[1:].isdecimal()) else ""
+    name, colon, port = host.partition(":")
+    if (colon and not port.isdecimal()) or not name.replace("-", "").replace(".", "").replace("_", "").isalnum():
+        return ""
+    return name.lower()
+
+
+class ErrorResponse(Protocol):
+    """Makes the response to a refused request."""
+
+    async def __call__(self, error: RotaError, scope: Scope, *, base: str) -> Response:
+        """Return an error as a page or as problem+json."""
+        ...
+
+
+OPEN = frozenset({"/healthz", "/login"})
+"""Paths that need no token: the first tells nothing, the second takes one."""
+FILES = "/static/"
+"""Styles and scripts of the pages need none either: the login page has them, and they tell nothing."""
+LOGIN = "/login"
+ACTIONS = "/ui/"
+"""What pages of the dashboard change comes by forms, below this path."""
+JSON_TYPE = re.compile(r"application/json(\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
+FORM_TYPE = "application/x-www-form-urlencoded"
+ODD_PATH = re.compile(rb"%2f|%5c|%2e|%00|%25|\\|//|/\.{1,2}(/|$)", re.IGNORECASE)
+POLICY = (
+    b"default-src 'none'",
+    b"script-src 'self'",
+    b"style-src 'self'",
+    b"img-src 'self'",
+    b"connect-src 'self'",
+    b"base-uri 'none'",
+    b"form-action 'self'",
+    b"frame-ancestors 'none'",
+)
+"""What pages may load: nothing but our own styles, scripts, images and answers."""
+HEADERS = (
+    (b"content-security-policy", b"; ".join(POLICY)),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),  # with no-referrer, forms of our own pages have the Origin `null`
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class Guard:
+    """Checks host, origin, token and body, and gives every response its headers."""
+
+    def __init__(self, app: ASGIApp, doorman: Authenticator, *, refuse: ErrorResponse, base_path: str = "") -> None:
+        self._app = app
+        self._error_response = refuse
+        self._doorman = doorman
+        self._base_path = base_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it here."""
+        if scope["type"] != "http":
+            raise NotImplementedError("only http is served")  # no lifespan, no websockets
+        answer = _HeaderSender(send, format_datetime(self._doorman.clock.now(), usegmt=True).encode())
+        try:
+            receive = await self._let_in(scope, receive)
+            await self._app(scope, receive, answer.send)
+        except RotaError as error:
+            await self._refuse(error, scope, receive, answer=answer)
+        except Exception as error:
+            log.exception("a request failed", path=scope["path"], method=scope["method"], error=str(error))
+            await self._refuse(Unexpected(), scope, receive, answer=answer)
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
+        asked = _asked(scope)
+        _check_length(asked, version=scope.get("http_version", "1.1"))
+        self._doorman.check_host(asked)
+        self._doorman.check_origin(asked)
+        self._strip(scope)
+        state: dict[str, Any] = scope.setdefault("state", {})
+        state["doorman"] = self._doorman
+        if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
+            state["caller"] = self._doorman.admit(asked)
+        return await self._body(scope, asked, receive)
+
+    def _strip(self, scope: Scope) -> None:
+        """Take the path of the proxy away, and refuse paths that somebody wrote to be read in two ways."""
+        raw = scope.get("raw_path") or scope["path"].encode()
+        if ODD_PATH.search(raw.partition(b"?")[0]):
+            raise NotFound
+        base = self._base_path
+        if base and (scope["path"] == base or scope["path"].startswith(f"{base}/")):
+            scope["path"] = scope["path"][len(base) :] or "/"
+            scope["raw_path"] = raw[len(base) :] or b"/"
+
+    async def _body(self, scope: Scope, asked: RequestHead, receive: Receive) -> Receive:
+        """Read the body of a request and look whether it is JSON; what reads only has none."""
+        if asked.headers.get("content-length", "0").isdecimal() and _too_long(asked.headers.get("content-length", "0")):
+            raise BodyTooLarge
+        body = await read_body(receive) if _has_body(asked) else b""
+        if body and asked.method not in SAFE:
+            form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
+            _check_media(asked, form=form)
+            scope["state"] |= read_form(body) if form else {"body": _not_null(read_json(body))}
+        scope["state"]["body_bytes"] = body
+        return replayed(body, receive) if _has_body(asked) else receive
+
+    async def _refuse(self, error: RotaError, scope: Scope, receive: Receive, *, answer: "_HeaderSender") -> None:
+        if answer.begun:
+            return  # the head is out already; the connection is closed and the client sees that it was cut
+        if isinstance(error, HttpRefusal) and error.status in (401, 403, 421, 429):
+            log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
+        response = await self._error_response(error, scope, base=self._base_path)
+        await response(scope, receive, answer.send)
+
+
+def _not_null(value: Any) -> Any:
+    """Return a value that is not null: a client that means no body sends none."""
+    if value is None:
+        raise JsonInvalid("it is null; send an object, or no body where it may be left out")
+    return value
+
+
+class _HeaderSender:
+    """Sends a response with the headers that all have."""
+
+    def __init__(self, send: Send, date: bytes) -> None:
+        self._send = send
+        self._date = date
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            given = {name for name, _ in message["headers"]}
+            own = [*HEADERS, (b"date", self._date), *(() if b"cache-control" in given else (NO_STORE,))]
+            message = {**message, "headers": [*message["headers"], *own]}
+        await self._send(message)
+
+
+def _asked(scope: Scope) -> RequestHead:
+    pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+    counted = Counter(name for name, _ in pairs)
+    return RequestHead(
+        method=scope["method"],
+        scheme=scope["scheme"],
+        headers=dict(pairs),
+        repeated=frozenset(name for name, count in counted.items() if count > 1),
+        client=_client(scope),
+    )
+
+
+def _client(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _check_length(asked: RequestHead, *, version: str) -> None:
+    """Refuse a request that a proxy in front may split differently; the connection is closed with the answer."""
+    chunked = "transfer-encoding" in asked.headers
+    if chunked and ("content-length" in asked.headers or version == "1.0"):
+        raise LengthAmbiguous
+
+
+def _has_body(asked: RequestHead) -> bool:
+    return asked.headers.get("content-length", "0") != "0" or "transfer-encoding" in asked.headers
+
+
+def _too_long(length: str) -> bool:
+    return len(length) > 10 or int(length) > 1_000_000
+
+
+def _check_media(asked: RequestHead, *, form: bool) -> None:
+    written = asked.headers.get("content-type", "")
+    right = written.partition(";")[0].strip().lower() == FORM_TYPE if form else JSON_TYPE.fullmatch(written)
+    if not right or asked.headers.get("content-encoding", "identity") != "identity" or "content-type" in asked.repeated:
+        raise MediaRefused
+
+
+HEADER = b"idempotency-key"
+KEY = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+class IdempotencyMiddleware:
+    """Answers repeated requests from what is stored; lets the first one note its key with its effects."""
+
+    def __init__(self, app: FastAPI, context: ServerContext) -> None:
+        self._app = app
+        self._routes = app.routes
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it as the first one under its key was answered."""
+        key = _key(scope)
+        caller: Caller | None = scope["state"].get("caller")
+        if key is None or caller is None or scope["method"] in SAFE:
+            await self._app(scope, receive, send)
+            return
+        self._check_scope(caller, scope)
+        mark = IdempotencyKey(
+            self._context.store, self._context.clock, caller=_owner(caller), key=key, digest=_digest(scope)
+        )
+        known = await run_sync(mark.find)
+        if known is not None:
+            await _repeat(_same(known, mark), send)
+            return
+        scope["state"]["claim_key"] = partial(_claim, mark)
+        held = _Held()
+        await self._app(scope, receive, held.take)
+        if held.status < 400:
+            await run_sync(partial(mark.answer, held.status, held.body.decode("utf-8", "replace")))
+        for message in held.messages:
+            await send(message)
+
+    def _check_scope(self, caller: Caller, scope: Scope) -> None:
+        """Refuse a caller whose token does not have the scope of the route, before any answer is looked for."""
+        for route in self._routes:
+            if route.matches(scope)[0] is Match.FULL:
+                needed = (getattr(route, "openapi_extra", None) or {}).get(SCOPE_KEY)
+                if needed is not None and not caller.may(TokenScope(needed)):
+                    raise ScopeRefused(caller.scope, TokenScope(needed))
+                return
+
+
+class _Held:
+    """A response that is kept back until its answer is stored."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.status = 500
+        self.body = b""
+
+    async def take(self, message: Message) -> None:
+        self.messages.append(message)
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.body += message.get("body", b"")
+
+
+def _owner(caller: Caller) -> str:
+    """Return whose a key is: one token's, or the browsers' that were logged in by it. Names alone are not unique."""
+    return f"{'browser' if caller.browser else 'token'}:{caller.scope}:{caller.name}"
+
+
+def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
+    """Return the answer of the first request; raise where the key is not for this one, or there is no answer."""
+    if known.digest != mark.digest:
+        raise KeyMismatch
+    if known.status is None:
+        raise KeyPending
+    return known
+
+
+def _claim(mark: IdempotencyKey, db: Database) -> None:
+    if not mark.claim(db):
+        raise KeyPending  # another request was faster
+
+
+async def _repeat(known: IdempotentRequest, send: Send) -> None:
+    body = known.body.encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"idempotency-replayed", b"true"),
+    ]
+    await send({"type": "http.response.start", "status": known.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _key(scope: Scope) -> str | None:
+    given = [value for name, value in scope["headers"] if name.lower() == HEADER]
+    if not given:
+        return None
+    if len(given) > 1 or not KEY.fullmatch(given[0]):
+        raise KeyRefused
+    key: bytes = given[0]
+    return key.decode("ascii")
+
+
+def _digest(scope: Scope) -> str:
+    parts = (scope["method"].encode(), scope["path"].encode(), scope["query_string"], scope["state"]["body_bytes"])
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()

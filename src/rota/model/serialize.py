@@ -1,0 +1,172 @@
+"""Records as JSON: the codec of stored records and the shapes shown to users."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from rota.model.clock import MILLISECOND, from_ms, iso, to_ms
+from rota.model.notifications import Delivery
+from rota.model.records import Run
+
+T = TypeVar("T")
+Coder = Callable[[Any], Any]
+Make = Callable[[Any], Coder | None]
+"""Returns the coder of a type hint; None says that values pass as they are."""
+
+
+def encode(value: Any) -> Any:
+    """Return a record, enum, instant or duration as a JSON value; instants and durations in milliseconds."""
+    kind: Any = type(value)
+    coder = _encoder(kind)
+    return value if coder is None else coder(value)
+
+
+def decode(record: type[T], value: Any) -> T:
+    """Return the `record` that `encode` made `value` from. Keys it does not know are ignored, missing ones default."""
+    hint: Any = record
+    coder = _decoder(hint)
+    return typing.cast(T, value if coder is None else coder(value))
+
+
+@cache
+def _encoder(hint: Any) -> Coder | None:
+    """Return how values of a hint are written; where the hint does not say it, each value's own type does."""
+    if not isinstance(hint, type):
+        return _composed(hint, _encoder, sequence=list, otherwise=encode)
+    for kind, coder in _WRITTEN:
+        if issubclass(hint, kind):
+            return coder
+    if dataclasses.is_dataclass(hint):
+        return _record_encoder(hint)
+    raise TypeError(f"a {hint.__name__} has no place in a record")
+
+
+_WRITTEN: tuple[tuple[Any, Coder | None], ...] = (
+    (Enum, attrgetter("_value_")),  # `value` is a property: three times as slow
+    (str | int | float | None, None),
+    (timedelta, lambda duration: duration // MILLISECOND),
+    (datetime, to_ms),
+    (Mapping, lambda values: {key: encode(value) for key, value in values.items()}),
+    (tuple | list, lambda values: [encode(value) for value in values]),
+)
+
+
+@cache
+def _decoder(hint: Any) -> Coder | None:
+    if hint is timedelta:
+        return lambda ms: timedelta(0, 0, ms * 1000)  # positional: twice as fast as by name
+    if hint is datetime:
+        return from_ms
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _member_decoder(hint)
+    if dataclasses.is_dataclass(hint):
+        return _record_decoder(typing.cast(type, hint))
+    return _composed(hint, _decoder, sequence=tuple, otherwise=None)
+
+
+def _composed(hint: Any, make: Make, *, sequence: type, otherwise: Coder | None) -> Coder | None:
+    """Return the coder of an optional or a tuple, built from the coder of what it holds."""
+    origin = typing.get_origin(hint)
+    inner = [arg for arg in typing.get_args(hint) if arg not in (types.NoneType, ...)]
+    if origin not in (typing.Union, types.UnionType, tuple) or len(inner) != 1:
+        return otherwise
+    coder = make(inner[0])
+    if origin is tuple:
+        return sequence if coder is None else lambda values: sequence(map(coder, values))
+    return None if coder is None else lambda value: None if value is None else coder(value)
+
+
+def _record_encoder(record: type) -> Coder:
+    coders = _coders(record, _encoder)
+    names, values_of = tuple(coders), attrgetter(*coders)
+    changing = [(name, coder) for name, coder in coders.items() if coder is not None]
+
+    def write(value: Any) -> Any:
+        written = dict(zip(names, values_of(value)))  # noqa: B905 - both are made from `coders`
+        for name, coder in changing:
+            found = written[name]
+            if found is not None:  # of an optional; nothing else may be None
+                written[name] = coder(found)
+        return written
+
+    return write
+
+
+def _record_decoder(record: type) -> Coder:
+    coders = _coders(record, _decoder)
+
+    def build(values: Mapping[str, Any]) -> Any:
+        known = {}
+        for name, value in values.items():
+            if name in coders:
+                coder = coders[name]
+                known[name] = value if coder is None else coder(value)
+        return record(**known)
+
+    return build
+
+
+def _member_decoder(kind: type[Enum]) -> Coder:
+    members = {member.value: member for member in kind}
+    return lambda value: members.get(value) or kind(value)
+
+
+def _coders(record: type, make: Make) -> dict[str, Coder | None]:
+    hints = typing.get_type_hints(record)
+    return {field.name: make(hints[field.name]) for field in dataclasses.fields(record)}
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """Return a run in the fixed shape that others build on."""
+    return {
+        "id": run.id,
+        "run": run.handle,
+        "job": run.job,
+        "status": run.status.shown.value,
+        "reason": run.reason,
+        "waiting_for": run.waiting_for,
+        "trigger": run.trigger.value,
+        "scheduled_for": iso_or_none(run.scheduled_for),
+        "covers_to": iso_or_none(run.covers_to),
+        "count": run.count,
+        "created_at": iso(run.created_at),
+        "started_at": iso_or_none(run.started_at),
+        "finished_at": iso_or_none(run.finished_at),
+        "attempt": run.attempt,
+        "retry_of": run.retry_of,
+        "exit_code": run.exit_code,
+        "error": run.error,
+        "result_summary": run.result_summary,
+        "usage": dict(run.usage) or None,
+        "denied_tools": list(run.denied_tools),
+        "session_id": run.session_id,
+    }
+
+
+def iso_or_none(at: datetime | None) -> str | None:
+    """Return an instant as ISO 8601, None for none."""
+    return None if at is None else iso(at)
+
+
+def delivery_json(delivery: Delivery) -> dict[str, Any]:
+    """Return a delivery; its status is its own, never that of the run."""
+    return {
+        "id": delivery.id,
+        "run": delivery.handle,
+        "run_id": delivery.run_id,
+        "event": delivery.event.value,
+        "target": delivery.target,
+        "status": delivery.status.value,
+        "attempts": delivery.attempts,
+        "created_at": iso(delivery.created_at),
+        "next_at": iso_or_none(delivery.next_at),
+        "finished_at": iso_or_none(delivery.finished_at),
+        "answer": delivery.answer,
+        "error": delivery.error,
+    }

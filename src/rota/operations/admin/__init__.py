@@ -1,0 +1,1 @@
+"""Operation of an installation: access, audit, backup, service."""

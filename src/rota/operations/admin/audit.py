@@ -1,0 +1,145 @@
+"""The audit log and idempotency keys."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from rota.model.clock import Clock, iso
+from rota.store.driver import PLAIN, Database, Operation, Store, T, WriteOptions
+from rota.store.tables import audit
+from rota.store.tables.audit import IdempotentRequest
+
+Also = Callable[[Database], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedAct:
+    """What somebody asks for: who, through which face, what, and of what. The server says so, never the caller."""
+
+    actor: str
+    face: str
+    action: str
+    target: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def person() -> str:
+    """Return who types a command, as the system names the user of this process."""
+    import getpass
+
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):  # a user without a name, as in containers
+        return f"user:{os.getuid()}"
+
+
+class AuditedStore:
+    """A store whose first change is noted, with whatever else is to be stored with it; who reads costs nothing."""
+
+    def __init__(
+        self, store: Store, deed: AuditedAct | Callable[[], AuditedAct], clock: Clock, *, also: Also | None = None
+    ) -> None:
+        self._store = store
+        self._deed = deed
+        self._clock = clock
+        self._also = also
+        self._noted = False
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on one consistent snapshot."""
+        return self._store.read(operation)
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction; the first one also notes who asked for it."""
+        if self._noted:
+            return self._store.write(operation)
+        result = self._store.write(partial(self._with_note, operation))
+        self._noted = True
+        return result
+
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread, noted as `write` does."""
+        if self._noted:
+            return self._store.submit(operation, manner)
+        self._noted = True
+        return self._store.submit(partial(self._with_note, operation), manner)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store.close()
+
+    def _with_note(self, operation: Operation[T], db: Database) -> T:
+        result = operation(db)
+        deed = self._deed if isinstance(self._deed, AuditedAct) else self._deed()
+        audit.note(
+            db,
+            actor=deed.actor,
+            face=deed.face,
+            action=deed.action,
+            target=deed.target,
+            detail=deed.detail,
+            now=self._clock.now(),
+        )
+        if self._also is not None:
+            self._also(db)
+        return result
+
+
+def read_trail(
+    store: Store, *, limit: int, before: int | None = None, since: datetime | None = None, actor: str | None = None
+) -> list[audit.AuditEntry]:
+    """Return what was done, newest first."""
+    return store.read(partial(audit.entries, limit=limit, before=before, since=since, actor=actor))
+
+
+def entry_json(entry: audit.AuditEntry) -> dict[str, Any]:
+    """Return a line of the audit as JSON."""
+    return {
+        "number": entry.number,
+        "at": iso(entry.at),
+        "actor": entry.actor,
+        "face": entry.face,
+        "action": entry.action,
+        "target": entry.target,
+        "detail": dict(entry.detail),
+    }
+
+
+class IdempotencyKey:
+    """One key of one caller, and the request that it stands for."""
+
+    def __init__(self, store: Store, clock: Clock, *, caller: str, key: str, digest: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._caller = caller
+        self._key = key
+        self.digest = digest
+
+    def find(self) -> IdempotentRequest | None:
+        """Return what is known of the first request under this key, None for nothing."""
+        now = self._clock.now()
+        return self._store.read(lambda db: audit.find_key(db, caller=self._caller, key=self._key, now=now))
+
+    def claim(self, db: Database) -> bool:
+        """Take the key in the transaction of the effects; tell whether it was free."""
+        return audit.claim_key(db, caller=self._caller, key=self._key, digest=self.digest, now=self._clock.now())
+
+    def answer(self, status: int, body: str) -> None:
+        """Keep the answer, so that it can be repeated."""
+
+        def keep(db: Database) -> None:
+            audit.answer_key(
+                db,
+                caller=self._caller,
+                key=self._key,
+                digest=self.digest,
+                status=status,
+                body=body,
+                now=self._clock.now(),
+            )
+
+        self._store.write(keep)

@@ -1,0 +1,407 @@
+"""Doctor: look at the machine, the file, the scheduler and the agents; each finding comes with a remedy."""
+
+import os
+import resource
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psutil
+
+from rota.agents.registry import AgentProbe
+from rota.declare.entries import notes_on
+from rota.declare.project import Declared
+from rota.engine.activity import everything_paused, in_tick_mode, read_ticks
+from rota.engine.clock import tzdata_version
+from rota.model.clock import Clock, from_ms
+from rota.model.errors import FileProblems, RotaError
+from rota.model.spec import JobSpec
+from rota.operations.admin.secrets import missing_secrets
+from rota.operations.agents import AgentView, look_at_agents
+from rota.operations.project.edit import AGENTS, found_agents
+from rota.operations.project.load import Loaded, load_project
+from rota.operations.project.locate import ProjectPaths, is_applied, look_at, open_place
+from rota.operations.status.attention import given_up, left_behind_findings
+from rota.operations.status.status import Heartbeat, Liveness, heartbeat
+from rota.operations.workers import worker_states
+from rota.rules.health_checks import (
+    NONE_HERE,
+    NONE_RUNNING,
+    Finding,
+    Severity,
+    judge_clock,
+    judge_limits,
+    judge_machines,
+    judge_mode,
+    judge_place,
+    judge_room,
+    judge_server,
+    judge_sqlite,
+)
+from rota.rules.liveness import REASON
+from rota.runners.environment import FILE_NAME as SECRETS
+from rota.settings import SchedulerSettings
+from rota.store.driver import Database
+from rota.store.sqlite.store import LOCKS, process_lock_held, quick_check
+from rota.store.tables.processes import Worker
+from rota.store.tables.work_items import kept_worktrees
+from rota.text.format import ago, roughly
+from rota.text.jobs import remedy_of
+
+DATABASE = "rota.db"
+NAMES_SHOWN = 3
+FIRES = frozenset({"serve", "guest"})
+UNTOLD = timedelta(days=7)
+"""For how long a work source that could not be told is a finding."""
+
+
+def examine(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
+    """Return what was found, by topic; without a project only the machine is looked at."""
+    with ThreadPoolExecutor(1) as aside:
+        agents = aside.submit(_agents, place, environ, clock=clock)
+        found = [*_machine(), *(_project(place, environ, clock=clock) if place else _no_project(clock))]
+        found += agents.result()
+    return found
+
+
+def _machine() -> Iterator[Finding]:
+    yield judge_sqlite(apsw.sqlite_lib_version())
+    yield Finding("apsw", Severity.OK, f"apsw {apsw.apsw_version()}")
+    yield Finding("time zones", Severity.OK, f"tzdata {tzdata_version()}")
+
+
+def _no_project(clock: Clock) -> Iterator[Finding]:
+    yield judge_clock(clock.now(), None)
+    yield Finding("project", Severity.NOTE, "no project here, so only the machine was looked at", "rota init, or --dir")
+
+
+def _project(place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock) -> Iterator[Finding]:
+    beat = heartbeat(place.state)
+    yield from _folder(place.state)
+    loaded, told = _configuration(place, environ, clock=clock)
+    settings = loaded.declared.settings.scheduler if loaded else SchedulerSettings()
+    yield from judge_limits(*map(_soft_limit, ("RLIMIT_NOFILE", "RLIMIT_NPROC")), slots=settings.concurrency)
+    yield from told
+    specs = loaded.declared.jobs if loaded else ()
+    yield from _paths(specs, beat, environ)
+    yield from _secrets(loaded.declared if loaded else None, place, beat, environ)
+    yield from _scheduler(place, beat)
+    yield from _database(place, beat, clock=clock)
+
+
+def _soft_limit(name: str) -> int | None:
+    number = getattr(resource, name, None)
+    limit = resource.getrlimit(number)[0] if number is not None else resource.RLIM_INFINITY
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+# the state folder
+
+
+def _folder(state: Path) -> Iterator[Finding]:
+    nearest = next(path for path in (state, *state.parents) if path.exists())
+    yield judge_place(state.resolve(), file_system(nearest))
+    yield judge_room(state, shutil.disk_usage(nearest).free)
+    for path, needed in ((state, False), (state / DATABASE, False), (state / SECRETS, True)):
+        if path.exists():
+            yield from _permissions(path, needed=needed)
+
+
+def file_system(path: Path) -> str:
+    """Return the kind of file system that holds a path, empty when it cannot be told."""
+    real = path.resolve()
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else ""
+
+
+def _permissions(path: Path, *, needed: bool) -> Iterator[Finding]:
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        text = f"{path} belongs to user {found.st_uid}, you are {os.geteuid()}"
+        yield Finding(
+            "permissions", Severity.WARNING, text, "use rota as its owner: it makes files of its own beside it"
+        )
+    yield judge_mode(path, found.st_mode, needed=needed)
+
+
+# the file and its commands
+
+
+def _configuration(
+    place: ProjectPaths, environ: Mapping[str, str], *, clock: Clock
+) -> tuple[Loaded | None, list[Finding]]:
+    try:
+        loaded = load_project(place.folder, environ, state=place.state, now=clock.now())
+    except FileProblems as error:
+        told = [Finding("file", Severity.PROBLEM, str(problem), "rota check") for problem in error.problems]
+        return None, told
+    except RotaError as error:
+        return None, [Finding("file", Severity.PROBLEM, error.message, error.hint)]
+    declared = loaded.declared
+    notes = [Finding("file", Severity.NOTE, note) for note in notes_on(declared.jobs, now=clock.now(), environ=environ)]
+    if loaded.trust_note:
+        notes.append(Finding("file", Severity.NOTE, loaded.trust_note, "rota trust"))
+    return loaded, [Finding("file", Severity.OK, f"rota.yaml is right, jobs: {len(declared.jobs)}"), *notes]
+
+
+def _paths(specs: Iterable[JobSpec], beat: Heartbeat, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look each command up on the PATH that its runs get: the scheduler's, where one runs."""
+    own, served = environ.get("PATH", os.defpath), _environ_of(beat.pid).get("PATH")
+    path = own if served is None else served
+    programs = [(spec, program) for spec in specs if spec.enabled for program in _programs(spec)]
+    missing = [f"{spec.name}: {program}" for spec, program in programs if not _found(spec, program, path)]
+    if missing:
+        shown = ", ".join(missing[:NAMES_SHOWN]) + (f" and {len(missing) - NAMES_SHOWN} more" if missing[3:] else "")
+        whose = "the scheduler's" if served is not None else "this"
+        text = f"not found on {whose} PATH: {shown}"
+        yield Finding("PATH", Severity.PROBLEM, text, "write the whole path, or start rota with a PATH that has them")
+    elif served is not None and served != own:
+        text = "the scheduler's PATH is not that of this shell; runs get the scheduler's"
+        yield Finding(
+            "PATH", Severity.NOTE, text, "a command that works here may not be found there: write whole paths"
+        )
+    else:
+        yield Finding("PATH", Severity.OK, "every job's command is found")
+
+
+def _programs(spec: JobSpec) -> list[str]:
+    """Return the programs that a job names itself: its command's, and that of the step after its agent."""
+    after = spec.work.agent.after if spec.work.agent else None
+    # One with a path of its own may lie in the workspace of a run, or be made there.
+    step = [word for word in after.command[:1] if "/" not in word] if after else []
+    return [*spec.work.command[:1], *step]
+
+
+def _found(spec: JobSpec, program: str, path: str) -> bool:
+    own = next((variable.value for variable in spec.work.env if variable.name == "PATH"), None) or path
+    if "{{" in program + own + spec.work.cwd:
+        return True  # filled in when it runs
+    where = os.path.join(spec.work.cwd, program) if "/" in program else program
+    return shutil.which(where, path=own) is not None
+
+
+def _secrets(
+    declared: Declared | None, place: ProjectPaths, beat: Heartbeat, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Look for each secret where runs get it from: the scheduler's environment, where one runs."""
+    if declared is None:
+        return
+    served = _environ_of(beat.pid)
+    enabled = [spec for spec in declared.jobs if spec.enabled]
+    missing = missing_secrets(enabled, declared.settings.notify, place.state, served or environ)
+    level = Severity.PROBLEM if served else Severity.WARNING
+    elsewhere = "" if served else ", unless the scheduler's own environment has it"
+    for name, jobs in missing.items():
+        more = " and others" if len(jobs) > NAMES_SHOWN else ""
+        text = f"{name} is missing, and needed by {', '.join(jobs[:NAMES_SHOWN])}{more}"
+        yield Finding("secrets", level, text, f"rota secrets set {name}{elsewhere}")
+
+
+def _environ_of(pid: int | None) -> Mapping[str, str]:
+    """Return the environment of a running scheduler, an empty one when there is none or it may not be seen."""
+    try:
+        return psutil.Process(pid).environ() if pid is not None else {}
+    except psutil.Error:
+        return {}
+
+
+# the scheduler and its database
+
+
+def _scheduler(place: ProjectPaths, beat: Heartbeat) -> Iterator[Finding]:
+    if beat.liveness is Liveness.RUNNING:
+        yield Finding("scheduler", Severity.OK, f"runs as process {beat.pid}")
+    elif beat.liveness is Liveness.STOPPING:
+        yield Finding(
+            "scheduler", Severity.NOTE, f"process {beat.pid} is stopping", "`rota status` shows what it waits for"
+        )
+    elif beat.liveness is Liveness.FAILING:
+        failing = beat.answer["failing"]
+        text = f"process {beat.pid} starts nothing: {failing['stage']} fails with {failing['error']}"
+        yield Finding("scheduler", Severity.PROBLEM, text, "it goes on by itself as soon as the cause is mended")
+    elif beat.liveness is Liveness.STALLED:
+        text = f"process {beat.pid} holds the lock but does not answer: it is stalled"
+        yield Finding(
+            "scheduler", Severity.PROBLEM, text, f"end it with `kill {beat.pid}` and start `rota serve` again"
+        )
+    elif not place.shared:
+        yield NONE_RUNNING
+    for key in ("storage_problem", "damage", "file_problem"):
+        if beat.answer.get(key):
+            yield Finding("scheduler", Severity.PROBLEM, str(beat.answer[key]), "see the log of `rota serve`")
+    left = [name for name in _locks(place.state) if not process_lock_held(place.state, name)]
+    if left:
+        text = (
+            "1 lock file of a process that is gone"
+            if len(left) == 1
+            else f"{len(left)} lock files of processes that are gone"
+        )
+        yield Finding("locks", Severity.NOTE, text, "nothing to do: the next `rota serve` removes them")
+
+
+def _locks(state: Path) -> list[str]:
+    folder = state / LOCKS
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+def _database(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
+    yield from _server(place, beat, clock=clock) if place.shared else _file(place, clock=clock)
+
+
+def _server(place: ProjectPaths, beat: Heartbeat, *, clock: Clock) -> Iterator[Finding]:
+    """Look at the server of a shared database, then at what is stored there."""
+    try:
+        yield from judge_server(look_at(place, clock))
+        if not is_applied(place, clock):
+            yield Finding("database", Severity.NOTE, "nothing is applied yet", "rota apply, or rota serve")
+            yield NONE_RUNNING
+            return
+        store = open_place(place, clock, create=False)
+        try:
+            yield from store.read(partial(_machines, state=place.state, beat=beat))
+            yield from store.read(partial(_stored, state=place.state, clock=clock))
+        finally:
+            store.close()
+    except RotaError as error:
+        yield Finding("database", Severity.PROBLEM, error.message, error.hint)
+        if beat.liveness is Liveness.DEAD:
+            yield NONE_HERE
+
+
+def _machines(db: Database, *, state: Path, beat: Heartbeat) -> list[Finding]:
+    """Tell which other machines serve this database: one of them is enough for all."""
+    there = [one for one in worker_states(db, state) if one.kinds and not one.here]
+    serving = [_called(one.worker) for one in there if FIRES.intersection(one.kinds)]
+    claiming = [_called(one.worker) for one in there if not FIRES.intersection(one.kinds)]
+    return judge_machines(serving, claiming, here=beat.liveness is not Liveness.DEAD)
+
+
+def _called(worker: Worker) -> str:
+    return worker.called if worker.host in ("", worker.called) else f"{worker.called} on {worker.host}"
+
+
+def _file(place: ProjectPaths, *, clock: Clock) -> Iterator[Finding]:
+    path = place.state / DATABASE
+    if not path.exists():
+        yield judge_clock(clock.now(), None)
+        yield Finding("database", Severity.NOTE, "nothing is applied yet", "rota apply, or rota serve")
+        return
+    try:
+        store = open_place(place, clock, create=False)
+        try:
+            yield from store.read(partial(_stored, state=place.state, clock=clock))
+        finally:
+            store.close()
+        damage = quick_check(path)
+    except RotaError as error:
+        yield Finding("database", Severity.PROBLEM, error.message, error.hint)
+        return
+    if damage:
+        text = f"{path} is damaged: {damage[0]}"
+        yield Finding(
+            "database", Severity.PROBLEM, text, "stop rota and put back a backup: `rota restore FILE --force`"
+        )
+    else:
+        yield Finding("database", Severity.OK, f"{path} is whole")
+
+
+def _stored(db: Database, *, state: Path, clock: Clock) -> list[Finding]:
+    last = db.row("process_last", limit=1)
+    found = [judge_clock(clock.now(), from_ms(last[3]) if last else None)]
+    everything = everything_paused(db)
+    if everything is not None and everything.reason == REASON:
+        text = "everything is paused: the scheduler crashed again and again"
+        found.append(
+            Finding("scheduler", Severity.PROBLEM, text, "find the cause in its log, then `rota resume --all`")
+        )
+    elif everything is not None:
+        why = f" ({everything.reason})" if everything.reason else ""
+        found.append(Finding("scheduler", Severity.NOTE, f"everything is paused{why}", "rota resume --all"))
+    found += left_behind_findings(db, state)
+    return [*found, *_ticks(db, clock.now()), *_worktrees(db), *untold_findings(db, now=clock.now())]
+
+
+def untold_findings(db: Database, *, now: datetime) -> list[Finding]:
+    """Tell which work sources were not told how runs ended: there the items still look as if they were worked on."""
+    return [
+        Finding(
+            "work sources",
+            Severity.WARNING,
+            f"{one.source}: {one.text}",
+            f"see `rota show {one.newest.handle}`, then put the item right where it lies",
+        )
+        for one in given_up(db, now - UNTOLD)
+    ]
+
+
+def _worktrees(db: Database) -> Iterator[Finding]:
+    """Tell how many worktrees of agents were kept, and how they go: rota never removes what holds work."""
+    kept = [one for one in kept_worktrees(db) if os.path.isdir(one.path)]
+    if not kept:
+        return
+    shown = ", ".join(f"{one.branch} ({one.kept_why})" for one in kept[:NAMES_SHOWN])
+    more = f" and {len(kept) - NAMES_SHOWN} more" if len(kept) > NAMES_SHOWN else ""
+    text = f"{len(kept)} kept in {os.path.dirname(kept[0].path)}: {shown}{more}"
+    first = kept[0]
+    remedy = f"in {first.repository}: git worktree remove {first.path} && git branch -d {first.branch}"
+    yield Finding("worktrees", Severity.NOTE, text, remedy)
+
+
+def _ticks(db: Database, now: datetime) -> Iterator[Finding]:
+    ticks = read_ticks(db)
+    if ticks.last is None or not in_tick_mode(db):
+        return
+    text = f"the last tick looked {ago(ticks.last, now)} ago, they usually come every {roughly(ticks.usual)}"
+    if ticks.still_come(now):
+        yield Finding("ticks", Severity.OK, text)
+    else:
+        yield Finding("ticks", Severity.PROBLEM, text, "look at what starts `rota tick`: a timer or crontab")
+
+
+# agents
+
+
+def _agents(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Clock) -> list[Finding]:
+    """Look at the agents of this project as their runs would find them, then at others on PATH."""
+    views = _configured(place, environ, clock=clock)
+    others = found_agents(environ, but={view.known.adapter for view in views})
+    known = [*map(_used, views), *map(_agent, others)]
+    return known or [Finding("agents", Severity.NOTE, f"none of {', '.join(AGENTS)} is on PATH")]
+
+
+def _configured(place: ProjectPaths | None, environ: Mapping[str, str], *, clock: Clock) -> tuple[AgentView, ...]:
+    if place is None:
+        return ()
+    try:
+        return look_at_agents(place, None, environ, now=clock.now()).agents
+    except RotaError:
+        return ()  # told as a problem of the file
+
+
+def _used(view: AgentView) -> Finding:
+    """Judge an agent of this project: one that cannot work is a problem where an enabled job asks it."""
+    name, found = view.known.name, view.found
+    program = found.name if view.known.adapter == name else f"{name} ({view.known.adapter})"
+    finding = _agent(replace(found, name=program))
+    if finding.level is Severity.OK:
+        return finding
+    return replace(finding, level=Severity.PROBLEM if view.known.enabled else Severity.NOTE, remedy=view.remedy)
+
+
+def _agent(found: AgentProbe) -> Finding:
+    text = f"{found.name} {found.version}".rstrip()
+    if found.problem is None:
+        words = ["logged in" if found.logged_in else "", "runs headless" if found.headless else ""]
+        return Finding("agents", Severity.OK, ", ".join(word for word in (text, *words) if word))
+    return Finding("agents", Severity.NOTE, f"{text}: {found.problem}", remedy_of(found))
+
+
+def findings_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON."""
+    return [asdict(finding) for finding in found]

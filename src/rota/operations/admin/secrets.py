@@ -1,0 +1,193 @@
+"""The secrets that jobs and targets name: where each comes from; storing and removing one. No value is shown (R-27)."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rota.model.errors import InvalidValue, RotaError
+from rota.model.notifications import Target
+from rota.model.serialize import encode
+from rota.model.spec import JobSpec
+from rota.model.store_url import secrets_of
+from rota.operations.jobs import list_jobs
+from rota.operations.project.locate import make_state
+from rota.runners.environment import FILE_NAME, read_env_file
+from rota.store.driver import Store
+from rota.store.sqlite.store import reachable
+from rota.store.tables import notifications
+
+LONGEST = 64 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ASSIGNS = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
+_KEYS = ("secret", "address_secret")
+_LISTS = ("signing",)
+
+
+class SecretSource(StrEnum):
+    """Where a secret comes from, in the order in which they are looked at."""
+
+    CREDENTIAL = "credential"
+    ENVIRONMENT = "environment"
+    FILE = "secrets.env"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretView:
+    """A secret by its name: where it is found, and the jobs and the targets of `notify` that name it."""
+
+    name: str
+    source: SecretSource
+    jobs: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    store: bool = False
+    """Whether the address of the store names it."""
+
+
+def look_at_secrets(
+    store: Store | None, state: Path, environ: Mapping[str, str], *, address: str = ""
+) -> list[SecretView]:
+    """Return the secrets that stored jobs, targets and the store's address name, and those that nobody names."""
+    jobs = _named((view.job.name, view.job.spec) for view in (list_jobs(store) if store is not None else ()))
+    targets = _named(store.read(notifications.targets).items()) if store is not None else {}
+    stored = _stored(state)
+    return [
+        SecretView(
+            name,
+            _source(name, stored, environ),
+            tuple(jobs.get(name, ())),
+            tuple(targets.get(name, ())),
+            store=name in secrets_of(address),
+        )
+        for name in sorted({*jobs, *targets, *stored, *secrets_of(address)})
+    ]
+
+
+def missing_secrets(
+    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the secrets that these jobs and targets name and that are found nowhere, each with who names it."""
+    stored = _stored(state)
+    of_file = [(f"notify.{name}", target) for name, target in targets.items()]
+    named = _named([*((spec.name, spec) for spec in specs), *of_file])
+    return {name: who for name, who in sorted(named.items()) if _source(name, stored, environ) is SecretSource.MISSING}
+
+
+def notes_on_targets(
+    specs: Iterable[JobSpec], targets: Mapping[str, Target], state: Path, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return who cannot be told, as a secret of the target is found nowhere; such as a chat without a bot's token."""
+    of_file = [(f"notify.{name}", target) for name, target in targets.items()]
+    named = _named([*of_file, *((spec.name, target) for spec in specs for target in spec.notify_own)])
+    try:
+        stored = _stored(state)
+    except RotaError:
+        return ()  # nothing can be said of a file that cannot be read; runs and `rota doctor` tell why
+    return tuple(
+        f"{who}: no notification is sent as long as there is no secret {name}; `rota secrets set {name}` stores it, "
+        "unless the scheduler's own environment has it"
+        for name, namers in sorted(named.items())
+        if _source(name, stored, environ) is SecretSource.MISSING
+        for who in dict.fromkeys(namers)
+    )
+
+
+def _named(definitions: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """Return who names each secret."""
+    named: dict[str, list[str]] = {}
+    for who, definition in definitions:
+        for name in sorted(set(_names(encode(definition)))):
+            named.setdefault(name, []).append(who)
+    return named
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names of secrets in a definition, wherever they stand."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if key in _KEYS and isinstance(below, str) and below:
+                yield below
+            elif key in _LISTS and isinstance(below, list):
+                yield from (one for one in below if isinstance(one, str))
+            else:
+                yield from _names(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _names(below)
+
+
+def _source(name: str, stored: Mapping[str, str], environ: Mapping[str, str]) -> SecretSource:
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and _NAME.fullmatch(name) and (Path(credentials) / name).is_file():
+        return SecretSource.CREDENTIAL
+    if name in environ:
+        return SecretSource.ENVIRONMENT
+    return SecretSource.FILE if name in stored else SecretSource.MISSING
+
+
+def _stored(state: Path) -> Mapping[str, str]:
+    path = state / FILE_NAME
+    return read_env_file(path) if path.is_file() else {}
+
+
+def store_secret(state: Path, name: str, value: str) -> bool:
+    """Write a secret into secrets.env, which only its owner can read; tell whether it was there before."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(f"{name!r} cannot be a secret's name", hint="use letters, digits and _, no digit first")
+    if not value or "\0" in value or len(value) > LONGEST:
+        raise InvalidValue("the value is empty or cannot be stored", hint=f"it has 1 to {LONGEST:,} characters")
+    make_state(state)
+    path = state / FILE_NAME
+    with reachable(path):
+        before = path.read_text("utf-8").splitlines() if path.exists() else []
+        kept = [line for line in before if not _assigns(line, name)]
+        _write(path, "\n".join([*kept, f"{name}={_quoted(value)}"]) + "\n")
+    return len(kept) < len(before)
+
+
+def drop_secret(state: Path, name: str, *, dry_run: bool = False) -> None:
+    """Take a secret out of secrets.env; other lines stay as they are."""
+    path = state / FILE_NAME
+    if name not in _stored(state):
+        hint = "`rota secrets` shows where each comes from; one of the environment or of a credential is removed there"
+        raise InvalidValue(f"{path} has no secret {name!r}", hint=hint)
+    if not dry_run:
+        with reachable(path):
+            kept = [line for line in path.read_text("utf-8").splitlines() if not _assigns(line, name)]
+            _write(path, "".join(f"{line}\n" for line in kept))
+
+
+def _assigns(line: str, name: str) -> bool:
+    found = _ASSIGNS.match(line)
+    return found is not None and found[1] == name
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.rename(path)
+
+
+def secret_json(view: SecretView) -> dict[str, Any]:
+    """Return a secret as JSON, without its value."""
+    return {
+        "name": view.name,
+        "source": view.source.value,
+        "jobs": list(view.jobs),
+        "targets": list(view.targets),
+        "store": view.store,
+    }

@@ -1,0 +1,173 @@
+"""Explain: the stored facts about a job or run, told by `text/explain.py` and `text/explain.py`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.activity import claiming_paused, everything_paused
+from rota.model.records import Run
+from rota.model.serialize import run_json
+from rota.model.spec import Draw
+from rota.model.states import FINAL, Held, Status
+from rota.operations.capacity import pool_wait
+from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
+from rota.operations.runs import find_any, run_view
+from rota.operations.status.status import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
+from rota.operations.views import job_json
+from rota.operations.workers import all_drained
+from rota.store.driver import Database, Store
+from rota.store.tables import groups, jobs, queue, run_queries
+from rota.text.explain import Belonging, ExplainLine, Facts, explain_job, explain_run, title
+from rota.text.format import roughly
+from rota.text.jobs import say_drained, say_nobody, say_shortage
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationView:
+    """What is told: of a job its own lines, and those of a run, its newest."""
+
+    name: str
+    job: JobView
+    job_lines: tuple[ExplainLine, ...]
+    run: Run | None
+    title: str
+    run_lines: tuple[ExplainLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What holds a run that may be claimed."""
+
+    held: Held | None
+    until: datetime | None = None
+    text: str = ""
+
+
+def explain(store: Store, name: str, *, state: Path, now: datetime) -> ExplanationView:
+    """Explain a job and its newest run, or one run."""
+    return store.read(partial(_explain, name=name, beat=heartbeat(state), now=now))
+
+
+def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
+    """Return why a claimable run is not running: nobody claims such, or every slot is taken (R-02)."""
+    if not beat.serves(draws):
+        drained = all_drained(beat.workers)
+        why = say_drained(drained) if drained else say_nobody(draws)
+        return Holding(Held.NO_WORKER, text=why if beat.alive else "")
+    full = (beat.answer or beat.workers) and beat.slots_taken >= beat.slots
+    if full:
+        return Holding(Held.SLOT)
+    return Holding(None, text=_for_a_tick(beat))
+
+
+def _for_a_tick(beat: Heartbeat) -> str:
+    ticks = beat.ticks if beat.liveness is Liveness.TICKING else None
+    return "" if ticks is None else f"for the next tick; they usually come every {roughly(ticks.usual)}"
+
+
+def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> ExplanationView:
+    held = with_ticks(db, beat, now=now)
+    found = find_any(db, name)
+    if isinstance(found, Run):
+        view = job_view(db, jobs.job_by_id(db, found.job_id))
+        return _told(db, view, found, held=held, now=now, job_lines=())
+    view = job_view(db, found)
+    lines = explain_job(found, state=view.state, unfinished=view.unfinished, now=now)
+    if switched_off(db, held):
+        lines.append(ExplainLine("scheduler", SWITCHED_OFF))
+    newest = _most_telling(view)
+    if newest is None:
+        return ExplanationView(name, view, tuple(lines), None, "", ())
+    return _told(db, view, newest, held=held, now=now, job_lines=tuple(lines))
+
+
+def _most_telling(view: JobView) -> Run | None:
+    """Return the run that a question about the job is most likely about: what runs, else the newest."""
+    running = [run for run in view.unfinished if run.status is not Status.QUEUED]
+    return running[-1] if running else (view.last[0] if view.last else None)
+
+
+def _told(
+    db: Database, view: JobView, run: Run, *, held: Heartbeat, now: datetime, job_lines: tuple[ExplainLine, ...]
+) -> ExplanationView:
+    whole = run_view(db, run)
+    unfinished = run_queries.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
+    why = _held(db, run, held=held, now=now)
+    facts = Facts(
+        run,
+        whole.spec,
+        whole.job,
+        whole.execution,
+        unfinished,
+        held=why.held,
+        held_until=why.until,
+        held_why=why.text,
+        group=_belonging(db, run),
+        chain=whole.chain,
+        work=whole.work,
+        worktree=whole.worktree,
+        hold=whole.hold,
+        worker=whole.worker.called if whole.worker is not None else "",
+        abandoned=queue.abandoned(db),
+    )
+    return ExplanationView(
+        run.job if job_lines else run.handle,
+        view,
+        job_lines,
+        run,
+        title(facts, now=now),
+        tuple(explain_run(facts, now=now)),
+    )
+
+
+def _belonging(db: Database, run: Run) -> Belonging | None:
+    """Return the group of a run: the one it is a member of, or its own."""
+    group = groups.group_by_id(db, run.group_id) if run.group_id else groups.group_of_run(db, run.id)
+    if group is None:
+        return None
+    seats = groups.seats(db, group.id)
+    open_seats = [seat for seat in seats if seat.status not in FINAL and seat.run_id != run.id]
+    ahead = [seat for seat in open_seats if not seat.always and (run.always or seat.place < (run.place or 0))]
+    return Belonging(
+        group.handle,
+        group.mode.value,
+        group.on_failure.value,
+        tuple(f"{seat.handle} {seat.status.shown}{f' {seat.reason}' if seat.reason else ''}" for seat in seats),
+        unfinished=tuple(seat.handle for seat in (ahead or open_seats)),
+        place=run.place,
+    )
+
+
+def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
+    """Return what holds a claimable run: a scheduler that is off, a pause of everything, none, a pool, or no slot."""
+    if switched_off(db, held):
+        return Holding(Held.NO_WORKER, text=f"since {SWITCHED_OFF}")
+    by = held_by(held, queue.lane_draws(db).get(run.lane_id, ()))
+    pause = everything_paused(db) if claiming_paused(db, now) else None
+    if pause is not None:
+        return Holding(Held.PAUSED, pause.until, pause.reason)
+    wait = None if by.held is Held.NO_WORKER else pool_wait(db, run)
+    if wait is not None and wait.shortage.pool.held_until is not None:
+        return Holding(Held.PROVIDER_HOLD, wait.shortage.pool.held_until, wait.shortage.pool.name)
+    if wait is not None:
+        return Holding(Held.POOL, text=say_shortage(wait.shortage, holders=wait.holders, behind=wait.behind))
+    return by
+
+
+def explanation_json(found: ExplanationView) -> dict[str, Any]:
+    """Return an explanation as JSON: the lines for people, and the records behind them."""
+    return {
+        "name": found.name,
+        "job": job_json(found.job, fires=1),
+        "job_lines": [_line(line) for line in found.job_lines],
+        "run": run_json(found.run) if found.run else None,
+        "run_lines": [_line(line) for line in found.run_lines],
+        "decisions": dict(found.run.decisions) if found.run else {},
+    }
+
+
+def _line(line: ExplainLine) -> dict[str, str]:
+    return {"label": line.label, "text": line.text}

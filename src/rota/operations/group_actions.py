@@ -1,0 +1,211 @@
+"""Actions on groups: trigger, cancel, retry and drain."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from rota.declare.jobs import MEMBERS
+from rota.declare.problems import JOB_NAME
+from rota.engine.activity import touching
+from rota.engine.loops.leases import lose, lost_outcome, take_over
+from rota.engine.transactions import groups as groups_transactions
+from rota.engine.transactions.enqueue import active_for, cancel_group, enqueue
+from rota.engine.transactions.finish import finish_all
+from rota.model.errors import (
+    GroupCompleted,
+    GroupIsFinal,
+    GroupUnfinished,
+    InvalidValue,
+    NameTaken,
+    OverlapRefused,
+    StoreNotShared,
+    UnknownWorker,
+    WorkerAlive,
+)
+from rota.model.records import Group, Run
+from rota.model.spec import GroupMode, Kind, Member, OnFailure
+from rota.model.states import Reason, Trigger
+from rota.operations.groups import GroupView, find_group, group_view
+from rota.operations.jobs import find_job
+from rota.operations.run_actions import merged_params, refuse_disabled
+from rota.operations.workers import SHARED_HINT, Presence, worker_states
+from rota.rules.admission import Allow, Refuse, judge, verdict_word
+from rota.store.driver import Database, Store, rolled_back
+from rota.store.tables import groups, jobs, processes, runs
+from rota.store.tables.processes import FORGOTTEN, Worker
+
+
+def create(
+    store: Store,
+    name: str,
+    members: Sequence[Member],
+    *,
+    mode: GroupMode = GroupMode.SEQUENTIAL,
+    on_failure: OnFailure = OnFailure.STOP,
+    now: datetime,
+    dry_run: bool = False,
+) -> GroupView:
+    """Make a group at run time, with all of its members or not at all; it has no job and no schedule."""
+    operation = partial(_create, name=name, members=members, mode=mode, on_failure=on_failure, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="group", now=now))
+
+
+def _create(
+    db: Database, *, name: str, members: Sequence[Member], mode: GroupMode, on_failure: OnFailure, now: datetime
+) -> GroupView:
+    if not all(JOB_NAME.fullmatch(part) for part in name.split("/", 1)):
+        raise InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
+    if jobs.job_by_name(db, name) is not None:
+        raise NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
+    _check_members(db, members)
+    founding = groups_transactions.NewGroup(name, mode, on_failure, tuple(members))
+    return _found(db, founding, now=now)
+
+
+def _check_members(db: Database, members: Sequence[Member]) -> None:
+    if not 1 <= len(members) <= MEMBERS:
+        raise InvalidValue(f"a group of {len(members):,} members", hint=f"name 1 to {MEMBERS:,} jobs")
+    if all(member.always for member in members):
+        raise InvalidValue("every member is `always`", hint="`always` members run when the others are final")
+    for member in members:
+        job = find_job(db, member.job)
+        refuse_disabled(job)
+        if job.spec.work.kind is Kind.GROUP:
+            raise InvalidValue(f"{job.name!r} is a group, and groups hold no groups", hint="name its jobs")
+        merged_params(job.spec, member.params)
+
+
+def _found(db: Database, founding: groups_transactions.NewGroup, *, now: datetime) -> GroupView:
+    founded = groups_transactions.found(db, founding, now=now)
+    finish_all(db, founded.ends, epoch=None, now=now)
+    return _again(db, founded.group.id)
+
+
+def _again(db: Database, group_id: str) -> GroupView:
+    group = groups.group_by_id(db, group_id)
+    assert group is not None, "the group was read or made in this transaction"
+    return group_view(db, group)
+
+
+def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> GroupView:
+    """Cancel a group: queued members at once, running ones by stopping them; `always` members do not run any more."""
+    operation = partial(_cancel, handle=handle, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="cancel", now=now))
+
+
+def _cancel(db: Database, *, handle: str, now: datetime) -> GroupView:
+    group = find_group(db, handle)
+    if group.finished_at is not None:
+        raise GroupIsFinal(group.handle, group.status)
+    cancel_group(db, group, reason=Reason.REQUESTED, now=now)
+    return _again(db, group.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A group that repeats another: its run, None for one made at run time, and its members, None while it waits."""
+
+    of: Group
+    run: Run | None
+    view: GroupView | None
+
+
+def retry(store: Store, handle: str, *, now: datetime, force: bool = False, dry_run: bool = False) -> Repeated:
+    """Make a new group of what failed: of a sequence from the first failed member on, with the params it had."""
+    operation = partial(_retry, handle=handle, force=force, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="retry", now=now))
+
+
+def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated:
+    group = find_group(db, handle)
+    if group.finished_at is None:
+        raise GroupUnfinished(group.handle)
+    founding = groups_transactions.repeat(db, group, run=None)
+    if not founding.members:
+        raise GroupCompleted(group.handle, group.status, group.name)
+    if group.run_id is None:
+        return Repeated(group, None, _found(db, founding, now=now))
+    return _retry_run(db, group, group.run_id, force=force, now=now)
+
+
+def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: datetime) -> Repeated:
+    """Repeat a declared group by a run of its own: by hand, so overlap is asked (R-11)."""
+    failed = runs.run_by_id(db, run_id)
+    assert failed is not None, "a foreign key holds the group's run"
+    job = jobs.job_by_id(db, failed.job_id)
+    refuse_disabled(job)
+    verdict = Allow() if force else judge(job.spec.overlap, active_for(db, job))
+    if isinstance(verdict, Refuse):
+        raise OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
+    born = enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.MANUAL,
+        now=now,
+        scheduled_for=failed.scheduled_for,
+        forced=force,
+        retry_of=failed.id,
+        decisions={"overlap": {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(verdict)}},
+    )
+    begun = groups.group_of_run(db, born.id)
+    return Repeated(group, runs.run_by_id(db, born.id), group_view(db, begun) if begun else None)
+
+
+def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = False) -> bool:
+    """Let a worker finish what it has and take no more, or take runs again; tell whether that is new."""
+
+    def change(db: Database) -> bool:
+        worker = _named(db, name)
+        return worker.draining != draining if dry_run else processes.drain(db, worker.id, draining=draining)
+
+    return store.read(change) if dry_run else store.write(change)
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction that was only tried; `ended` is what it would have done."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__(ended)
+        self.ended = ended
+
+
+def forget_worker(store: Store, state: Path, name: str, *, now: datetime, dry_run: bool = False) -> int:
+    """Take a worker off the list that is gone for good; return how many of its runs ended with that."""
+
+    def change(db: Database) -> int:
+        ended = _forget(db, state=state, name=name, now=now)
+        if dry_run:
+            raise _TakenBackError(ended)
+        return ended
+
+    try:
+        return store.write(change)
+    except _TakenBackError as tried:
+        return tried.ended
+
+
+def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
+    worker = _named(db, name)
+    if not processes.is_shared(db):
+        raise StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
+    if any(one.presence is not Presence.GONE for one in worker_states(db, state) if one.worker.id == worker.id):
+        raise WorkerAlive(name)
+    ended = 0
+    for process in processes.open_processes(db):
+        if process.worker_id == worker.id:
+            left = lose(db, process.epoch, worker=name, now=now, forced=True)
+            ended += left.failed if left is not None else 0
+    for epoch in processes.epochs_with_runs(db, worker.id):  # of processes that left them to their keepers
+        ended += take_over(db, epoch, lost_outcome(name), now=now).failed
+    processes.update_worker(db, replace(worker, name=f"{worker.name}{FORGOTTEN}{worker.id}"))
+    return ended
+
+
+def _named(db: Database, name: str) -> Worker:
+    found = processes.worker_by_name(db, name) or processes.worker_by_id(db, name)
+    if found is None or found.forgotten:
+        raise UnknownWorker(name)
+    return found

@@ -1,0 +1,1 @@
+"""A project's files: locate, load, apply, edit."""

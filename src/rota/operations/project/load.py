@@ -1,0 +1,305 @@
+"""Loading of a project's file and settings, its trust, and whether another project includes it."""
+
+import contextlib
+import hashlib
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rota.declare.agents import Agent
+from rota.declare.include import Included
+from rota.declare.project import Declared, read_project
+from rota.declare.registry import BUILTIN_CONDITIONS, Function, Registry, default
+from rota.declare.yaml import Stamp, user_state
+from rota.engine.clock import tzdata_version
+from rota.engine.functions import FunctionTable
+from rota.engine.membership.locks import SERVE_LOCK, serving_pid
+from rota.model.clock import write_duration
+from rota.model.errors import FileProblems, FolderUntrusted, FunctionMissing, ProjectIncluded, ProjectServed, RotaError
+from rota.model.notifications import Target
+from rota.model.spec import JobSpec, SourceKind
+from rota.model.store_url import is_postgres, shown
+from rota.operations.jobs import TIMEZONE_KEY
+from rota.operations.project.includes import find_inclusion, known_hosts
+from rota.operations.project.locate import ProjectPaths, state_of
+from rota.rules.budgets import say_account
+from rota.runners.command import InterpreterFinder
+from rota.settings import Settings
+from rota.store.driver import Database, Store
+from rota.store.queries import load_migrations
+from rota.store.sqlite.store import is_held
+from rota.store.tables import budgets, jobs, notifications, queue
+
+RECORDS = "trusted"
+VARIABLE = "ROTA_TRUST"
+"""In the environment: folders that are trusted too, as in PATH. For machines without a home folder to write to."""
+
+
+def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool:
+    """Tell whether the project in this folder is trusted, and the folder still has the owner that it had then."""
+    told = [place for place in environ.get(VARIABLE, "").split(os.pathsep) if os.path.isabs(place)]
+    real = os.path.realpath(folder)
+    return any(os.path.realpath(place) == real for place in told) or _record(folder, environ).is_file()
+
+
+def set_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> None:
+    """Record that a project is trusted, or no longer. Raises OSError where that is not possible."""
+    record = _record(folder, environ)
+    if not trusted:
+        record.unlink(missing_ok=True)
+    elif not record.is_file():
+        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        record.write_bytes(os.fsencode(os.path.realpath(folder)) + b"\n")
+
+
+def require_trust(
+    folder: Path, environ: Mapping[str, str], *, now: datetime, ask: Callable[[Sequence[str]], bool]
+) -> None:
+    """Require trust before a command acts on a project; raise FolderUntrusted where `ask` returns False.
+
+    `ask` gets the Python modules that the files name. A project without modules becomes trusted without a question:
+    applying or serving it already lets its commands run.
+    """
+    if is_trusted(folder, environ):
+        return
+    modules, right = named_modules(folder, environ, now=now)
+    if modules and not ask(modules):
+        raise FolderUntrusted(str(folder), modules)
+    if modules or right:
+        with contextlib.suppress(OSError):  # without a record the next command asks again
+            set_trust(folder, environ)
+
+
+def named_modules(folder: Path, environ: Mapping[str, str], *, now: datetime) -> tuple[tuple[str, ...], bool]:
+    """Return the Python modules that the files of a project name, and whether the files are right; import nothing."""
+    modules: dict[str, None] = {}
+    try:
+        read_project(folder, environment=environ, now=now, imports=False, lenient=True, modules=modules)
+    except RotaError:
+        return tuple(modules), False
+    return tuple(modules), True
+
+
+def _record(folder: Path, environ: Mapping[str, str]) -> Path:
+    real = os.path.realpath(folder)
+    try:
+        owner = os.stat(real).st_uid
+    except OSError:
+        owner = -1
+    return user_state(environ) / RECORDS / hashlib.sha256(os.fsencode(f"{real}\0{owner}")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked file and the functions it names."""
+
+    declared: Declared
+    table: FunctionTable
+    trust_note: str | None = None
+    """What to tell where modules were read and not imported, as the folder is not trusted; the table is empty then."""
+
+
+def load_project(
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    now: datetime,
+    state: Path | None = None,
+    content: bytes | None = None,
+    inner: Path | None = None,
+    lenient: bool = False,
+    calendars: MutableMapping[Path, Stamp | None] | None = None,
+    acts: bool = False,
+) -> Loaded:
+    """Read and check a project's file, or `content` in its place or in that of `inner`; raise FileProblems with all.
+
+    A `lenient` load leaves out included projects that have problems; `calendars` gets the calendar files it looked at.
+    Modules are imported where the caller `acts`, as `rota serve` does, and in a trusted folder. Elsewhere only their
+    source is read.
+    """
+    modules: dict[str, None] = {}
+    imports = acts or is_trusted(folder, environ)
+    try:
+        declared = read_project(
+            folder,
+            environment=environ,
+            interpreter=interpreter_finder,
+            state=state,
+            now=now,
+            content=content,
+            inner=inner,
+            lenient=lenient,
+            calendars=calendars,
+            imports=imports,
+            modules=modules,
+        )
+    except FileProblems as error:
+        if modules and not imports:
+            error.effect = f"{error.effect}; {_trust_note(modules)}"
+        raise
+    if modules and not imports:
+        return Loaded(declared, FunctionTable(), _trust_note(modules))
+    return Loaded(declared, function_table(declared.jobs, default, declared.agents))
+
+
+def _trust_note(modules: Iterable[str]) -> str:
+    return f"the source of {', '.join(modules)} was read, not run: this folder is not trusted (`rota trust`)"
+
+
+def interpreter_finder(python: str, settings: Settings) -> InterpreterFinder:
+    """Return who knows the functions of another interpreter."""
+    return InterpreterFinder(python, settings.folder, settings.imports)
+
+
+def function_table(jobs: tuple[JobSpec, ...], registry: Registry, agents: Sequence[Agent] = ()) -> FunctionTable:
+    """Return the functions and conditions that these jobs run inside the scheduler's process."""
+    functions = {job.work.function for job in jobs if job.work.in_process and job.work.function}
+    conditions = {
+        condition.name
+        for job in jobs
+        for condition in job.gates.conditions
+        if condition.name and job.work.python is None and condition.name not in _built_in(registry)
+    }
+    return FunctionTable(
+        {name: registry.resolve(name) for name in functions},
+        {name: registry.resolve_condition(name) for name in conditions},
+        sources={name: registry.resolve_source(name) for name in source_classes(jobs)},
+        agents=_agent_functions(jobs, agents, registry),
+    )
+
+
+def _agent_functions(jobs: Sequence[JobSpec], agents: Sequence[Agent], registry: Registry) -> dict[str, Function]:
+    """Return the functions that are agents; one that no job of the file uses may be broken."""
+    used = {job.work.agent.function for job in jobs if job.work.agent is not None and job.work.agent.function}
+    found = {name: registry.resolve_agent(name) for name in used}
+    for name in {agent.function for agent in agents if agent.function} - used:
+        with contextlib.suppress(FunctionMissing):
+            found[name] = registry.resolve_agent(name)
+    return found
+
+
+def source_classes(jobs: Sequence[JobSpec]) -> set[str]:
+    """Return the Python classes that these jobs get their items from."""
+    sources = [job.work.agent.source for job in jobs if job.work.agent is not None]
+    return {source.place for source in sources if source is not None and source.kind is SourceKind.RUN}
+
+
+def _built_in(registry: Registry) -> set[str]:
+    """Return the built-in conditions that no registered one replaces (R-09)."""
+    return set(BUILTIN_CONDITIONS) - set(registry.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the configuration, with its keys as rota.yaml has them."""
+
+    title: str
+    values: tuple[tuple[str, str], ...]
+
+
+def configuration(store: Store, settings: Settings | None) -> tuple[Section, ...]:
+    """Return what is in effect; without settings only what is stored."""
+    started = () if settings is None else _started(settings)
+    return (*started, *store.read(_declared))
+
+
+def _started(settings: Settings) -> tuple[Section, ...]:
+    """Return what the scheduler was started with; it is read again at the next start."""
+    return (
+        Section("scheduler", _values(settings.scheduler)),
+        Section("http", _values(settings.http)),
+        Section("retention", (*_values(settings.retention), ("output_total", _said(settings.output_total)))),
+    )
+
+
+def _declared(db: Database) -> tuple[Section, ...]:
+    """Return what the file has declared, as it is applied."""
+    zone = db.row("meta_get", key=TIMEZONE_KEY)
+    accounts = [(one.account.name, say_account(one.account)) for one in budgets.accounts(db) if one.declared]
+    pools = [(pool.name, f"{pool.capacity:,}") for pool in queue.pools(db) if pool.declared]
+    sources = Counter(job.source for job in jobs.all_jobs(db) if job.retired_at is None)
+    found = (
+        Section("project", (("timezone", str(zone[0]) if zone else "UTC"), ("aging", _said(queue.aging(db))))),
+        Section("jobs", tuple((source, f"{number:,}") for source, number in sorted(sources.items()))),
+        Section("pools", tuple(pools)),
+        Section("budgets", tuple(accounts)),
+        Section("notify", tuple((name, _target(one)) for name, one in sorted(notifications.targets(db).items()))),
+        Section("agent_policy", _values(jobs.policy(db))),
+    )
+    return tuple(section for section in found if section.values)
+
+
+def _target(target: Target) -> str:
+    """Return a target without its address, which may be a secret."""
+    return f"{target.channel}, told of {', '.join(event.value for event in target.on)}"
+
+
+def _values(record: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((one.name, _said(getattr(record, one.name))) for one in fields(record))
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, Target):
+        return _target(value)
+    return f"{value:,}" if isinstance(value, int) else str(value) or "–"
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareVersions:
+    """What runs here."""
+
+    rota: str
+    python: str
+    database: str
+    place: str
+    schema: int
+    tzdata: str
+    system: str
+
+
+def versions(store: Store, state: Path, settings: Settings | None) -> SoftwareVersions:
+    """Return what runs here; the address of a database without its password."""
+    address = settings.store if settings is not None else "sqlite"
+    shared = is_postgres(address)
+    return SoftwareVersions(
+        rota=version("rota"),
+        python=platform.python_version(),
+        database=store.read(partial(_server, shared=shared)),
+        place=shown(address) if shared else str(state / "rota.db"),
+        schema=max(number for number, _, _ in load_migrations("postgres" if shared else "sqlite")),
+        tzdata=tzdata_version(),
+        system=platform.platform(terse=True),
+    )
+
+
+def _server(db: Database, *, shared: bool) -> str:
+    row = db.row("database_version")
+    return f"{'PostgreSQL' if shared else 'SQLite'} {str(row[0]).split(' ')[0] if row else ''}"
+
+
+def refuse_served(projects: Sequence[Included], state: Path) -> None:
+    """Refuse included projects that a scheduler of their own serves; `state` is that of the including one."""
+    for one in projects:
+        own = state_of(one.folder, {})
+        if own != state and is_held(own / SERVE_LOCK):
+            raise ProjectServed(one.file, str(one.folder), pid=serving_pid(own))
+
+
+def refuse_included(place: ProjectPaths, environ: Mapping[str, str], *, verb: str) -> None:
+    """Refuse to serve a project alone while one that includes it is served."""
+    inclusion = find_inclusion(place.folder, known_hosts(environ), environ)
+    if inclusion is not None and is_held(state_of(inclusion.host, {}) / SERVE_LOCK):
+        raise ProjectIncluded(str(place.folder), str(inclusion.host), verb=verb)

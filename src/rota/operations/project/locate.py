@@ -1,0 +1,222 @@
+"""A project on disk: where it is, its state folder, its store, its loaded file."""
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rota.model.clock import Clock
+from rota.model.errors import DatabaseReadOnly, InvalidValue, StateError
+from rota.model.store_url import SQLITE, is_postgres, shown, with_secrets
+from rota.settings import FILE_NAME, STATE_NAME
+
+if TYPE_CHECKING:
+    from rota.rules.health_checks import Server
+    from rota.store.driver import OpenStore
+
+DATABASE = "rota.db"
+GITIGNORE = "*\n"
+EXTRA_HINT = "install rota with its extra: `uv tool install 'rota[postgres]'`, or `pip install 'rota[postgres]'`"
+STORE_NOTE = "store"
+"""Where a scheduler notes the address that only its environment had: commands in its runs have another one."""
+_PLACE_KEY = re.compile(r"^((state|store)\s*:|[\"'](state|store)[\"']\s*:|[{\[])", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPaths:
+    """Where a project and its state are, known without reading all of its file.
+
+    Inside a project that this one includes, `scope` is the name under which it does, and `inner` the folder there.
+    """
+
+    folder: Path
+    state: Path
+    scope: str = ""
+    inner: Path | None = None
+    store: str = SQLITE
+    """The database as it was written, with its secrets by name: `sqlite`, or the address of one of PostgreSQL."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether the database is one of PostgreSQL, which other machines may use too."""
+        return is_postgres(self.store)
+
+    @property
+    def nearest(self) -> Path:
+        """The folder whose file a person here means: that of the included project, else the project's own."""
+        return self.inner or self.folder
+
+
+def in_scope(name: str, scope: str) -> bool:
+    """Tell whether a job belongs to an included project; every job does where none is named.
+
+    >>> in_scope("api/triage", "api"), in_scope("web/triage", "api"), in_scope("web/triage", "")
+    (True, False, True)
+    """
+    return not scope or name.startswith(f"{scope}/")
+
+
+def locate(directory: str | None, environ: Mapping[str, str], cwd: Path) -> ProjectPaths:
+    """Find the project: --dir, ROTA_DIR, the nearest rota.yaml upwards, the user's own; and its state.
+
+    The state is ROTA_STATE, `state:`, or .rota. A project that another one includes is found as a part of that one,
+    unless --dir names it.
+    """
+    from rota.declare.yaml import find_project, nearest_project
+    from rota.operations.project.includes import find_inclusion, known_hosts
+
+    folder = find_project(directory, environ, cwd)
+    nearest = None if directory else nearest_project(cwd)
+    hosts = [folder] if environ.get("ROTA_DIR") else [*_scheduler_of_run(environ), *known_hosts(environ)]
+    inclusion = find_inclusion(nearest, hosts, environ) if nearest else None
+    host = folder if inclusion is None else inclusion.host
+    state = state_of(host, environ)
+    store = store_of(host, state, environ)
+    if inclusion is None:
+        return ProjectPaths(host, state, store=store)
+    return ProjectPaths(host, state, inclusion.name, nearest, store)
+
+
+def _scheduler_of_run(environ: Mapping[str, str]) -> list[Path]:
+    """Return the project whose scheduler started the run that this environment is of, if it is one."""
+    told = environ.get("ROTA_SCHEDULER_DIR")
+    return [Path(told)] if told and environ.get("ROTA_RUN_ID") else []
+
+
+def state_of(folder: Path, environ: Mapping[str, str]) -> Path:
+    """Return the state folder of a project: ROTA_STATE, that of the scheduler in a run of its, `state:`, or .rota.
+
+    A run may look at other projects: what it was told about its own scheduler is not about those.
+    """
+    if environ.get("ROTA_STATE"):
+        return (folder / Path(environ["ROTA_STATE"]).expanduser()).absolute()
+    told = environ.get("ROTA_STATE_DIR")
+    if told and any(os.path.realpath(own) == os.path.realpath(folder) for own in _scheduler_of_run(environ)):
+        return Path(told)
+    written = _written(folder, "state")
+    return (folder / Path(written).expanduser()).absolute() if written is not None else folder / STATE_NAME
+
+
+def store_of(folder: Path, state: Path, environ: Mapping[str, str]) -> str:
+    """Return where a project's state is stored: ROTA_STORE, what the scheduler of a run has, `store:`, or SQLite."""
+    told = environ.get("ROTA_STORE", "")
+    if told and told != SQLITE and not is_postgres(told):
+        hint = "set it to sqlite, or to postgresql://user@host:5432/database"
+        raise InvalidValue(f"ROTA_STORE is {shown(told)!r}, which is no store that rota knows", hint=hint)
+    if not told and environ.get("ROTA_RUN_ID"):
+        with contextlib.suppress(OSError):
+            told = (state / STORE_NOTE).read_text("utf-8").strip()
+    written = told or _written(folder, "store") or SQLITE
+    return written if is_postgres(written) else SQLITE
+
+
+def _written(folder: Path, key: str) -> str | None:
+    """Return what the file says of where things are, None for nothing; what is wrong in it is told elsewhere."""
+    text = (folder / FILE_NAME).read_text("utf-8", errors="replace")
+    if not _PLACE_KEY.search(text):
+        return None
+    from rota.declare.yaml import load
+
+    written = load(folder / FILE_NAME).data.get(key)
+    return written if isinstance(written, str) else None
+
+
+def make_state(state: Path) -> bool:
+    """Make the state folder: 0700, with its own .gitignore. Tell whether it is new."""
+    try:
+        state.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return _keep_private(state)
+    except OSError as error:
+        from rota.store.sqlite.store import FORBIDDEN
+
+        kind = DatabaseReadOnly if error.errno in FORBIDDEN else StateError
+        hint = "check owner and mode of its folder, or set `state:` or ROTA_STATE"
+        raise kind(
+            f"cannot make the state folder {state}: {(error.strerror or str(error)).lower()}", hint=hint
+        ) from None
+    from rota.store.sqlite.store import reachable
+
+    with reachable(state):
+        (state / ".gitignore").write_text(GITIGNORE)
+    return True
+
+
+def _keep_private(state: Path) -> bool:
+    if not state.is_dir():
+        raise StateError(f"the state folder {state} is a file", hint="move it away, or set `state:` or ROTA_STATE")
+    from rota.store.sqlite.store import reachable
+
+    with reachable(state):
+        if not (state / ".gitignore").exists():
+            (state / ".gitignore").write_text(GITIGNORE)
+        if state.stat().st_mode & 0o077:
+            os.chmod(state, 0o700)
+    return False
+
+
+def open_state(state: Path, clock: Clock, *, create: bool, store: str = SQLITE) -> "OpenStore":
+    """Open the database of a state folder, or the one that `store` names; without `create` it must be there."""
+    if create:
+        make_state(state)
+        _note_store(state, store)
+    if is_postgres(store):
+        opened: OpenStore = load_postgres().open_postgres(complete_address(store, state), now=clock.now, create=create)
+        return opened
+    from rota.store.migrate import open_store
+
+    return open_store(state / DATABASE, now=clock.now(), create=create)
+
+
+def open_place(place: ProjectPaths, clock: Clock, *, create: bool) -> "OpenStore":
+    """Open the database of a project."""
+    return open_state(place.state, clock, create=create, store=place.store)
+
+
+def is_applied(place: ProjectPaths, clock: Clock) -> bool:
+    """Tell whether there is a database to look at: SQLite's file, or rota's tables on the server."""
+    if not place.shared:
+        return (place.state / DATABASE).exists()
+    return bool(load_postgres().is_made(complete_address(place.store, place.state), now=clock.now))
+
+
+def look_at(place: ProjectPaths, clock: Clock) -> "Server":
+    """Look at the server of a project's database."""
+    address = complete_address(place.store, place.state)
+    found: Server = load_postgres("setup").look_at_server(address, now=clock.now, monotonic=clock.monotonic)
+    return found
+
+
+def load_postgres(module: str = "setup") -> ModuleType:
+    """Load what speaks to PostgreSQL, which few need."""
+    try:
+        return import_module(f"rota.store.postgres.{module}")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_binary"):
+            raise
+        raise StateError("the store is PostgreSQL, but psycopg is not installed", hint=EXTRA_HINT) from error
+
+
+def complete_address(address: str, state: Path) -> str:
+    """Return an address with the secrets that it names, from where a scheduler of this state finds them."""
+    from rota.runners.environment import find_secret
+
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    return with_secrets(address, partial(find_secret, credentials=credentials, environ=os.environ, state=state))
+
+
+def _note_store(state: Path, store: str) -> None:
+    """Keep an address that came from the environment, readable to its owner alone; drop it where that has none."""
+    note = state / STORE_NOTE
+    if is_postgres(store) and store == os.environ.get("ROTA_STORE"):
+        descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{store}\n")
+    else:
+        note.unlink(missing_ok=True)

@@ -1,0 +1,217 @@
+"""Export and import of jobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.declare.agents import own_pools, pool_of
+from rota.declare.calendar import local_zone, plain_name
+from rota.declare.export import Top, export_text
+from rota.declare.importers.crontab import ImportedJob, Remark, Translation, read_crontab, translate
+from rota.declare.importers.jobs_file import translate_jobs
+from rota.declare.jobs import place_of
+from rota.declare.project import read_project
+from rota.declare.yaml import load_again, parse
+from rota.model.clock import iso
+from rota.model.errors import FileProblems, InvalidCron, Problem, RotaError
+from rota.model.spec import JobSpec, Kind, Names
+from rota.operations.jobs import find_job, project_timezone
+from rota.operations.project.locate import ProjectPaths
+from rota.rules.schedule.cron import cron_next, normalise
+from rota.rules.schedule.preview import Difference, compare_fires
+from rota.settings import BUILT_IN_POOLS, FILE_NAME
+from rota.store.driver import Database, Store
+from rota.store.tables import budgets, jobs, notifications, queue
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The text of a rota.yaml, what it declares, and what it cannot say."""
+
+    text: str
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def export_jobs(store: Store, names: Sequence[str], *, place: ProjectPaths, home: str) -> Exported:
+    """Return the stored jobs of these names, or all that are not retired, with the members of their groups."""
+    found = store.read(partial(_specs, names=names))
+    specs, renamed = plain_names(found)
+    top = _top(store, specs, place=place, home=home)
+    notes = (*renamed, *_unapproved(store, specs), *(note for spec in specs if (note := _unsaid(spec, top))))
+    return Exported(export_text(specs, top, notes=notes), tuple(spec.name for spec in specs), notes)
+
+
+def plain_names(specs: Sequence[JobSpec]) -> tuple[list[JobSpec], tuple[str, ...]]:
+    """Return jobs with names that a file can have: `api/triage` as `api-triage`; and a note where that changes them."""
+    plain = (spec.name for spec in specs if spec.work.kind is not Kind.POLL)
+    changed = {name: name.replace("/", "-") for name in plain if "/" in name}
+    notes = [f"{name}: written as {plain}, a name in a file has no /" for name, plain in changed.items()]
+    return [_renamed(spec, changed) for spec in specs], tuple(notes)
+
+
+def _renamed(spec: JobSpec, changed: Mapping[str, str]) -> JobSpec:
+    members = tuple(replace(member, job=changed.get(member.job, member.job)) for member in spec.work.members)
+    agent, pools = spec.work.agent, spec.pools
+    if agent is not None and "/" in agent.agent:
+        own, agent = pool_of(agent.agent), replace(agent, agent=agent.agent.replace("/", "-"))
+        pools = tuple(replace(draw, pool=pool_of(agent.agent)) if draw.pool == own else draw for draw in pools)
+    work = replace(spec.work, members=members, agent=agent)
+    return replace(spec, name=changed.get(spec.name, spec.name), work=work, pools=pools)
+
+
+def _unapproved(store: Store, specs: Sequence[JobSpec]) -> list[str]:
+    """Return a note for each job that nobody has approved: in a file it would begin at once."""
+    waits = {job.name for job in store.read(jobs.provisional_jobs)}
+    return [
+        f"{spec.name}: waits for approval here; in a file it begins at once" for spec in specs if spec.name in waits
+    ]
+
+
+def stored_names(store: Store) -> list[str]:
+    """Return the names of the jobs that are not retired."""
+    return store.read(jobs.job_names)
+
+
+def _specs(db: Database, *, names: Sequence[str]) -> list[JobSpec]:
+    stored = [job.spec for job in jobs.all_jobs(db) if job.retired_at is None]
+    if not names:
+        return stored
+    found = {name: find_job(db, name).spec for name in names}
+    members = [member.job for spec in found.values() for member in spec.work.members]
+    for spec in stored:
+        if spec.name in members:
+            found.setdefault(spec.name, spec)
+    needy = any(spec.gates.needs_poll for spec in found.values())
+    polls = [spec for spec in stored if needy and spec.work.kind is Kind.POLL and spec.name not in found]
+    return [*polls, *found.values()]
+
+
+def _top(store: Store, specs: Sequence[JobSpec], *, place: ProjectPaths, home: str) -> Top:
+    written, folder = _written(place), str(place.folder)
+    python = written.get("python") if isinstance(written.get("python"), str) else None
+    # The pools of agents are as large as `agents:` says; a file does not declare them.
+    own = {pool for spec in specs if spec.work.agent is not None for pool in own_pools(spec.work.agent)}
+    drawn = {draw.pool for spec in specs for draw in spec.pools} - own
+    charged = {spend.account for spec in specs for spend in spec.budgets}
+    told = {name for spec in specs for name in spec.notify}
+    capacities = {pool.name: pool.capacity for pool in store.read(queue.pools) if pool.name in drawn}
+    functions = any(spec.work.kind is Kind.FUNCTION or _named_functions(spec) for spec in specs)
+    imports = written.get("imports") if functions else None
+    return Top(
+        folder=folder,
+        timezone=project_timezone(store),
+        imports=tuple(map(str, imports)) if isinstance(imports, list) else (),
+        python=python,
+        interpreter=place_of(python, folder, home=home, program=True) if python else None,
+        pools={name: size for name, size in capacities.items() if BUILT_IN_POOLS.get(name) != size},
+        budgets=store.read(partial(budgets.named_accounts, names=charged)),
+        prices=store.read(budgets.prices) if charged else {},
+        notify={name: one for name, one in store.read(notifications.targets).items() if name in told},
+    )
+
+
+def _written(place: ProjectPaths) -> dict[str, Any]:
+    """Return the sections of the project's own file; none where it cannot be read."""
+    try:
+        return dict(load_again(place.folder / FILE_NAME).data)
+    except RotaError:
+        return {}
+
+
+def _named_functions(spec: JobSpec) -> bool:
+    """Tell whether a job names conditions, or an agent that is a function, which modules register."""
+    agent = spec.work.agent
+    return any(condition.name for condition in spec.gates.conditions) or bool(agent and agent.function)
+
+
+def _unsaid(spec: JobSpec, top: Top) -> str:
+    """Return what the file cannot say about a job: an interpreter that only the top of another file names."""
+    if spec.work.kind is Kind.FUNCTION:
+        return (
+            f"{spec.name}: runs under `python: {top.python}` here, without one before"
+            if (spec.work.python is None and top.interpreter)
+            else ""
+        )
+    if spec.work.python is not None and spec.work.python != top.interpreter:
+        return f"{spec.name}: its conditions ran under {spec.work.python}; write that as `python:` at the top"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A translation that passes the check; `compared` jobs had their coming fires compared with cron's."""
+
+    translation: Translation
+    compared: int = 0
+    differences: tuple[Remark, ...] = ()
+
+
+def import_crontab(
+    content: bytes, *, file: str, system: bool, environ: Mapping[str, str], folder: Path, now: datetime
+) -> Imported:
+    """Return the rota.yaml of a crontab; raise FileProblems with every line that cannot be read."""
+    timezone, guessed = _machine_zone(environ)
+    found = translate(read_crontab(content, file=file, system=system), timezone=timezone, system=system)
+    if guessed:
+        found = replace(found, by_hand=(Remark(0, guessed), *found.by_hand))
+    check_translation(found, file=file, environ=environ, folder=folder)
+    timed = [job for job in found.jobs if _has_instants(job)]
+    differences = [remark for job in timed if (remark := _compared(job, found.timezone, now=now))]
+    return Imported(found, len(timed), tuple(differences))
+
+
+def import_jobs(content: bytes, *, file: str, environ: Mapping[str, str], folder: Path) -> Imported:
+    """Return the rota.yaml of a jobs file of document 000; raise FileProblems when it cannot be read."""
+    found = translate_jobs(parse(content, file), timezone=_machine_zone(environ)[0])
+    check_translation(found, file=file, environ=environ, folder=folder)
+    return Imported(found)
+
+
+def check_translation(found: Translation, *, file: str, environ: Mapping[str, str], folder: Path) -> None:
+    """Check the new file as `rota check` does; its problems are told at the lines of the old one."""
+    try:
+        read_project(folder, environment=environ, functions=_AnyName(), content=found.text.encode())
+    except FileProblems as error:
+        lines = {job.name: job.line for job in found.jobs}
+        raise FileProblems([_told_at(problem, file=file, lines=lines) for problem in error.problems]) from None
+
+
+def _told_at(problem: Problem, *, file: str, lines: Mapping[str, int]) -> Problem:
+    name = next((name for name in lines if problem.path.startswith(f"jobs.{name}.")), "")
+    return replace(problem, file=file, line=lines.get(name, 1), column=1)
+
+
+class _AnyName:
+    """Knows every function and condition: their modules are there where the file will be, not here."""
+
+    def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:  # noqa: ARG002
+        """Return no name that is unknown."""
+        return Names()
+
+
+def _machine_zone(environ: Mapping[str, str]) -> tuple[str, str]:
+    try:
+        return plain_name(local_zone(environ)), ""
+    except RotaError as error:
+        return "UTC", f"timezone: UTC is a guess: {error.message}"
+
+
+def _has_instants(job: ImportedJob) -> bool:
+    try:
+        return cron_next((normalise(job.keys["cron"]),), "UTC", datetime.fromisoformat("2000-01-01T00:00Z")) is not None
+    except InvalidCron:
+        return False
+
+
+def _compared(job: ImportedJob, timezone: str, *, now: datetime) -> Remark | None:
+    difference = compare_fires(job.keys["cron"], job.keys.get("timezone", timezone), after=now)
+    return Remark(job.line, _difference(job.name, difference)) if difference else None
+
+
+def _difference(name: str, difference: Difference) -> str:
+    cron, rota = (iso(at) if at else "no more" for at in (difference.cron, difference.rota))
+    return f"{name} fires at {rota}, cron at {cron}: clocks change there"

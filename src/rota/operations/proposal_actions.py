@@ -1,0 +1,183 @@
+"""What is made with the tools: jobs within `agent_policy`, their approval, and their removal."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from rota.engine.clock import tzdata_version
+from rota.engine.transactions.pause import retire
+from rota.model.errors import ApprovalVoid, DuplicateJob, NotProvisional, NotYours, PolicyRefused
+from rota.model.proposals import MADE, AgentPolicy, Author, Provenance
+from rota.model.records import Job
+from rota.model.spec import JobSpec
+from rota.operations.jobs import find_job
+from rota.operations.project.apply import FILE, cancel_waiting, change_to, create, give_pool, refuse_file
+from rota.operations.proposals import made_jobs
+from rota.rules.agents import HOUR, LOOKED_AT, MakerFacts, PolicyRefusal, Provisional, judge
+from rota.rules.schedule.preview import next_fires
+from rota.store.driver import Database
+from rota.store.tables import activity, audit, jobs
+from rota.store.tables.processes import CriticalSection, lock_section
+
+Done = Literal["created", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A job that was asked for, and what that did."""
+
+    job: Job
+    done: Done
+
+
+def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, policy: AgentPolicy | None = None) -> Put:
+    """Make a job, or change the one of this name; raise what the policy, its owner or a double of it say against it."""
+    lock_section(db, CriticalSection.DECLARE)
+    policy = jobs.policy(db) if policy is None else policy
+    found = _named(db, wanted.name)
+    if found is not None:
+        refuse_others(found, maker)
+    alive = found if found is not None and _lives(found, now) else None
+    expires_at = alive.made.expires_at if alive and alive.made else now + policy.expires_after
+    spec = replace(wanted, schedule=replace(wanted.schedule, end_at=expires_at))
+    provisional = _judge(db, spec, alive, maker=maker, policy=policy, now=now)
+    _refuse_double(db, spec, maker=maker, now=now)
+    if alive is not None and alive.spec == spec and (alive.provisional_at is not None) is provisional:
+        return Put(alive, "unchanged")
+    made = Provenance(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
+    made = alive.made if alive is not None and alive.made is not None else made
+    job_id = _store(db, spec, found, made=made, provisional=provisional, now=now)
+    if alive is None:
+        jobs.count_making(db, maker.name, "job", now=now, since=now - HOUR)
+    done: Done = "created" if alive is None else "changed"
+    audit.insert_event(db, f"job_{done}", now=now, job_id=job_id, made_by=maker.name, by_run=maker.run_id)
+    activity.touch(db, what="schedule_job", now=now)
+    return Put(jobs.job_by_id(db, job_id), done)
+
+
+def _named(db: Database, name: str) -> Job | None:
+    """Return the job of this name, a retired one too, or one whose name differs in case only."""
+    known = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
+    return jobs.job_by_name(db, known)
+
+
+def _lives(job: Job, now: datetime) -> bool:
+    return job.retired_at is None and job.used_up_at is None and not job.expired(now)
+
+
+def refuse_others(job: Job, maker: Author) -> None:
+    """Refuse to change a job that somebody else made, or a file declares."""
+    if job.made is None:
+        from_file = job.source.startswith(FILE)
+        raise NotYours(job.name, "comes from rota.yaml" if from_file else "was not made with the tools")
+    if job.made.by != maker.name:
+        raise NotYours(job.name, f"was made by {job.made.by}")
+
+
+def _judge(
+    db: Database, spec: JobSpec, alive: Job | None, *, maker: Author, policy: AgentPolicy, now: datetime
+) -> bool:
+    """Return whether a job has to wait for approval; raise PolicyRefused where it may not be at all."""
+    active = jobs.active_count(db, maker.name, but=alive.id if alive else None, now=now) if spec.enabled else 0
+    created = jobs.made_since(db, maker.name, kind="job", since=now - HOUR)
+    facts = MakerFacts(maker, active=active, created=created, new=alive is None)
+    fires = next_fires(spec.schedule, now, LOOKED_AT, created_at=now, name=spec.name)
+    verdict = judge(policy, facts, spec, fires=[fire.nominal for fire in fires], now=now)
+    if isinstance(verdict, PolicyRefusal):
+        raise PolicyRefused(verdict.text, rule=verdict.rule, hint=verdict.hint)
+    seen = alive is not None and alive.approved == jobs.digest_of(spec)
+    return isinstance(verdict, Provisional) and not seen
+
+
+def _refuse_double(db: Database, spec: JobSpec, *, maker: Author, now: datetime) -> None:
+    """Point at an enabled job of the same author that asks the same, instead of making a second one."""
+    wanted = _fingerprint(spec)
+    if wanted is None or not spec.enabled:
+        return
+    for job in jobs.all_jobs(db):
+        theirs = job.made is not None and job.made.by == maker.name and job.enabled
+        if theirs and job.name != spec.name and _lives(job, now) and _fingerprint(job.spec) == wanted:
+            raise DuplicateJob(spec.name, job.name)
+
+
+def _fingerprint(spec: JobSpec) -> tuple[object, ...] | None:
+    """Return what makes two jobs of one author the same; None where the work is not an agent's.
+
+    The task with case and blanks folded, the schedule without its bounds, `run_once`, and the target: agent, model and
+    the chats or endpoints that are notified.
+    """
+    work, schedule = spec.work.agent, spec.schedule
+    if work is None or not work.prompt:
+        return None
+    task = " ".join(work.prompt.casefold().split())
+    when = (schedule.cron, schedule.interval, schedule.by_mode, schedule.at, schedule.timezone, schedule.run_once)
+    chats = tuple(replace(target, name="") for target in spec.notify_own)
+    return task, when, work.agent, work.adapter, work.model, spec.notify, chats
+
+
+def _store(
+    db: Database, spec: JobSpec, found: Job | None, *, made: Provenance, provisional: bool, now: datetime
+) -> str:
+    tzdata = tzdata_version()
+    give_pool(db, spec)
+    if found is not None and found.retired_at is not None:
+        jobs.give_up_name(db, found)  # deleted, or its time was over: the name goes to a new job
+        found = None
+    if found is None:
+        return create(db, spec, source=MADE, tzdata=tzdata, now=now, made=made, provisional=provisional)
+    jobs.set_made(db, found.id, made)
+    spec = replace(spec, name=found.name)
+    change_to(db, found, spec, source=MADE, tzdata=tzdata, now=now, provisional_at=now if provisional else None)
+    return found.id
+
+
+def switch_off(db: Database, job: Job, *, now: datetime) -> Job:
+    """Disable a job that was made with the tools; what was approved stays approved."""
+    spec = replace(job.spec, enabled=False)
+    change_to(db, job, spec, source=MADE, tzdata=tzdata_version(), now=now, provisional_at=job.provisional_at)
+    audit.insert_event(db, "job_disabled", now=now, job_id=job.id)
+    return jobs.job_by_id(db, job.id)
+
+
+def remove(db: Database, job: Job, *, now: datetime) -> None:
+    """Retire a job that was made with the tools: its history stays."""
+    retire(db, job.id, now=now)
+    jobs.set_approved(db, job.id, None, now=now)
+    audit.insert_event(db, "job_removed", now=now, job_id=job.id)
+
+
+def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
+    """Let a provisional job begin, if it is still what was looked at: `digest` is that of the definition shown."""
+    job = find_job(db, name)
+    if job.provisional_at is None or job.retired_at is not None:
+        raise NotProvisional(name)
+    if jobs.digest_of(job.spec) != digest:
+        raise ApprovalVoid(name)
+    jobs.set_approved(db, job.id, digest, now=now)
+    change_to(db, job, job.spec, source=MADE, tzdata=tzdata_version(), now=now)
+    audit.insert_event(db, "job_approved", now=now, job_id=job.id, digest=digest)
+    activity.touch(db, what="approve", now=now)
+    return jobs.job_by_id(db, job.id)
+
+
+def removable(db: Database, *, names: Sequence[str], maker: str | None, covers: Callable[[str], bool]) -> list[Job]:
+    """Return the jobs of these names, or all of a maker, that can be removed; one that a file declares is refused."""
+    if maker is not None:
+        return [job for job in made_jobs(db, maker) if covers(job.name)]
+    found = [find_job(db, name) for name in dict.fromkeys(names)]
+    for job in found:
+        refuse_file(job)
+    return [job for job in found if job.retired_at is None]
+
+
+def remove_all(db: Database, names: Sequence[str], *, now: datetime, cancel_queued: bool = False) -> None:
+    """Retire jobs that no file declares."""
+    for name in names:
+        job = find_job(db, name)
+        refuse_file(job)
+        if job.retired_at is None:
+            remove(db, job, now=now)
+            if cancel_queued:
+                cancel_waiting(db, job.id, now)
+    activity.touch(db, what="remove", now=now)

@@ -1,0 +1,503 @@
+"""Actions on runs: start, stop, retry and change."""
+
+import json
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota import faults
+from rota.engine.activity import touching
+from rota.engine.transactions.enqueue import Aim, ManualStart, Where, cancel, enqueue, judge_start, move
+from rota.engine.transactions.insert import RunRef
+from rota.model.clock import write_duration
+from rota.model.errors import (
+    AgingOrders,
+    Immutable,
+    InvalidValue,
+    JobDisabled,
+    JobProvisional,
+    NotQueued,
+    OptionLike,
+    OtherPriority,
+    OverlapRefused,
+    RunCompleted,
+    RunIsFinal,
+    RunUnfinished,
+)
+from rota.model.ids import created_ms
+from rota.model.proposals import Author
+from rota.model.records import PARAMS_LIMIT, Job, ProcessIdentity, Run
+from rota.model.spec import JobSpec, Kind
+from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.operations.jobs import find_job
+from rota.operations.proposals import count_start
+from rota.operations.queue import PLACES
+from rota.operations.runs import find_run, find_unfinished, show_run
+from rota.operations.status.status import carried, serves
+from rota.rules.admission import After, Allow, Refuse, Replace, TooMany, verdict_word
+from rota.rules.outcome import ONE_ATTEMPT
+from rota.rules.prompts import option_places
+from rota.rules.queue_order import GROUP_LANE, place_of
+from rota.runners.processes import send_signal
+from rota.store.driver import Database, Store, rolled_back
+from rota.store.rows import write_json
+from rota.store.tables import audit, groups, jobs, queue, run_queries, runs
+
+_OPTION = re.compile(r"-(?![0-9]+(\.[0-9]+)?$)", re.ASCII)
+
+
+def start(
+    store: Store,
+    name: str,
+    *,
+    now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+    by: Author | None = None,
+) -> RunRef:
+    """Start a job for a program that a schedule may have started itself: as `trigger`, but no activity (R-18)."""
+    return store.write(partial(_trigger, name=name, params=params, force=force, by=by, now=now))
+
+
+def trigger(
+    store: Store,
+    name: str,
+    *,
+    now: datetime,
+    params: Mapping[str, Any] | None = None,
+    force: bool = False,
+    by: Author | None = None,
+    one_attempt: bool = False,
+) -> RunRef:
+    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29, R-31).
+
+    `by` is who starts it, where that is a run or comes through the tools: it is recorded, and agents have a limit.
+    `one_attempt`: a failure is not retried, whatever the job's policy says.
+    """
+    operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
+    born = store.write(touching(operation, what="trigger", now=now))
+    faults.point("trigger.committed")
+    return born
+
+
+def _trigger(
+    db: Database,
+    *,
+    name: str,
+    params: Mapping[str, Any] | None,
+    force: bool,
+    now: datetime,
+    by: Author | None = None,
+    one_attempt: bool = False,
+) -> RunRef:
+    job = find_job(db, name)
+    recorded = {} if by is None else {"by": count_start(db, by, now=now, force=force)}
+    refuse_disabled(job)
+    if job.expired(now):
+        raise JobDisabled(job.name, "over: it was made for a time that has passed")
+    merged = merged_params(job.spec, params)
+    start = judge_start(db, job, [merged], force=force)
+    verdict = admitted(job, start)
+    decisions = {**start_decisions(job, start), **({ONE_ATTEMPT: True} if one_attempt else {}), **recorded}
+    return enqueue(
+        db,
+        job,
+        verdict,
+        trigger=Trigger.MANUAL,
+        now=now,
+        params=merged,
+        forced=force,
+        decisions=decisions,
+        replaces=start.replaces,
+    )
+
+
+def admitted(job: Job, start: ManualStart) -> Allow | After | Replace:
+    """Return the verdict of a manual start, or raise the error that names the run in the way."""
+    if isinstance(start.verdict, Refuse):
+        raise OverlapRefused(job.name, start.verdict.blocking.handle, job.spec.overlap.policy.value)
+    assert not isinstance(start.verdict, TooMany), "one run is refused by name, never as a set"
+    return start.verdict
+
+
+def start_decisions(job: Job, start: ManualStart) -> dict[str, Any]:
+    """Return what a manually started run stores about its start, for `explain`."""
+    overlap = {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(start.verdict)}
+    return {"overlap": overlap, **start.decisions}
+
+
+def refuse_disabled(job: Job) -> None:
+    """Refuse a start by hand of a job that is disabled or retired (R-29)."""
+    if job.retired_at is not None:
+        gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
+        raise JobDisabled(job.name, f"retired: {gone}")
+    if job.provisional_at is not None:
+        raise JobProvisional(job.name)
+    if not job.enabled:
+        raise JobDisabled(job.name, "disabled")
+
+
+def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the job's params with those of this run over them; only declared names, 64 KB at most (R-25)."""
+    given = params or {}
+    unknown = sorted(set(given) - set(spec.work.params))
+    if unknown:
+        known = ", ".join(sorted(spec.work.params)) or "none"
+        raise InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
+    _refuse_options(spec, given)
+    merged = {**spec.work.params, **given}
+    if len(write_json(merged).encode()) > PARAMS_LIMIT:
+        raise InvalidValue(
+            f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
+        )
+    return merged
+
+
+def _refuse_options(spec: JobSpec, given: Mapping[str, Any]) -> None:
+    """Refuse texts by which who starts a job would choose options of its program; its own params may be some."""
+    for name in sorted(option_places(spec.work.command) & set(given)) if given else ():
+        value = given[name]
+        if isinstance(value, str) and _OPTION.match(value) and value != spec.work.params[name]:
+            raise OptionLike(spec.name, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel did: the run is final now, or its processes are being stopped."""
+
+    run: Run
+    final: bool
+
+
+def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> Cancelled:
+    """Cancel a run: at once if it is queued, else by asking its holder to stop it."""
+    if dry_run:
+        run = store.read(partial(_cancellable, handle=handle))
+        return Cancelled(run, final=run.status is Status.QUEUED)
+    cancelled = store.write(touching(partial(_cancel_run, handle=handle, now=now), what="cancel", now=now))
+    faults.point("cancel.asked")
+    return cancelled
+
+
+def _cancellable(db: Database, *, handle: str) -> Run:
+    run = find_unfinished(db, handle)
+    if run.status.final:
+        raise RunIsFinal(run.handle, run.status)
+    return run
+
+
+def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
+    run = _cancellable(db, handle=handle)
+    final = cancel(db, run.id, reason=Reason.REQUESTED, now=now)
+    after = runs.run_by_id(db, run.id)
+    assert after is not None
+    return Cancelled(after, final)
+
+
+def stop_keeper(store: Store, run: Run) -> bool:
+    """Signal the keepers of a run or of a group's members that no scheduler carries; tell whether there were any."""
+    group = store.read(partial(groups.group_of_run, run_id=run.id))
+    if group is not None:
+        members = store.read(partial(groups.member_runs, group_id=group.id))
+        stopped = [stop_keeper(store, member) for member in members if not member.status.final]
+        return any(stopped)
+    execution = store.read(partial(runs.execution_of_run, run_id=run.id))
+    spec = store.read(partial(jobs.version_spec, job_id=run.job_id, version=run.version))
+    if execution is None or execution.finished_at is not None or spec.work.in_process:
+        return False
+    keeper = ProcessIdentity(execution.boot_id, execution.pid, execution.pid_start)
+    return send_signal(keeper, signal.SIGTERM)
+
+
+def stop_unattended(store: Store, state: Path, run_ids: Sequence[str]) -> None:
+    """Signal the keepers of runs that were asked to stop where nobody else will."""
+    if serves(state):
+        return
+    for run_id in run_ids:
+        run = show_run(store, run_id).run
+        if not carried(store, state, run):
+            stop_keeper(store, run)
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A run that is run again: what it was, the params it gets, and the new run; None: it was only looked at."""
+
+    run: Run
+    params: Mapping[str, Any]
+    verdict: Allow | After | Replace
+    start: ManualStart
+    born: RunRef | None = None
+
+
+def retry_run(
+    store: Store,
+    handle: str,
+    *,
+    now: datetime,
+    again: bool = False,
+    force: bool = False,
+    params: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> Retried:
+    """Run a final run again: with its params, by the job's definition of now; a completed one only with `again`.
+
+    It is a start by hand (R-29): overlap applies, it begins a chain of its own, and no schedule moves.
+    """
+    wanted = partial(_wanted, handle=handle, again=again, force=force, params=params or {})
+    if dry_run:
+        return store.read(lambda db: wanted(db)[1])
+    return store.write(touching(lambda db: _retry(db, *wanted(db), force=force, now=now), what="retry", now=now))
+
+
+def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapping[str, Any]) -> tuple[Job, Retried]:
+    run = find_run(db, handle)
+    job = jobs.job_by_id(db, run.job_id)
+    _refuse(db, run, job, again=again)
+    merged = _params(run, job, params)
+    start = judge_start(db, job, [merged], force=force, chain_id=run.chain_id or run.id)
+    return job, Retried(run, merged, admitted(job, start), start)
+
+
+def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
+    if not run.status.final:
+        raise RunUnfinished(run.handle, run.status)
+    chain = [one for one in run_queries.chain_runs(db, run.chain_id or run.id) if not one.status.final]
+    pending = next((one for one in chain if one.waiting_for is not WaitingFor.BACKOFF or one.group_id), None)
+    if pending is not None:
+        raise RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
+    if run.status is Status.COMPLETED and not again:
+        raise RunCompleted(run.handle)
+    if job.spec.work.kind is Kind.GROUP:
+        hint = f"`rota groups retry {run.handle}` makes a new group from the first failed member"
+        raise InvalidValue(f"{run.handle} is the run of a group", hint=hint)
+    refuse_disabled(job)
+
+
+def _params(run: Run, job: Job, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the params of the run with those given over them; names that the job no longer has are left out."""
+    known = {name: value for name, value in run.params.items() if name in job.spec.work.params}
+    return merged_params(job.spec, {**known, **given})
+
+
+def _retry(db: Database, job: Job, wanted: Retried, *, force: bool, now: datetime) -> Retried:
+    run = wanted.run
+    born = enqueue(
+        db,
+        job,
+        wanted.verdict,
+        trigger=Trigger.MANUAL,
+        now=now,
+        scheduled_for=run.scheduled_for,
+        params=wanted.params,
+        forced=force,
+        retry_of=run.id,
+        decisions={
+            **start_decisions(job, wanted.start),
+            "retried": {"run": run.handle, "status": run.status, "reason": run.reason},
+        },
+        replaces=wanted.start.replaces,
+    )
+    return replace(wanted, born=born)
+
+
+MOVED_AT_ONCE = 1000
+PRIORITIES = range(-1000, 1001)
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderedRun:
+    """A run at its new place. `place` None: beyond 1000, or it waits. `note`: why it is not where it was sent."""
+
+    run: Run
+    place: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where runs are to go, as people say it: `other` is a handle, `place` counts from 1."""
+
+    where: Where
+    other: str = ""
+    place: int = 0
+
+
+def move_runs(
+    store: Store, handles: Sequence[str], destination: Destination, *, now: datetime, dry_run: bool = False
+) -> list[ReorderedRun]:
+    """Move queued runs, in their given order, within their priority."""
+    if destination.where is Where.TO and not 1 <= destination.place <= PLACES:
+        raise InvalidValue(f"there is no place {destination.place} to move to", hint=f"places go from 1 to {PLACES}")
+    operation = partial(_move, handles=handles, destination=destination, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
+
+
+def step_run(store: Store, handle: str, *, steps: int, now: datetime) -> ReorderedRun:
+    """Move a run that may be claimed up (negative) or down by some places, within its priority."""
+    operation = partial(_step, handle=handle, steps=steps, now=now)
+    return store.write(touching(operation, what="move", now=now))
+
+
+def _step(db: Database, *, handle: str, steps: int, now: datetime) -> ReorderedRun:
+    run = _placed(find_run(db, handle))
+    place = queue.place_in_queue(db, run, limit=PLACES) if run.waiting_for is None else None
+    if place is None:
+        raise InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
+    destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
+    return _move(db, handles=[run.handle], destination=destination, now=now)[0]
+
+
+def _move(db: Database, *, handles: Sequence[str], destination: Destination, now: datetime) -> list[ReorderedRun]:
+    aging = queue.aging(db)
+    if aging is not None:
+        raise AgingOrders(write_duration(aging))
+    chosen = list({run.id: run for run in (_placed(find_run(db, handle)) for handle in handles)}.values())
+    if len(chosen) > MOVED_AT_ONCE:
+        raise InvalidValue(f"{len(chosen):,} runs are too many to move at once", hint=f"move {MOVED_AT_ONCE:,} at most")
+    other = _other(db, destination, chosen) if destination.where is Where.BEFORE else None
+    told: list[ReorderedRun] = []
+    for rank in sorted({run.rank for run in chosen}, reverse=True):
+        told += _move_within(db, [run for run in chosen if run.rank == rank], destination, other)
+    audit.insert_event(db, "moved", now=now, runs=len(chosen), where=destination.where)
+    by_id = {one.run.id: one for one in told}
+    return [by_id[run.id] for run in chosen]
+
+
+def _placed(run: Run) -> Run:
+    if run.status is not Status.QUEUED:
+        raise NotQueued(run.handle, run.status.shown)
+    if run.lane_id == GROUP_LANE:
+        raise InvalidValue(f"{run.handle} is the run of a group, which takes no place", hint="move its members")
+    return run
+
+
+def _other(db: Database, destination: Destination, chosen: Sequence[Run]) -> Run:
+    other = _placed(find_run(db, destination.other))
+    for run in chosen:
+        if run.id == other.id:
+            raise InvalidValue(f"{run.handle} cannot stand before itself", hint="name another run")
+        if run.rank != other.rank:
+            raise OtherPriority(run.handle, other.handle, priority=run.priority, wanted=other.priority)
+    return other
+
+
+def _move_within(
+    db: Database, chosen: Sequence[Run], destination: Destination, other: Run | None
+) -> list[ReorderedRun]:
+    move(db, chosen, Aim(destination.where, other, destination.place))
+    after = queue.runs_of(db, [run.id for run in chosen])
+    ready = [run for run in after if run.waiting_for is None]
+    first = queue.place_in_queue(db, ready[0], limit=PLACES) if ready else None
+    places = {run.id: _shown(first, index) for index, run in enumerate(ready)}
+    note = _note(db, destination, chosen[0], first)
+    return [ReorderedRun(run, places.get(run.id), note) for run in after]
+
+
+def _shown(first: int | None, index: int) -> int | None:
+    return None if first is None or first + index > PLACES else first + index
+
+
+def _note(db: Database, destination: Destination, run: Run, place: int | None) -> str:
+    """Say why a run is not where it was sent: it cannot leave its priority."""
+    sent = {Where.FIRST: 1, Where.TO: destination.place}.get(destination.where)
+    if place == sent or destination.where is Where.BEFORE:
+        return ""
+    if sent is not None and (place is None or place > sent):
+        return f"the first of priority {run.priority}" if queue.count_above(db, run.rank, limit=1) else ""
+    if queue.next_rank(db, run.rank) is not None:
+        return f"the last of priority {run.priority}"
+    return "the queue ends there" if sent is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A run before and after an edit, and its place now."""
+
+    before: Run
+    run: Run
+    place: int | None
+
+
+def edit_run(
+    store: Store,
+    handle: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    priority: int | None = None,
+    now: datetime,
+    dry_run: bool = False,
+) -> Edited:
+    """Change a queued run: its params until it is dispatched for the first time, its priority until it starts."""
+    if not params and priority is None:
+        raise InvalidValue("nothing to change is named", hint="name a --param or a --priority")
+    if priority is not None and priority not in PRIORITIES:
+        raise InvalidValue(f"the priority {priority} is out of range", hint="priorities go from -1000 to 1000")
+    operation = partial(_edit, handle=handle, params=params or {}, priority=priority, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="edit", now=now))
+
+
+def _edit(db: Database, *, handle: str, params: Mapping[str, Any], priority: int | None, now: datetime) -> Edited:
+    run = find_run(db, handle)
+    if params:
+        _edit_params(db, run, params)
+    if priority is not None:
+        _edit_priority(db, run, priority)
+    changed: dict[str, Any] = {"at": now.isoformat(), "params": sorted(params)}
+    runs.note_decisions(db, run.id, {"edited": changed if priority is None else {**changed, "priority": priority}})
+    audit.insert_event(
+        db, "edited", now=now, job_id=run.job_id, run_id=run.id, params=sorted(params), priority=priority
+    )
+    after = runs.run_by_id(db, run.id)
+    assert after is not None
+    place = queue.place_in_queue(db, after, limit=PLACES) if after.waiting_for is None else None
+    return Edited(run, after, place)
+
+
+def _edit_params(db: Database, run: Run, params: Mapping[str, Any]) -> None:
+    if run.first_dispatched_at is not None:
+        raise Immutable(run.handle, run.status.shown)
+    if run.status.final:
+        raise RunIsFinal(run.handle, run.status)
+    spec = jobs.version_spec(db, run.job_id, run.version)
+    merged = merged_params(replace(spec, work=replace(spec.work, params={**spec.work.params, **run.params})), params)
+    queue.set_params(db, run.id, merged)
+
+
+def _edit_priority(db: Database, run: Run, priority: int) -> None:
+    if run.status is not Status.QUEUED:
+        raise NotQueued(run.handle, run.status.shown)
+    aging = queue.aging(db)
+    place = place_of(priority, created_ms=created_ms(run.id), aging=aging)
+    position = run.position if aging is None else place.position
+    queue.set_priority(db, run.id, priority=priority, rank=place.rank, position=position)
+
+
+def read_value(text: str) -> Any:
+    """Return the value that a person typed: JSON where it is a plain value of JSON, else the text itself.
+
+    >>> read_value("3"), read_value("true"), read_value("mon-fri")
+    (3, True, 'mon-fri')
+    """
+    try:
+        value = json.loads(text)
+    except (RecursionError, ValueError):
+        return text
+    finite = not isinstance(value, float) or value - value == 0
+    return value if isinstance(value, bool | int | float | str | None) and finite else text
+
+
+def write_value(value: Any) -> str:
+    """Return a value as a person would type it: what `read_value` reads as the same.
+
+    >>> write_value(3), write_value("3"), write_value("mon-fri")
+    ('3', '"3"', 'mon-fri')
+    """
+    if isinstance(value, str) and read_value(value) == value and value == value.strip():
+        return value
+    return json.dumps(value, ensure_ascii=False)

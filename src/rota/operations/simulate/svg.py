@@ -1,0 +1,373 @@
+"""The drawing of a simulation."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from xml.sax.saxutils import escape, quoteattr
+
+from rota.model.spec import Mode, QuietHours
+from rota.operations.simulate.player import span_words
+from rota.operations.simulate.report import AccountReport, JobReport, LevelReport, SimulationReport
+from rota.operations.simulate.tally import PARTS
+from rota.rules.budgets import say_amount
+from rota.rules.schedule.blackouts import next_quiet, quiet_run
+from rota.rules.schedule.timezone import zone
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MOST = 14
+HOURS = (1, 2, 3, 6, 12)
+DAYS = (1, 2, 7, 14, 28, 56)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMark:
+    """A moment with its words; `strong` where a day begins between hours."""
+
+    at: datetime
+    words: str
+    strong: bool = False
+
+
+def marks(since: datetime, until: datetime, tz: str) -> list[AxisMark]:
+    """Return at most some fourteen marks from `since` to before `until`."""
+    span = until - since
+    hours = next((step for step in HOURS if span / (step * HOUR) <= MOST), None)
+    found = _hours(since, until, tz, step=hours) if hours else _days(since, until, tz)
+    return [mark for mark in found if since <= mark.at < until]
+
+
+def _hours(since: datetime, until: datetime, tz: str, *, step: int) -> list[AxisMark]:
+    place = zone(tz)
+    local = since.astimezone(place).replace(minute=0, second=0, microsecond=0)
+    found: list[AxisMark] = []
+    at = local.astimezone(UTC)
+    while at < until:
+        shown = at.astimezone(place)
+        if shown.hour % step == 0:
+            midnight = shown.hour == 0
+            found.append(AxisMark(at, f"{shown:%a} {shown.day}" if midnight else f"{shown:%H:%M}", strong=midnight))
+        at += HOUR
+    return found
+
+
+def _days(since: datetime, until: datetime, tz: str) -> list[AxisMark]:
+    place = zone(tz)
+    step = next((step for step in DAYS if (until - since) / (step * DAY) <= MOST), DAYS[-1])
+    day = since.astimezone(place).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None) + DAY
+    found: list[AxisMark] = []
+    while (at := day.replace(tzinfo=place).astimezone(UTC)) < until:
+        words = f"{day:%a} {day.day} {day:%b}" if step < 7 else f"{day.day} {day:%b}"
+        found.append(AxisMark(at, words, strong=day.weekday() == 0 and step < 7))
+        day += step * DAY
+    return found
+
+
+STYLE = """
+text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;font-size:12px;fill:#24292f}
+.title{font-size:17px;font-weight:600}
+.name{text-anchor:end}
+.count{text-anchor:end;font-variant-numeric:tabular-nums}
+.small{text-anchor:end;font-size:10.5px}
+.start{text-anchor:start}
+.when{font-size:10.5px}
+.muted,.small,.when{fill:#68717b}
+.strong{fill:#24292f;font-weight:600}
+.paper{fill:#fdfdfc}
+.hair,.hour,.day,.limit{fill:none;stroke:#eceeef;stroke-width:1}
+.day{stroke:#d5d9dd}
+.limit{stroke:#c3c9cf;stroke-dasharray:2 3}
+.quiet{fill:#eceff3}
+.tick{fill:#2f6690}
+.band1{fill:#2f6690;fill-opacity:.22}
+.band2{fill:#2f6690;fill-opacity:.38}
+.band3{fill:#2f6690;fill-opacity:.56}
+.band4{fill:#2f6690;fill-opacity:.78}
+.skip{fill:#c8553d}
+.level{fill:#81a594;fill-opacity:.75}
+.full{fill:#d08c60;fill-opacity:.85}
+.budget{fill:#8d7fb3;fill-opacity:.6}
+.over{fill:#c8553d;fill-opacity:.6}
+.active{fill:#2f6690}
+.idle{fill:#8fb3cc}
+.dormant{fill:#dbe4ea}
+@media (prefers-color-scheme:dark){
+text{fill:#dfe3e7}
+.muted,.small,.when{fill:#8b949e}
+.strong{fill:#dfe3e7}
+.paper{fill:#15181c}
+.hair,.hour{stroke:#23282e}
+.day{stroke:#39414a}
+.limit{stroke:#4a535c}
+.quiet{fill:#1f252c}
+.tick,.band1,.band2,.band3,.band4{fill:#7db3d8}
+.skip{fill:#e8836b}
+.level{fill:#6f9e8a}
+.full{fill:#d9a06f}
+.budget{fill:#a394cf}
+.over{fill:#e8836b}
+.active{fill:#7db3d8}
+.idle{fill:#40647f}
+.dormant{fill:#28323b}
+}
+"""
+
+
+LEFT, PLOT, RIGHT = 210, 960, 110
+WIDTH = LEFT + PLOT + RIGHT
+PART = PLOT // PARTS
+TOP = 96
+ROW, BAR = 24, 12
+STRIP = 40
+MODE = 8
+SHADES = 4
+ROWS_SHOWN = 200
+NAME_SHOWN = 28
+QUIET_SHOWN = 2000
+FULL = 0.999
+_UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def draw(report: SimulationReport) -> str:
+    """Return the timeline; it holds no script, and every text in it is escaped."""
+    return "\n".join(_Drawing(report).lines()) + "\n"
+
+
+def fit(text: str, limit: int = 200) -> str:
+    """Return a text as XML may hold it: escaped, cut, without characters that XML does not know.
+
+    >>> fit("a<b & c")
+    'a&lt;b &amp; c'
+    """
+    plain = _UNFIT.sub("\ufffd", " ".join(text.split()))
+    return escape(plain if len(plain) <= limit else plain[: limit - 1] + "…", {'"': "&quot;"})
+
+
+class _Drawing:
+    def __init__(self, report: SimulationReport) -> None:
+        self._report = report
+        self._span = report.until - report.since
+        busy = [job for job in report.shown if any(job.parts) or any(job.skipped_parts)]
+        self._jobs = busy[:ROWS_SHOWN]
+        self._left_out = len(busy) - len(self._jobs)
+        self._most = max((max(job.parts) for job in self._jobs), default=1)
+        self._levels = [report.slots, *report.pools]
+        self._adaptive = next((job for job in sorted(report.jobs, key=lambda job: not job.is_poll) if job.modes), None)
+        self._rows_at = TOP + (MODE + 14 if self._adaptive else 0)
+        self._strips_at = self._rows_at + ROW * len(self._jobs) + 22
+        strips = len(self._levels) + len(report.accounts)
+        self._legend_at = self._strips_at + (STRIP + 14) * strips + 8
+        self._height = self._legend_at + 30
+
+    def lines(self) -> Iterator[str]:
+        """Yield the document."""
+        title = f"What rota would do: {span_words(self._report)}"
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self._height}" width="{WIDTH}" '
+            f'height="{self._height}" role="img" aria-label={quoteattr(fit(title))}>'
+        )
+        yield f"<title>{fit(title)}</title>"
+        yield f"<style>{STYLE}</style>"
+        yield f'<rect class="paper" width="{WIDTH}" height="{self._height}"/>'
+        yield from self._head()
+        yield from self._axis()
+        if self._adaptive is not None:
+            yield from self._modes(self._adaptive)
+        for index, job in enumerate(self._jobs):
+            yield from self._row(job, self._rows_at + ROW * index)
+        yield from self._strips()
+        yield from self._legend()
+        yield "</svg>"
+
+    # head and axis
+
+    def _head(self) -> Iterator[str]:
+        report = self._report
+        shown = report.shown
+        skipped = sum(sum(job.skipped.values()) for job in shown)
+        told = [f"{sum(job.fires for job in shown):,} fires", f"{sum(job.runs for job in shown):,} runs"]
+        told += [f"{skipped:,} skipped"] if skipped else []
+        told += [f"{report.calls / report.days:,.0f} remote calls a day"] if report.calls else []
+        if report.against is not None:
+            told.append(f"{report.against.a_day:,.0f} with a single tick")
+        yield f'<text class="title" x="24" y="34">{fit(span_words(report))}</text>'
+        yield f'<text class="muted" x="24" y="54">{fit(" · ".join(told))}</text>'
+
+    def _axis(self) -> Iterator[str]:
+        bottom = self._legend_at - 22
+        for mark in marks(self._report.since, self._report.until, self._report.timezone):
+            x = self._x(mark.at)
+            kind = "day" if mark.strong else "hour"
+            yield f'<path class="{kind}" d="M{x:.1f} {TOP - 14}V{bottom}"/>'
+            yield _label(mark, x)
+
+    def _x(self, at: datetime) -> float:
+        return LEFT + PLOT * ((at - self._report.since) / self._span)
+
+    # rows
+
+    def _modes(self, job: JobReport) -> Iterator[str]:
+        yield f'<text class="name" x="{LEFT - 14}" y="{TOP + MODE + 1}">mode</text>'
+        borders = [*(one.at for one in job.modes[1:]), self._report.until]
+        for one, end in zip(job.modes, borders, strict=True):
+            x, width = self._x(one.at), self._x(end) - self._x(one.at)
+            yield (
+                f'<rect class="{one.mode.value}" x="{x:.1f}" y="{TOP}" width="{max(width, 0.5):.1f}" '
+                f'height="{MODE}"><title>{one.mode.value}</title></rect>'
+            )
+
+    def _row(self, job: JobReport, y: int) -> Iterator[str]:
+        top = y + (ROW - BAR) // 2
+        skipped = sum(job.skipped.values())
+        told = f"{job.name}: {job.fires:,} fires, {job.runs:,} runs, {skipped:,} skipped"
+        yield f"<g><title>{fit(told)}</title>"
+        yield f'<path class="hair" d="M24 {y + ROW}H{WIDTH - 24}"/>'
+        if job.quiet is not None:
+            yield from self._quiet(job.quiet, y)
+        yield f'<text class="name" x="{LEFT - 14}" y="{y + 16}">{fit(job.name, NAME_SHOWN)}</text>'
+        yield from self._fires(job, top)
+        if any(job.skipped_parts):
+            yield f'<path class="skip" d="{_bars(job.skipped_parts, top + BAR + 1, 4)}"/>'
+        count = f"{job.fires:,}"
+        yield f'<text class="count" x="{WIDTH - 24}" y="{y + 16}">{count}</text></g>'
+
+    def _quiet(self, quiet: QuietHours, y: int) -> Iterator[str]:
+        paths: list[str] = []
+        at = self._report.since
+        while at < self._report.until and len(paths) < QUIET_SHOWN:
+            run = quiet_run(quiet, at)
+            if run is not None:
+                begin, end = max(run.since, self._report.since), min(run.until, self._report.until)
+                paths.append(f"M{self._x(begin):.1f} {y + 1}H{self._x(end):.1f}v{ROW - 2}H{self._x(begin):.1f}z")
+                at = run.until
+            else:
+                at = next_quiet(quiet, at)
+        if paths:
+            yield f'<path class="quiet" d="{"".join(paths)}"/>'
+
+    def _fires(self, job: JobReport, y: int) -> Iterator[str]:
+        """Yield ticks for what stands alone and bands for what is dense, the darker the denser."""
+        shades = [_shade(job.parts, index, self._most) for index in range(PARTS)]
+        for shade in range(1, SHADES + 2):
+            chosen = [int(one == shade) for one in shades]
+            if any(chosen):
+                kind, path = ("tick", _ticks(chosen, y)) if shade > SHADES else (f"band{shade}", _bars(chosen, y, BAR))
+                yield f'<path class="{kind}" d="{path}"/>'
+
+    # strips
+
+    def _strips(self) -> Iterator[str]:
+        y = self._strips_at
+        for level in self._levels:
+            yield from self._level(level, y)
+            y += STRIP + 14
+        for account in self._report.accounts:
+            yield from self._account(account, y)
+            y += STRIP + 14
+
+    def _level(self, level: LevelReport, y: int) -> Iterator[str]:
+        name = level.name if level.name == "slots" else f"pool {level.name}"
+        capacity = max(level.capacity, 1)
+        heights = [min(part / capacity, 1.0) for part in level.parts]
+        yield f'<path class="hair" d="M{LEFT} {y + STRIP}h{PLOT}"/><path class="limit" d="M{LEFT} {y}h{PLOT}"/>'
+        yield f'<text class="name" x="{LEFT - 14}" y="{y + STRIP - 12}">{fit(name, NAME_SHOWN)}</text>'
+        if any(heights):
+            yield f'<path class="level" d="{_area(heights, y)}"/>'
+        full = [int(part >= level.capacity * FULL) for part in level.parts]
+        if any(full):
+            yield f'<path class="full" d="{_bars(full, y, STRIP)}"/>'
+        yield f'<text class="count" x="{WIDTH - 24}" y="{y + STRIP - 20}">{level.peak} of {level.capacity}</text>'
+        yield f'<text class="small" x="{WIDTH - 24}" y="{y + STRIP - 5}">full {level.share_full:.1%}</text>'
+
+    def _account(self, one: AccountReport, y: int) -> Iterator[str]:
+        account = one.account
+        limit = max(account.limit, 1)
+        scale = max(1.0, one.most / limit)
+        heights = [part / limit / scale for part in one.parts]
+        line = y + STRIP - STRIP / scale
+        yield f'<path class="hair" d="M{LEFT} {y + STRIP}h{PLOT}"/>'
+        yield f'<path class="limit" d="M{LEFT} {line:.1f}h{PLOT}"/>'
+        yield f'<text class="name" x="{LEFT - 14}" y="{y + STRIP - 12}">{fit(account.name, NAME_SHOWN)}</text>'
+        if any(heights):
+            kind = "over" if one.most > account.limit else "budget"
+            yield f'<path class="{kind}" d="{_area(heights, y)}"/>'
+        used = say_amount(one.most, account.unit, noun=False)
+        of = say_amount(account.limit, account.unit, noun=False)
+        yield f'<text class="count" x="{WIDTH - 24}" y="{y + STRIP - 20}">{fit(used)}</text>'
+        yield f'<text class="small" x="{WIDTH - 24}" y="{y + STRIP - 5}">of {fit(of)} a {account.per}</text>'
+
+    def _legend(self) -> Iterator[str]:
+        y = self._legend_at
+        entries = [("tick", "a fire"), ("band3", "many fires")]
+        if any(any(job.skipped_parts) for job in self._jobs):
+            entries.append(("skip", "skipped"))
+        if any(job.quiet for job in self._jobs):
+            entries.append(("quiet", "quiet hours"))
+        if self._adaptive is not None:
+            entries += [(mode.value, mode.value) for mode in Mode]
+        x = LEFT
+        for kind, words in entries:
+            width = PART if kind == "tick" else 14
+            yield f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="10"/>'
+            yield f'<text class="small start" x="{x + width + 7}" y="{y + 9}">{words}</text>'
+            x += width + 7 + 7 * len(words) + 22
+        if self._left_out:
+            yield f'<text class="small" x="{WIDTH - 24}" y="{y + 9}">and {self._left_out} more jobs</text>'
+
+
+def _label(mark: AxisMark, x: float) -> str:
+    kind = "when strong" if mark.strong else "when"
+    return f'<text class="{kind}" x="{x + 4:.1f}" y="{TOP - 18}">{fit(mark.words)}</text>'
+
+
+def _shade(parts: Sequence[int], index: int, most: int) -> int:
+    """Return how dark a part is drawn: 0 not at all, up to SHADES as a band, one more as a tick that stands alone."""
+    count = parts[index]
+    if not count:
+        return 0
+    if count == 1 and _apart(parts, index):
+        return SHADES + 1
+    return max(1, math.ceil(SHADES * math.log1p(count) / math.log1p(most)))
+
+
+def _apart(parts: Sequence[int], index: int) -> bool:
+    """Tell whether a part stands alone, or with one beside it: so close are fires that a part hardly tells apart."""
+    further_back, back, _, on, further_on = (0, 0, *parts, 0, 0)[index : index + 5]
+    if back and on:
+        return False
+    return not (back and further_back) and not (on and further_on)
+
+
+def _ticks(parts: Sequence[int], y: int) -> str:
+    """Return a path of single ticks, two neighbours still told apart."""
+    width = PART * 0.75
+    places = [LEFT + PART * index for index, part in enumerate(parts) if part]
+    return "".join(f"M{x} {y}h{width:g}v{BAR}h-{width:g}z" for x in places)
+
+
+def _bars(parts: Sequence[int], y: int, height: int) -> str:
+    """Return a path of rectangles over the parts that are not empty, neighbours joined."""
+    found: list[str] = []
+    begin: int | None = None
+    for index, part in enumerate([*parts, 0]):
+        if part and begin is None:
+            begin = index
+        elif not part and begin is not None:
+            width = PART * (index - begin)
+            found.append(f"M{LEFT + PART * begin} {y}h{width}v{height}h-{width}z")
+            begin = None
+    return "".join(found)
+
+
+def _area(heights: Sequence[float], y: int) -> str:
+    """Return a path that fills what lies under the heights, each from 0 to 1."""
+    found = [f"M{LEFT} {y + STRIP}"]
+    before: str | None = None
+    for index, height in enumerate(heights):
+        level = f"{y + STRIP - math.ceil(2 * STRIP * height) / 2:g}"  # what is little still shows
+        if level != before:
+            found.append(f"H{LEFT + PART * index}V{level}")
+            before = level
+    return f"{''.join(found)}H{LEFT + PLOT}V{y + STRIP}z"

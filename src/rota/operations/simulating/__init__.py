@@ -1,1 +1,0 @@
-"""Simulation: the rules played on a virtual clock over a copy of the state, without database and processes."""

@@ -1,0 +1,362 @@
+"""What needs attention: failing jobs, stale processes, failed reports."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rota.engine.activity import KIND as TICK
+from rota.engine.membership.control import installed_version
+from rota.engine.membership.locks import live_processes, worker_here
+from rota.model.agents import provider_pool
+from rota.model.clock import iso, say_duration
+from rota.model.records import Abandoned, Claim, Run
+from rota.model.spec import JobSpec
+from rota.model.states import Reason, Status
+from rota.operations.capacity import HoldView
+from rota.operations.jobs import HELD, JobView
+from rota.operations.project.locate import in_scope
+from rota.operations.views import is_failing
+from rota.rules.health_checks import Finding, Severity
+from rota.store.driver import Database
+from rota.store.tables import audit, jobs, notifications, processes, queue, work_items
+from rota.store.tables.activity import POLL
+from rota.store.tables.audit import Acknowledgement
+from rota.store.tables.jobs import digest_of
+from rota.store.transfer import MOVED_TO
+from rota.text.format import day_time
+from rota.text.jobs import say_abandoned, say_hold
+from rota.text.runs import say_attempt, say_retrying
+
+LOOKED_AT = 1000
+"""How many claims are counted at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A work source, how many ends of work it was not told, and the newest of them."""
+
+    source: str
+    count: int
+    newest: Claim
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in words."""
+        what = "report or release was" if self.count == 1 else "reports or releases were"
+        return f"{self.count} {what} given up: {self.newest.error or 'it did not answer'}"
+
+
+def given_up(db: Database, since: datetime, *, prefix: str = "") -> list[Untold]:
+    """Return the sources that were not told, by name; `prefix` begins the names of the jobs that are meant."""
+    found = work_items.given_up(db, since, prefix=prefix, limit=LOOKED_AT)
+    return list(_by_source(sorted(found, key=lambda claim: claim.source.title)))
+
+
+def _by_source(found: list[Claim]) -> Iterator[Untold]:
+    for title, group in groupby(found, key=lambda claim: claim.source.title):
+        claims = list(group)
+        yield Untold(title, len(claims), claims[0])
+
+
+STUCK_AFTER = timedelta(minutes=1)
+UNHEARD = timedelta(days=1)
+"""How long notifications that failed are pointed out."""
+TOOLS_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing that needs somebody: the job or file, what is wrong, and the command that tells more.
+
+    `sign` changes when something new happens to it, and only then; `subject` is the run or job that it is about.
+    """
+
+    name: str
+    what: str
+    command: str
+    kind: str = field(default="", compare=False)
+    sign: str = field(default="", compare=False)
+    subject: str = field(default="", compare=False)
+
+    @property
+    def topic(self) -> str:
+        """What it is about, however often it happens."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionItem:
+    """Something that needs somebody; `seen` when somebody has acknowledged just this."""
+
+    attention: Attention
+    mark: str
+    seen: Acknowledgement | None = None
+
+
+def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
+    """Return what needs somebody, each with who has seen it, unless something new happened since."""
+    known = audit.acknowledgements(db)
+    needs = []
+    for one in found:
+        mark, seen = mark_of(one), known.get(one.topic)
+        needs.append(AttentionItem(one, mark, seen if seen is not None and seen.sign == mark else None))
+    return needs
+
+
+def mark_of(one: Attention) -> str:
+    """Return the sign of something that needs somebody, short however long it is."""
+    return hashlib.sha256(one.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def need_json(need: AttentionItem) -> dict[str, Any]:
+    """Return something that needs somebody as JSON."""
+    one, seen = need.attention, need.seen
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "what": one.what,
+        "command": one.command,
+        "about": one.subject or None,
+        "acknowledged": None if seen is None else {"by": seen.actor, "at": iso(seen.at)},
+    }
+
+
+def attention(
+    db: Database,
+    answer: Mapping[str, Any],
+    *,
+    views: Sequence[JobView],
+    running: Sequence[Run],
+    holds: Sequence[HoldView],
+    now: datetime,
+    scope: str = "",
+) -> tuple[Attention, ...]:
+    """Return what needs somebody; `answer` is what the scheduler's loop said of itself."""
+    return (
+        *_broken_file(answer),
+        *_failing_parts(answer),
+        *_stuck(running, partial(_spec_of, db), now),
+        *_abandoned(queue.abandoned(db), now=now, scope=scope),
+        *(note for view in views if (note := _needs(view, now, holds))),
+        *_unheard(db, now=now, scope=scope),
+        *_untold(db, now=now, scope=scope),
+    )
+
+
+def _spec_of(db: Database, run: Run) -> JobSpec:
+    return jobs.version_spec(db, run.job_id, run.version)
+
+
+def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
+    problem = answer.get("file_problem")
+    if not problem:
+        return ()
+    if str(problem).startswith(HELD):
+        return (Attention("rota.yaml", str(problem), "rota apply --dry-run", kind="file", sign=str(problem)),)
+    first, *more = str(problem).splitlines()
+    rest = f" (and {len(more)} more)" if more else ""
+    what = f"{first}{rest}; the last good set goes on"
+    return (Attention("rota.yaml", what, "rota check", kind="file", sign=str(problem)),)
+
+
+def _failing_parts(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
+    """Return what the scheduler says goes wrong inside it: its storage, or a loop."""
+    storage, damage = answer.get("storage_problem"), answer.get("damage")
+    if damage:
+        return (Attention("database", str(damage), "rota doctor", kind="damage", sign=str(damage)),)
+    if storage:
+        return (Attention("storage", str(storage), "rota doctor", kind="storage", sign=str(storage)),)
+    failing = [(loop["name"], str(loop["error"])) for loop in answer.get("loops", ()) if loop["error"]]
+    return tuple(
+        Attention(f"{name} loop", error, "rota status --loops", kind="loop", sign=error) for name, error in failing
+    )
+
+
+def _unheard(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
+    """Yield the targets that were not told of something since yesterday."""
+    prefix = f"{scope}/" if scope else ""
+    for one in notifications.failed_since(db, now - UNHEARD, prefix=prefix):
+        what = f"{one.count} notification{'s' if one.count > 1 else ''} failed: {one.error}"
+        sign = iso(one.newest)
+        yield Attention(one.target, what, "rota deliveries --failed", kind="deliveries", sign=sign)
+
+
+def _untold(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
+    """Yield the work sources that were not told since yesterday how runs ended."""
+    for one in given_up(db, now - UNHEARD, prefix=f"{scope}/" if scope else ""):
+        handle = one.newest.handle
+        yield Attention(one.source, one.text, f"rota show {handle}", kind="source", sign=handle, subject=handle)
+
+
+def _stuck(running: Sequence[Run], spec_of: Callable[[Run], JobSpec], now: datetime) -> list[Attention]:
+    return [note for run in running if (note := _late_end(run, spec_of(run), now))]
+
+
+def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
+    timeout, started = spec.work.timeout, run.started_at
+    if timeout is None or started is None or now - started <= timeout + spec.work.term_grace + STUCK_AFTER:
+        return None
+    what = f"stuck: runs for {say_duration(now - started)}, its timeout is {say_duration(timeout)}"
+    return Attention(run.job, what, f"rota explain {run.handle}", kind="stuck", sign=run.id, subject=run.handle)
+
+
+def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iterator[Attention]:
+    """Yield the functions that still run after the end of their runs."""
+    for one in found:
+        if one.job is None or in_scope(one.job, scope):
+            what = f"abandoned: {say_abandoned(one, now=now)}"
+            known = one.job is not None
+            command = f"rota explain {one.handle}" if known else "rota status"
+            subject = one.handle if known else ""
+            yield Attention(one.job or one.handle, what, command, kind="abandoned", sign=one.run_id, subject=subject)
+
+
+def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:
+    newest, name = next((run for run in view.last if run.status.final), None), view.job.name
+    if view.state == "provisional":
+        whose = f", made by {view.job.made.by}" if view.job.made else ""
+        sign = digest_of(view.job.spec)
+        return Attention(
+            name, f"waits for approval{whose}", f"rota approve {name}", kind="approval", sign=sign, subject=name
+        )
+    if newest is None:
+        return None
+    if is_failing(view):
+        return _failing(view, now, holds)
+    if newest.reason is Reason.MISSED:
+        count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
+        what = f"missed {count}, {say_duration(now - newest.created_at)} ago"
+        return _about(newest, what, kind="missed")
+    if newest.reason is Reason.BUDGET and name == POLL:
+        why = f": {newest.error}" if newest.error else ""
+        return _about(newest, f"SKIPPED {newest.reason}, and with it the jobs that need the poll{why}", kind="skipped")
+    if newest.reason in (Reason.CONDITION_ERROR, Reason.EXPIRED):
+        why = f": {newest.error}" if newest.error else ""
+        return _about(newest, f"SKIPPED {newest.reason}{why}", kind="skipped")
+    return None
+
+
+def _about(run: Run, what: str, *, kind: str) -> Attention:
+    return Attention(run.job, what, f"rota explain {run.job}", kind=kind, sign=run.id, subject=run.handle)
+
+
+def _failing(view: JobView, now: datetime, holds: Sequence[HoldView]) -> Attention:
+    failed = next(run for run in view.last if run.status is Status.FAILED)
+    why = f": {failed.error}" if failed.error else ""
+    parts = (f"FAILED {failed.reason}", *_tried(view, failed, now), _refused(view, holds, now))
+    told = ", ".join(part for part in parts if part)
+    command = f"rota explain {failed.handle}"
+    return Attention(view.job.name, f"{told}{why}", command, kind="failing", sign=failed.id, subject=failed.handle)
+
+
+def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
+    """Return how the provider of a job is held, nothing where it is not."""
+    agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
+    held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
+    return "" if held is None else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now)
+
+
+def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
+    """Return whether a failure is the last word: its retry or attempt, and whether the job is held back."""
+    job = view.job
+    retry = next((run for run in view.unfinished if run.retry_of == failed.id), None)
+    tried = say_retrying(retry, job.spec) if retry else say_attempt(failed, job.spec)
+    until = job.backing_off_until if job.spec.on_repeated_failure else None
+    held = until is not None and until > now
+    zone = job.spec.schedule.timezone
+    return tried, f"held back until {day_time(until, zone, now=now)}" if until is not None and held else ""
+
+
+def denied(view: JobView) -> Attention | None:
+    """Return that the newest run of a job was refused tools; a failing one is told of already."""
+    newest = next((run for run in view.last if run.status.final), None)
+    if newest is None or not newest.denied_tools or newest.status is not Status.COMPLETED:
+        return None
+    tools = list(dict.fromkeys(newest.denied_tools))
+    more = ", …" if len(tools) > TOOLS_NAMED else ""
+    what = f"was refused {', '.join(tools[:TOOLS_NAMED])}{more} and completed without"
+    command = f"rota show {newest.handle}"
+    return Attention(view.job.name, what, command, kind="denied", sign=newest.id, subject=newest.handle)
+
+
+def held(view: HoldView, *, zone: str, now: datetime) -> Attention:
+    """Return that a provider takes no more work."""
+    hold = view.hold
+    until = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
+    what = f"{until}, {view.waiting} waiting: {hold.why}"
+    command, sign = f"rota agents release {hold.provider}", iso(hold.set_at)
+    return Attention(hold.provider, what, command, kind="held", sign=sign, subject=view.run or "")
+
+
+CALLED = {"serve": "the scheduler", "worker": "the worker", "guest": "a program that embeds rota"}
+MOVED = "let `store:` in rota.yaml name that one; two schedulers would do the same work twice"
+RESTART = "restart it: `rota service restart`, or `rota stop --detach` and `rota serve`"
+RESTART_THERE = "restart it there: `rota service restart`, or `rota stop --detach` and `rota serve`"
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A living process that is another rota than the installed one; `where` is the name of its machine elsewhere."""
+
+    kind: str
+    pid: int
+    version: str
+    installed: str
+    where: str = ""
+
+    @property
+    def text(self) -> str:
+        """What differs."""
+        who, place = CALLED.get(self.kind, self.kind), f" on {self.where}" if self.where else ""
+        return f"{who}{place} (pid {self.pid}) is rota {self.version}, installed here is {self.installed}"
+
+
+def outdated(db: Database, state: Path | None) -> list[Outdated]:
+    """Return the living processes of other versions, as seen from a state folder; a tick ends by itself."""
+    installed = installed_version()
+    if state is None or installed is None:
+        return []
+    own = worker_here(db, state)
+    names = {one.id: one.called for one in processes.workers(db)}
+    return [
+        Outdated(
+            one.kind,
+            one.identity.pid,
+            one.version,
+            installed,
+            "" if one.worker_id == own else names.get(one.worker_id, one.worker_id),
+        )
+        for one in live_processes(db, state)
+        if one.kind != TICK and one.version != installed
+    ]
+
+
+def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
+    """Yield which schedulers should be started again, and whether this is the database at all."""
+    if (place := moved_to(db)) is not None:
+        yield Attention("database", f"was moved to {place}: use that one", "rota doctor", kind="moved", sign=place)
+    for one in outdated(db, state):
+        yield Attention(
+            one.where or "scheduler", f"{one.text}: restart it", "rota doctor", kind="version", sign=one.text
+        )
+
+
+def moved_to(db: Database) -> str | None:
+    """Return where `rota migrate` moved this database, None for nowhere."""
+    row = db.row("meta_get", key=MOVED_TO)
+    return row[0] if row is not None else None
+
+
+def left_behind_findings(db: Database, state: Path) -> list[Finding]:
+    """Tell which schedulers are not the rota that is installed, and how they become it; and of a move."""
+    place = moved_to(db)
+    moved = [] if place is None else [Finding("store", Severity.WARNING, f"this database was moved to {place}", MOVED)]
+    return moved + [
+        Finding("version", Severity.WARNING, one.text, RESTART_THERE if one.where else RESTART)
+        for one in outdated(db, state)
+    ]

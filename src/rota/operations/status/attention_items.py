@@ -1,0 +1,120 @@
+"""All that needs somebody, and what somebody has acknowledged: that stays quiet until something new happens to it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rota.model.errors import InvalidValue, NothingNeeds
+from rota.model.records import Job, Run
+from rota.operations.budgets import AccountView
+from rota.operations.capacity import hold_views
+from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
+from rota.operations.status.attention import Attention, AttentionItem, attention, denied, held, left_behind, with_seen
+from rota.operations.workers import machines_needing
+from rota.rules.budgets import say_used
+from rota.store.driver import Database, Store
+from rota.store.tables import audit, run_queries
+from rota.store.tables.activity import POLL
+from rota.store.tables.audit import Acknowledgement
+
+if TYPE_CHECKING:
+    from rota.operations.status.status import Heartbeat
+
+FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck", "abandoned")
+"""What comes before everything else that needs somebody."""
+
+
+def needs_in(
+    db: Database,
+    beat: "Heartbeat",
+    *,
+    living: Sequence[Job],
+    running: Sequence[Run],
+    budgets: Sequence[AccountView],
+    zone: str,
+    now: datetime,
+    scope: str = "",
+) -> tuple[AttentionItem, ...]:
+    """Return what needs somebody among these jobs and runs, the worst first."""
+    views = _striking(db, living)
+    holds = hold_views(db)
+    found = [
+        *machines_needing(beat.workers),
+        *left_behind(db, beat.state),
+        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
+        *(note for view in views if (note := denied(view))),
+        *(held(one, zone=zone, now=now) for one in holds),
+        *(_waiting(one) for one in budgets if one.waiting),
+    ]
+    return tuple(with_seen(db, sorted(found, key=_urgency)))
+
+
+def _urgency(one: Attention) -> int:
+    return FIRST.index(one.kind) if one.kind in FIRST else len(FIRST)
+
+
+def _striking(db: Database, living: Sequence[Job]) -> list[JobView]:
+    """Return the jobs that may need somebody, with their runs: most jobs are fine, and reading their runs costs."""
+    striking = run_queries.striking_jobs(db, newest=LAST_OUTCOMES)
+    return [
+        job_view(db, job)
+        for job in living
+        if job.id in striking or job.provisional_at or job.spec.work.agent or job.name == POLL
+    ]
+
+
+def _waiting(view: AccountView) -> Attention:
+    account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
+    wait = "1 run waits" if len(view.waiting) == 1 else f"{len(view.waiting)} runs wait"
+    held = "; the jobs that need the poll wait, too" if polls else ""
+    what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
+    return Attention(
+        account.name, what, f"rota budgets {account.name}", kind="budget", sign=view.window.since.isoformat()
+    )
+
+
+def chosen_among(
+    needs: Sequence[AttentionItem], names: Sequence[str], *, everything: bool = False
+) -> tuple[AttentionItem, ...]:
+    """Return what is meant: everything, or names as `rota status` shows them, or runs; else NothingNeeds."""
+    if everything == bool(names):
+        raise InvalidValue("either names or everything must be meant", hint="name what `rota ack` lists, or all of it")
+    if everything:
+        return tuple(needs)
+    for name in names:
+        if not any(_is(need, name) for need in needs):
+            near = get_close_matches(name, [need.attention.name for need in needs], n=1)
+            raise NothingNeeds(name, near)
+    return tuple(need for need in needs if any(_is(need, name) for name in names))
+
+
+def _is(need: AttentionItem, name: str) -> bool:
+    return name in (need.attention.name, need.attention.subject, need.attention.topic)
+
+
+def acknowledge(
+    store: Store, chosen: Sequence[AttentionItem], *, needs: Sequence[AttentionItem], actor: str, now: datetime
+) -> tuple[AttentionItem, ...]:
+    """Keep things quiet until something new happens to them; `needs` is all that needs somebody."""
+    store.write(partial(_acknowledge, chosen=chosen, needs=needs, actor=actor, now=now))
+    return tuple(replace(need, seen=Acknowledgement(need.attention.topic, need.mark, actor, now)) for need in chosen)
+
+
+def _acknowledge(
+    db: Database, *, chosen: Sequence[AttentionItem], needs: Sequence[AttentionItem], actor: str, now: datetime
+) -> None:
+    """Store it, and forget what needs nobody any more, so that nothing piles up."""
+    current = {need.attention.topic for need in needs}
+    for known in audit.acknowledgements(db):
+        if known not in current:
+            audit.forget(db, known)
+    for need in chosen:
+        audit.acknowledge(db, need.attention.topic, sign=need.mark, actor=actor, now=now)
+
+
+def point_out(store: Store, topics: Sequence[str]) -> None:
+    """Show things again that were acknowledged."""
+    store.write(lambda db: [audit.forget(db, topic) for topic in topics])

@@ -1,0 +1,484 @@
+"""The state of the scheduler: health, mode and loops."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.activity import (
+    PauseState,
+    ProjectMode,
+    everything_paused,
+    in_tick_mode,
+    mode_of,
+    project_mode,
+    read_ticks,
+    taken_by_all,
+)
+from rota.engine.membership.control import ask
+from rota.engine.membership.locks import SERVE_LOCK, live_processes, serving_pid
+from rota.model.agents import ProviderHold
+from rota.model.clock import iso
+from rota.model.errors import NoScheduler, StateError
+from rota.model.records import Abandoned, Job, Run
+from rota.model.serialize import iso_or_none, run_json
+from rota.model.spec import Draw, Mode
+from rota.model.states import Held
+from rota.operations.budgets import AccountView, account_json, account_views
+from rota.operations.capacity import HoldView, PoolView, held_runs, hold_json, hold_views, pool_json, pool_views
+from rota.operations.direct_calls import DirectCallsView, calls_json, direct_calls
+from rota.operations.jobs import ENABLED_KEY, list_jobs, project_timezone
+from rota.operations.project.locate import in_scope
+from rota.operations.status.attention import Attention, AttentionItem, need_json
+from rota.operations.status.attention_items import needs_in
+from rota.operations.views import Pauses, pause_json, pauses
+from rota.operations.workers import WorkerState, anybody_takes, slots_of_all, worker_json, worker_states
+from rota.rules.liveness import Ticks
+from rota.rules.schedule.preview import NOTICED, coming_fires
+from rota.store.driver import Database, Store
+from rota.store.sqlite.store import is_held
+from rota.store.tables import activity, jobs, processes, queue, run_queries
+
+TOUCH = "touch"
+
+
+@dataclass(frozen=True, slots=True)
+class PollView:
+    """The shared poll: its job, the newest result, and how many runs wait for the next."""
+
+    job: Job
+    last: activity.Polled | None
+    waiting: int
+
+    @property
+    def interval(self) -> timedelta | None:
+        """How often it polls now; None: never by itself."""
+        return self.job.interval
+
+
+@dataclass(frozen=True, slots=True)
+class CadenceView:
+    """The mode, since when and why, and the poll where there is one."""
+
+    project: ProjectMode
+    activity: activity.Activity | None
+    poll: PollView | None = None
+
+
+def touch(store: Store, *, now: datetime) -> None:
+    """Count as activity: jobs with intervals by mode become active."""
+    store.write(partial(activity.touch, what=TOUCH, now=now))
+
+
+def look_at_cadence(db: Database, *, now: datetime) -> CadenceView:
+    """Return how much is going on."""
+    job, project = _poll_job(db), project_mode(db, now=now)
+    if job is not None and job.mode is not None:
+        job = replace(job, mode=mode_of(db, job.spec, now=now))  # nobody re-plans where no scheduler runs
+    poll = None if job is None else PollView(job, activity.last_poll(db), len(activity.waiting(db)))
+    return CadenceView(project, activity.last_activity(db), poll)
+
+
+def current_mode(store: Store, *, now: datetime) -> Mode:
+    """Return the mode of the project."""
+    return store.read(partial(project_mode, now=now)).mode
+
+
+def _poll_job(db: Database) -> Job | None:
+    job = jobs.job_by_name(db, activity.POLL)
+    return job if job is not None and job.retired_at is None else None
+
+
+def cadence_json(view: CadenceView, *, now: datetime) -> dict[str, Any]:
+    """Return the mode and the poll as JSON."""
+    activity = view.activity
+    return {
+        "mode": view.project.mode,
+        "last_activity_at": iso(activity.at) if activity else None,
+        "last_activity": activity.what if activity else None,
+        "poll": None if view.poll is None else _poll_json(view.poll, now=now),
+    }
+
+
+def _poll_json(view: PollView, *, now: datetime) -> dict[str, Any]:
+    last = view.last
+    found: dict[str, Any] = {
+        "interval_seconds": view.interval.total_seconds() if view.interval else None,
+        "next_at": iso(view.job.next_at) if view.job.next_at else None,
+        "waiting": view.waiting,
+        "last": None,
+    }
+    if last is not None:
+        found["last"] = {
+            "at": iso(last.at),
+            "age_seconds": round((now - last.at).total_seconds(), 3),
+            "ok": last.ok,
+            "detail": last.detail,
+            "run_id": last.run_id,
+            "data_at": iso(last.good_at) if last.good_at else None,
+        }
+    return found
+
+
+QUEUE_SHOWN = 1000
+NEXT_SHOWN = 5
+STOP_PATIENCE = 10.0  # a busy machine answers late; a stop that was heard must not be called stalled
+NOT_PAUSED = Pauses(None, ())
+NO_CALLS = DirectCallsView()
+
+
+class Liveness(StrEnum):
+    """Whether a scheduler serves a state folder (R-22), or ticks come instead (R-24), or other machines are at work.
+
+    STOPPING: it starts nothing more. FAILING: it could start nothing, twice running.
+    """
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILING = "failing"
+    ELSEWHERE = "elsewhere"
+    TICKING = "ticking"
+    STALLED = "stalled"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What the scheduler's loop answered; where none serves, when the last ticks looked.
+
+    `workers`: all machines that use the same database, none where it is of this folder alone.
+    """
+
+    liveness: Liveness
+    pid: int | None = None
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    ticks: Ticks | None = None
+    state: Path | None = None
+    workers: tuple[WorkerState, ...] = ()
+
+    @property
+    def alive(self) -> bool:
+        """Whether what is due will be done."""
+        return self.liveness in (Liveness.RUNNING, Liveness.TICKING, Liveness.ELSEWHERE)
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are, over all machines."""
+        found: int = slots_of_all(self.workers)[0] if self.workers else self.answer.get("concurrency", 0)
+        return found
+
+    @property
+    def slots_taken(self) -> int:
+        """How many of the slots hold something."""
+        found: int = slots_of_all(self.workers)[1] if self.workers else self.answer.get("slots_taken", 0)
+        return found
+
+    def serves(self, draws: Sequence[Draw]) -> bool:
+        """Tell whether somebody is there who may take a run that draws so."""
+        return anybody_takes(self.workers, draws) if self.workers else self.liveness is not Liveness.DEAD
+
+    @property
+    def fires(self) -> bool:
+        """Whether a coming instant fires: not where the scheduler stops and no other machine serves."""
+        others = any("serve" in one.kinds and not one.here for one in self.workers)
+        return self.liveness is not Liveness.STOPPING or others
+
+    @property
+    def last_round(self) -> datetime | None:
+        """When a loop last went round."""
+        rounds = [datetime.fromisoformat(loop["last_at"]) for loop in self.answer.get("loops", ()) if loop["last_at"]]
+        return max(rounds, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NextFire:
+    """A coming fire of a job."""
+
+    at: datetime
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemView:
+    """Everything that `rota status` shows."""
+
+    heartbeat: Heartbeat
+    attention: tuple[Attention, ...] = ()
+    seen: tuple[AttentionItem, ...] = ()
+    """What needs somebody and was acknowledged."""
+    running: tuple[Run, ...] = ()
+    abandoned: tuple[Abandoned, ...] = ()
+    """Functions that still run after the end of their runs, and keep their slots."""
+    queued: tuple[Run, ...] = ()
+    next: tuple[NextFire, ...] = ()
+    overdue: tuple[NextFire, ...] = ()
+    """What was due and has not fired: nothing serves, or the scheduler is late."""
+    jobs: int = 0
+    pauses: Pauses = NOT_PAUSED
+    direct: DirectCallsView = NO_CALLS
+    pools: tuple[PoolView, ...] = ()
+    cadence: CadenceView | None = None
+    budgets: tuple[AccountView, ...] = ()
+    holds: tuple[HoldView, ...] = ()
+    held: Mapping[str, ProviderHold] = field(default_factory=dict)
+    """Which of the queued runs wait since their provider is held, by identifier."""
+
+
+def heartbeat(state: Path) -> Heartbeat:
+    """Ask the scheduler's loop; a lock without an answer within a second is a stalled scheduler (R-22)."""
+    answer = ask(state, {"ask": "status"})
+    if answer is not None and "pid" in answer:
+        return Heartbeat(_liveness(answer), answer["pid"], answer, state=state)
+    if is_held(state / SERVE_LOCK):
+        return Heartbeat(Liveness.STALLED, serving_pid(state), state=state)
+    return Heartbeat(Liveness.DEAD, state=state)
+
+
+def _liveness(answer: Mapping[str, Any]) -> Liveness:
+    if answer.get("stopping"):
+        return Liveness.STOPPING
+    return Liveness.FAILING if answer.get("failing") else Liveness.RUNNING
+
+
+def with_ticks(db: Database, beat: Heartbeat, *, now: datetime) -> Heartbeat:
+    """Return a heartbeat with what the database knows: the ticks where nobody serves, and the other machines."""
+    if processes.is_shared(db):
+        beat = replace(beat, workers=worker_states(db, beat.state))
+        if beat.liveness is Liveness.DEAD and any("serve" in one.kinds for one in beat.workers):
+            return replace(beat, liveness=Liveness.ELSEWHERE)
+    if beat.liveness is not Liveness.DEAD or not in_tick_mode(db):
+        return beat
+    ticks = read_ticks(db)
+    if not ticks.still_come(now):
+        return replace(beat, ticks=ticks if ticks.last else None)
+    answer = {"concurrency": ticks.slots, "slots_taken": taken_by_all(db, beat.state) if beat.state else 0}
+    return replace(beat, liveness=Liveness.TICKING, answer=answer, ticks=ticks)
+
+
+def attended(store: Store, state: Path, *, now: datetime, run: Run | None = None) -> bool:
+    """Tell whether what is queued will start: a process serves, or ticks come; or whether somebody carries the run."""
+    if serves(state) or (run is not None and carried(store, state, run)):
+        return True
+    return store.read(lambda db: with_ticks(db, Heartbeat(Liveness.DEAD, state=state), now=now)).alive
+
+
+SWITCHED_OFF = "the scheduler is switched off by `scheduler.enabled: false`: nothing fires and nothing starts"
+
+
+def switched_off(db: Database, beat: Heartbeat) -> bool:
+    """Tell whether `scheduler.enabled: false` holds: as the running scheduler says, else as the file was applied."""
+    if "enabled" in beat.answer:
+        return not beat.answer["enabled"]
+    return db.row("meta_get", key=ENABLED_KEY) == ("off",)
+
+
+def carried(store: Store, state: Path, run: Run) -> bool:
+    """Tell whether the process that carries a run lives: it records how the run ends."""
+    return any(one.epoch == run.epoch for one in store.read(partial(live_processes, state=state)))
+
+
+def serves(state: Path) -> bool:
+    """Tell whether a process holds the lock of a serving scheduler."""
+    return is_held(state / SERVE_LOCK)
+
+
+def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> SystemView:
+    """Return how a project is; with a scope only the part that concerns the jobs of this included project."""
+    beat = store.read(partial(with_ticks, beat=beat, now=now))
+    views = [view for view in list_jobs(store) if in_scope(view.job.name, scope)]
+    running = tuple(run for run in store.read(run_queries.running_runs) if in_scope(run.job, scope))
+    paused = pauses(store)
+    held = tuple(store.read(hold_views))
+    budgets = tuple(store.read(partial(account_views, now=now)))
+    queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
+    kept = store.read(partial(held_runs, queued=queued))
+    needs = store.read(
+        partial(
+            needs_in,
+            beat=beat,
+            living=[view.job for view in views],
+            running=running,
+            budgets=budgets,
+            zone=project_timezone(store),
+            now=now,
+            scope=scope,
+        )
+    )
+    fires = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
+    overdue = [fire for fire in fires if now - fire.at > NOTICED]
+    starts = [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]
+    return SystemView(
+        heartbeat=beat,
+        attention=tuple(need.attention for need in needs if need.seen is None),
+        seen=tuple(need for need in needs if need.seen is not None),
+        running=running,
+        abandoned=tuple(one for one in store.read(queue.abandoned) if one.job is None or in_scope(one.job, scope)),
+        queued=queued,
+        next=_first({*fires, *starts}.difference(overdue)) if beat.fires else (),
+        overdue=_first(overdue),
+        jobs=len(views),
+        pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
+        direct=store.read(direct_calls),
+        pools=tuple(store.read(pool_views)),
+        cadence=store.read(partial(look_at_cadence, now=now)),
+        budgets=budgets,
+        holds=held,
+        held=kept,
+    )
+
+
+def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[AttentionItem, ...]:
+    """Return what needs somebody, also what somebody has seen."""
+    return store.read(partial(_all_needs, beat=beat, zone=zone, now=now, scope=scope))
+
+
+def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str) -> tuple[AttentionItem, ...]:
+    living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
+    running = [run for run in run_queries.running_runs(db) if in_scope(run.job, scope)]
+    beat = with_ticks(db, beat, now=now)
+    budgets = account_views(db, now=now)
+    return needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
+
+
+def _queued(db: Database) -> tuple[Run, ...]:
+    """Return the head of the queue: what is ready, then what waits for something."""
+    ready = queue.ready(db, limit=QUEUE_SHOWN)
+    waiting = queue.waiting(db, limit=QUEUE_SHOWN - len(ready))
+    return tuple(queue.runs_of(db, [*ready, *waiting]))
+
+
+def _first(fires: Iterable[NextFire]) -> tuple[NextFire, ...]:
+    return tuple(sorted(fires, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN])
+
+
+def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
+    """Return how a project is as JSON."""
+    answer = view.heartbeat.answer
+    return {
+        "state": view.heartbeat.liveness.value,
+        "pid": view.heartbeat.pid,
+        "started_at": answer.get("started_at"),
+        "last_round_at": iso(view.heartbeat.last_round) if view.heartbeat.last_round else None,
+        "ticks": _ticks_json(view.heartbeat.ticks),
+        "enabled": answer.get("enabled"),
+        "slots": answer.get("concurrency"),
+        "slots_taken": answer.get("slots_taken"),
+        "file_problem": answer.get("file_problem"),
+        "storage_problem": answer.get("storage_problem"),
+        "damage": answer.get("damage"),
+        "failing": answer.get("failing"),
+        "stopping": answer.get("stopping"),
+        "http": answer.get("http"),
+        "workers": [worker_json(one) for one in view.heartbeat.workers],
+        "paused": _everything_json(view.pauses),
+        "paused_jobs": [
+            {"job": one.job, **(pause_json(one.since, one.until, reason=one.reason) or {})} for one in view.pauses.jobs
+        ],
+        "loops": answer.get("loops", []),
+        "jobs": view.jobs,
+        "attention": [{"name": one.name, "what": one.what, "command": one.command} for one in view.attention],
+        "acknowledged": [need_json(need) for need in view.seen],
+        "running": [run_json(run) for run in view.running],
+        "abandoned": [
+            {"run": one.handle, "job": one.job, "since": iso_or_none(one.since), "slot": one.slot}
+            for one in view.abandoned
+        ],
+        "queued": [{**run_json(run), **_held_json(view.held.get(run.id))} for run in view.queued],
+        "holds": [hold_json(one) for one in view.holds],
+        "direct": calls_json(view.direct),
+        "next": [{"at": iso(fire.at), "job": fire.job} for fire in view.next],
+        "overdue": [{"at": iso(fire.at), "job": fire.job} for fire in view.overdue],
+        "pools": [pool_json(one) for one in view.pools],
+        "budgets": [account_json(one) for one in view.budgets],
+        **({} if view.cadence is None else cadence_json(view.cadence, now=now)),
+    }
+
+
+def _held_json(hold: ProviderHold | None) -> dict[str, Any]:
+    if hold is None:
+        return {"held": None, "held_until": None}
+    return {"held": Held.PROVIDER_HOLD.value, "held_until": iso_or_none(hold.until)}
+
+
+def _ticks_json(ticks: Ticks | None) -> dict[str, Any] | None:
+    if ticks is None or ticks.last is None:
+        return None
+    return {"last_at": iso(ticks.last), "every_seconds": ticks.usual.total_seconds()}
+
+
+def _everything_json(found: Pauses) -> dict[str, Any] | None:
+    everything = found.everything
+    return pause_json(everything.since, everything.until, reason=everything.reason) if everything else None
+
+
+@dataclass(frozen=True, slots=True)
+class Carries:
+    """How much a scheduler carries: runs, and direct calls."""
+
+    running: int
+    direct: int = 0
+
+
+def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> Carries:
+    """Ask the scheduler to stop; return how much it carries. Raises when none runs or it does not answer."""
+    if not serves(state):
+        raise NoScheduler(str(state))
+    question = {"ask": "stop", "mode": mode, "within": within.total_seconds() if within is not None else None}
+    answer = ask(state, question, timeout=STOP_PATIENCE)
+    if answer is None or "running" not in answer:
+        pid = serving_pid(state)
+        raise StateError(
+            f"the scheduler (pid {pid}) holds its lock but does not answer: it is stalled",
+            hint=f"end it with `kill {pid}`, then `kill -9 {pid}`; the next `rota serve` records what really happened",
+        )
+    return Carries(answer["running"], answer.get("direct", 0))
+
+
+BEHIND = timedelta(seconds=5)
+"""A scheduler whose earliest due instant is older than this is behind."""
+
+WORDS = {Liveness.DEAD: "not running", Liveness.ELSEWHERE: "running elsewhere"}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether what is due will be done: `lag` is for how long the earliest due instant has been waiting to fire."""
+
+    heartbeat: Heartbeat
+    lag: timedelta
+    mode: Mode
+    paused: PauseState | None
+
+    @property
+    def level(self) -> str:
+        """How bad it is: ok, warning, bad."""
+        answer = self.heartbeat.answer
+        stopping = self.heartbeat.liveness is Liveness.STOPPING
+        if not (self.heartbeat.alive or stopping) or answer.get("storage_problem") or answer.get("damage"):
+            return "bad"
+        if self.paused is not None or stopping or not answer.get("enabled", True) or self.lag > BEHIND:
+            return "warning"
+        return "ok"
+
+    @property
+    def word(self) -> str:
+        """The state in a word or two."""
+        if self.heartbeat.liveness is Liveness.RUNNING and self.paused is not None:
+            return "paused"
+        if self.heartbeat.liveness is Liveness.RUNNING and not self.heartbeat.answer.get("enabled", True):
+            return "switched off"
+        return WORDS.get(self.heartbeat.liveness, self.heartbeat.liveness.value)
+
+
+def look_at_health(store: Store, state: Path, *, now: datetime) -> Health:
+    """Return how the scheduler is."""
+    return store.read(partial(_health, beat=heartbeat(state), now=now))
+
+
+def _health(db: Database, *, beat: Heartbeat, now: datetime) -> Health:
+    due = jobs.next_due(db)
+    lag = max(now - due, timedelta()) if due is not None else timedelta()
+    return Health(with_ticks(db, beat, now=now), lag, project_mode(db, now=now).mode, everything_paused(db))

@@ -1,0 +1,143 @@
+"""The summary of document 001, option C: all that somebody who polls needs to know, in one cheap read."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.engine.activity import project_mode
+from rota.engine.transactions.claim import anything_goes
+from rota.model.records import Job
+from rota.model.serialize import iso_or_none
+from rota.model.spec import Mode
+from rota.model.states import SHOWN, Status
+from rota.operations.status.status import Heartbeat, Liveness, heartbeat, with_ticks
+from rota.operations.workers import Presence, WorkerState, remote_workers, worker_json, worker_states
+from rota.rules.activity import suggested_poll
+from rota.store.driver import Database, Store
+from rota.store.tables import activity, jobs, runs
+
+WORDS = {
+    Status.QUEUED: "incoming",
+    Status.RUNNING: "claimed",
+    Status.COMPLETED: "done",
+    Status.FAILED: "failed",
+    Status.SKIPPED: "skipped",
+    Status.CANCELLED: "cancelled",
+}
+"""What document 001 calls the statuses."""
+
+Counts = dict[Status, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker, whether it is there to claim runs, and how many it has and had."""
+
+    id: str
+    name: str
+    registered: bool
+    counts: Counts
+    state: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSummary:
+    """The scheduler in one answer. `registered` None: nobody asked for a worker."""
+
+    heartbeat: Heartbeat
+    counts: Counts
+    claimable: bool
+    registered: bool | None
+    workers: tuple[WorkerView, ...]
+    mode: Mode
+    next_due_at: datetime | None
+    suggested_poll_seconds: int
+    provisional: tuple[Job, ...] = ()
+    """The jobs that wait for approval."""
+
+
+def summarise(store: Store, state: Path, *, now: datetime, worker: str | None = None) -> SchedulerSummary:
+    """Return the summary; `worker` is the identifier or the name of one that may be registered."""
+    return store.read(partial(summarise_in, state=state, beat=heartbeat(state), now=now, worker=worker))
+
+
+def summarise_in(
+    db: Database, *, state: Path, beat: Heartbeat, now: datetime, worker: str | None = None
+) -> SchedulerSummary:
+    """Return the summary inside a transaction, given what the scheduler answered."""
+    beat = with_ticks(db, beat, now=now)
+    kept = runs.counts(db)
+    workers = _workers(db, state, kept, ticking=beat.liveness is Liveness.TICKING)
+    mode, due = project_mode(db, now=now).mode, jobs.next_due_but(db, activity.POLL)
+    return SchedulerSummary(
+        heartbeat=beat,
+        counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},
+        claimable=_has_slot(beat) and anything_goes(db, now=now),
+        registered=None if worker is None else _registered(db, worker, workers, now=now),
+        workers=workers,
+        mode=mode,
+        next_due_at=due,
+        suggested_poll_seconds=suggested_poll(mode, next_due_at=due, now=now),
+        provisional=tuple(jobs.provisional_jobs(db)),
+    )
+
+
+def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, now: datetime) -> bool:
+    """Tell whether a worker is there: one that claims runs here, or a scheduler elsewhere that said so."""
+    here = any(one.registered for one in workers if worker in (one.id, one.name))
+    return here or any(one.registered(now) for one in remote_workers(db) if worker in (one.id, one.name))
+
+
+def _has_slot(beat: Heartbeat) -> bool:
+    return beat.alive and bool(beat.answer.get("enabled", True)) and beat.slots > beat.slots_taken
+
+
+def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, ticking: bool) -> tuple[WorkerView, ...]:
+    return tuple(
+        WorkerView(
+            one.worker.id,
+            one.worker.called,
+            registered=ticking or one.presence is not Presence.GONE,
+            counts={status: kept.get(status, {}).get(one.worker.id, 0) for status in SHOWN if status != Status.QUEUED},
+            state=one,
+        )
+        for one in worker_states(db, state)
+    )
+
+
+def summary_json(found: SchedulerSummary) -> dict[str, Any]:
+    """Return the summary as JSON, in the words of document 001."""
+    provisional = [_provisional_json(job) for job in found.provisional]
+    return {
+        "queue_counts": {**_counts_json(found.counts), "provisional": len(provisional)},
+        "claimable": found.claimable,
+        "provisional_tasks": provisional,
+        "orchestrator_registered": found.registered,
+        "workers": [
+            {**worker_json(one.state, counts=_counts_json(one.counts)), "registered": one.registered}
+            for one in found.workers
+        ],
+        "state": found.heartbeat.liveness.value,
+        "mode": found.mode.value,
+        "next_due_at": iso_or_none(found.next_due_at),
+        "suggested_poll_seconds": found.suggested_poll_seconds,
+    }
+
+
+def _provisional_json(job: Job) -> dict[str, Any]:
+    work = job.spec.work.agent
+    return {
+        "id": job.id,
+        "job": job.name,
+        "prompt_digest": hashlib.sha256(work.prompt.encode()).hexdigest() if work else None,
+        "digest": jobs.digest_of(job.spec),
+        "made_by": job.made.by if job.made else None,
+        "waiting_since": iso_or_none(job.provisional_at),
+    }
+
+
+def _counts_json(counts: Counts) -> dict[str, int]:
+    return {WORDS[status]: number for status, number in counts.items()}

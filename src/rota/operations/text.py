@@ -1,0 +1,519 @@
+"""Sentences about runs, definitions, history and budgets, for all faces."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Unpack
+
+from rota.engine.activity import PauseState
+from rota.model.agents import provider_pool
+from rota.model.clock import say_duration, write_duration
+from rota.model.records import Run, cut
+from rota.model.spec import AgentWork, JobSpec, Kind
+from rota.model.states import Reason, Status, WaitingFor
+from rota.operations.budgets import WAITING_COUNTED, WAITING_SHOWN, AccountView
+from rota.operations.jobs import JobView
+from rota.operations.runs import ROWS, RunFilter, RunView, chosen_of, runs_saying, wanted_text
+from rota.rules.budgets import Basis, say_amount, say_money, say_spend, say_usage
+from rota.rules.liveness import REASON
+from rota.rules.outcome import say_retry
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import NOTICED, coming_fires
+from rota.store.driver import Database, Store
+from rota.store.tables import jobs, run_queries
+from rota.store.tables.runs import run_by_number
+from rota.text.ansi import plain
+from rota.text.format import briefly, day_time, from_now, full_time, roughly, say_why
+from rota.text.jobs import say_brief, say_draws, say_hold, say_workspace
+from rota.text.runs import say_attempt, say_work
+
+TICKS = {Status.COMPLETED: "▪", Status.FAILED: "✗", Status.SKIPPED: "·", Status.CANCELLED: "–"}
+MISSED = "○"
+PARTIAL = "PARTIAL"
+NAMED = 5
+SESSION_SHOWN = 9
+LEGEND = "▪ completed  ✗ failed  · skipped  ○ missed  – cancelled"
+
+
+def shown_status(run: Run) -> str:
+    """Return a run's status as people read it: a group of which members failed is PARTIAL (R-15)."""
+    return PARTIAL if run.reason is Reason.MEMBERS_FAILED else run.status.shown.value
+
+
+def took(run: Run, *, now: datetime) -> str:
+    """Return how long a run took, or runs so far; empty when it never started."""
+    if run.started_at is None:
+        return ""
+    return briefly(max((run.finished_at or now) - run.started_at, timedelta()))
+
+
+def outcome_words(run: Run, *, now: datetime) -> str:
+    """Return a run's outcome in a few words: `COMPLETED 11 min`, `FAILED exit 3`, `SKIPPED overlap`."""
+    status = run.status.shown.value
+    if run.status is Status.FAILED and run.reason is Reason.EXIT_CODE and run.exit_code is not None:
+        return f"{status} exit {run.exit_code}"
+    if run.denied_tools:
+        return f"{status}{f' {run.reason}' if run.reason else ''}, {denied_words(run)}"
+    if run.reason is Reason.MEMBERS_FAILED:
+        return f"{PARTIAL} {took(run, now=now)}"
+    if run.reason is not None:
+        return f"{status} {run.reason}"
+    if run.waiting_for is WaitingFor.BACKOFF and run.not_before is not None:
+        return f"{status}, attempt {run.attempt} in {roughly(max(run.not_before - now, timedelta()))}"
+    if run.waiting_for is not None:
+        return f"{status}, waits for {run.waiting_for}"
+    late = run.decisions.get("late_ms", 0)
+    if "made_up" in run.decisions and run.status is Status.COMPLETED:
+        return f"{status}, {roughly(timedelta(milliseconds=late))} late"
+    return " ".join(part for part in (status, took(run, now=now)) if part)
+
+
+def denied_words(run: Run) -> str:
+    """Return how many tools a run was refused; empty for none."""
+    return f"{counted(len(run.denied_tools), 'tool')} denied" if run.denied_tools else ""
+
+
+def session_words(run: Run) -> str:
+    """Return the beginning of an agent's session: `session 7f3a91c0…`; empty for none."""
+    session = plain(run.session_id)
+    return f"session {cut(session, SESSION_SHOWN)}" if session else ""
+
+
+def ticks(runs: Sequence[Run]) -> str:
+    """Return one mark a finished run, oldest first; `runs` are newest first."""
+    return "".join(_tick(run) for run in reversed(runs) if run.status.final)
+
+
+def _tick(run: Run) -> str:
+    return MISSED if run.reason is Reason.MISSED else TICKS[run.status]
+
+
+def schedule_words(view: JobView, zone: str) -> str:
+    """Return a job's schedule; the zone is left out where the table's heading names it."""
+    return explain_schedule(view.job.spec.schedule).replace(f" ({zone})", "")
+
+
+def next_words(view: JobView, zone: str, *, now: datetime) -> str:
+    """Return when a job fires next, in the zone of the table, or why it does not."""
+    job = view.job
+    if view.state == "paused":
+        return f"paused{pause_words(job.paused_until, job.pause_reason, zone=zone, now=now)}"
+    if job.next_at is None:
+        return _no_next(view)
+    fire = next(iter(coming_fires(job, n=1)), None)
+    if fire is None:
+        return "never, by quiet hours"
+    away = fire.at - now
+    when = "overdue" if -away > NOTICED else "now" if away < timedelta(seconds=1) else f"in {roughly(away)}"
+    seconds = away < timedelta(minutes=2)
+    words = f"{day_time(fire.at, zone, now=now, seconds=seconds)}  {when}"
+    if fire.deferred:
+        words += f"  deferred from {day_time(fire.nominal, zone, now=now)}"
+    elif fire.at > fire.nominal:
+        words += f"  jitter +{roughly(fire.at - fire.nominal)}"
+    return words
+
+
+def _no_next(view: JobView) -> str:
+    schedule = view.job.spec.schedule
+    if view.state not in ("running", "idle"):
+        return view.state
+    if schedule.manual:
+        return "by hand"
+    if schedule.reboot:
+        return "next boot"
+    interval = view.job.interval
+    if schedule.follows_runs and interval is not None and view.unfinished:
+        return f"when done + {say_duration(interval)}"
+    if schedule.by_mode is not None and interval is None:
+        return f"not while {view.job.mode}"
+    return "when done" if view.unfinished else "no more"
+
+
+def pause_words(until: datetime | None, reason: str | None, *, zone: str, now: datetime) -> str:
+    """Return how long a pause lasts and why: ` until 22:43 (kernel upgrade)`; empty when neither is said."""
+    over = ", which is over" if until is not None and until <= now else ""
+    end = f" until {day_time(until, zone, now=now, seconds=bool(until.second))}{over}" if until else ""
+    return f"{end} ({plain(reason)})" if reason else end
+
+
+def everything_words(pause: PauseState, *, zone: str, now: datetime) -> str:
+    """Return that everything is paused, how long and why, and how to go on."""
+    told = pause_words(pause.until, pause.reason, zone=zone, now=now)
+    cause = "the scheduler crashed again and again: find the cause in its log, then " if pause.reason == REASON else ""
+    return f"everything{told}: nothing fires or starts; {cause}go on with `rota resume --all`"
+
+
+def jobs_paused_words(pauses: Sequence[PauseState], *, zone: str, now: datetime) -> str:
+    """Return which jobs are paused, how long and why."""
+    named = [f"{one.job}{pause_words(one.until, one.reason, zone=zone, now=now)}" for one in pauses[:NAMED]]
+    more = f" and {len(pauses) - NAMED} more" if len(pauses) > NAMED else ""
+    return f"{counted(len(pauses), 'job')}: {', '.join(named)}{more}   rota resume JOB"
+
+
+def sized(count: int) -> str:
+    """Return a number of bytes for reading.
+
+    >>> sized(2_450_000)
+    '2.5 MB'
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 job`, `2 jobs`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def kind_of(run: Run) -> str:
+    """Return the word that styles use for how a run stands: its status, or `missed`, or `partial`."""
+    return "missed" if run.reason is Reason.MISSED else shown_status(run).lower()
+
+
+SpecPairs = Iterable[tuple[str, str]]
+
+
+def spec_pairs(spec: JobSpec) -> SpecPairs:
+    """Yield what a job does and under which policies, in the words of the file."""
+    work, gates = spec.work, spec.gates
+    yield from _work_pairs(spec)
+    if work.params:
+        yield "params", plain(json.dumps(dict(work.params), ensure_ascii=False))
+    names = [*(variable.name for variable in work.env), *work.env_pass, *([work.env_file] if work.env_file else [])]
+    if names:
+        yield "environment", plain(" ".join(names))
+    if work.kind is not Kind.GROUP:
+        yield "timeout", say_duration(work.timeout) if work.timeout else "never"
+    if gates.conditions:
+        yield "conditions", f"{', '.join(one.title for one in gates.conditions)}; when false: {gates.when_false}"
+    if work.kind is not Kind.GROUP:
+        yield "retry", say_retry(spec.retry)
+    if spec.on_repeated_failure:
+        most = write_duration(spec.on_repeated_failure.backoff_max)
+        yield "held back", f"after {spec.on_repeated_failure.after} failures in a row, {most} at most"
+    age = f", at most {write_duration(spec.misfire.max_age)} late" if spec.misfire.max_age else ""
+    yield "misfire", f"{spec.misfire.policy}{age}"
+    yield "overlap", spec.overlap.policy.value
+    if spec.pools:
+        yield "pools", say_draws(spec.pools)
+    if spec.budgets:
+        yield "budget", ", ".join(say_spend(spend) for spend in spec.budgets)
+    if spec.labels:
+        yield "labels", plain(", ".join(spec.labels))
+    if spec.priority:
+        yield "priority", str(spec.priority)
+
+
+def _work_pairs(spec: JobSpec) -> SpecPairs:
+    yield spec.work.kind.value, work_words(spec)
+    if spec.work.kind is not Kind.GROUP:
+        yield "folder", plain(spec.work.cwd)
+    if spec.work.agent is not None:
+        if limits := _agent_limits(spec.work.agent):
+            yield "limits", ", ".join(limits)
+        yield from ((label, plain(text)) for label, text in say_brief(spec.work.agent))
+
+
+def limit_words(spec: JobSpec) -> str:
+    """Return what bounds each run of a job, written in the file or not; empty for a group, whose members are bound."""
+    if spec.work.kind is Kind.GROUP:
+        return ""
+    timeout = f"timeout {say_duration(spec.work.timeout)}" if spec.work.timeout else "no timeout"
+    agent = _agent_limits(spec.work.agent) if spec.work.agent is not None else []
+    return ", ".join([timeout, counted(spec.retry.max_attempts, "attempt"), *agent])
+
+
+def _agent_limits(work: AgentWork) -> list[str]:
+    turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
+    return turns + ([] if work.max_usd is None else [f"${work.max_usd:.2f}"])
+
+
+def work_words(spec: JobSpec) -> str:
+    """Return the work itself on one line."""
+    work = spec.work
+    if work.members:
+        listed = [f"{member.job}{' (always)' * member.always}" for member in work.members]
+        joint = " → " if work.mode == "sequential" else " | "
+        return f"{joint.join(listed)}  ({work.mode}, on_failure: {work.on_failure})"
+    if work.agent is not None:
+        return plain(_agent_words(work.agent))
+    return plain(shlex.join(work.command) if work.command else work.shell or work.function or work.url)
+
+
+def _agent_words(work: AgentWork) -> str:
+    """Return who is asked, with which access, and the beginning of what."""
+    model = f", {work.model}" if work.model else ""
+    name = work.agent if work.agent == work.adapter else f"{work.agent} ({work.adapter})"
+    asked = work.prompt_file or cut(" ".join(work.prompt.split()), 80) or "the default task"
+    return f"{name}{model}, access {work.access}: {asked}"
+
+
+Pairs = Iterator[tuple[str, str]]
+
+
+def run_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
+    """Yield what is known about a run; instants in `zone`."""
+    run = view.run
+
+    def when(at: datetime | None) -> str:
+        return f"{full_time(at, zone, now=now, seconds=True)} ({zone})" if at else "–"
+
+    yield "id", run.id
+    yield "trigger", run.trigger.value + (", forced" if run.forced else "")
+    if run.scheduled_for:
+        yield "due", when(run.scheduled_for)
+    if run.covers_to and run.covers_to != run.scheduled_for:
+        yield "to", f"{when(run.covers_to)}, {run.count or 'more than 10,000'} instants"
+    yield from _chain_pairs(view, when)
+    yield "created", when(run.created_at)
+    yield "started", when(run.started_at)
+    yield "finished", when(run.finished_at)
+    yield from outcome_pairs(view, zone=zone, now=now)
+    yield from told_pairs(view)
+    yield view.spec.work.kind.value, work_words(view.spec)
+    yield "definition", f"version {run.version}" + ("" if run.version == view.job.version else " (changed since)")
+    if view.execution is not None:
+        yield "process", f"pid {view.execution.pid}, slot {view.execution.slot}, epoch {view.execution.epoch}"
+
+
+def _chain_pairs(view: RunView, when: Callable[[datetime | None], str]) -> Pairs:
+    run, chain = view.run, view.chain
+    if run.attempt > 1 or len(chain) > 1:
+        first, *retries = [one.handle for one in chain]
+        handles = [first, *(handle.removeprefix(run.job) for handle in retries)]
+        yield "attempt", say_attempt(run, view.spec).removeprefix("attempt ")
+        yield "chain", " → ".join(handles)
+    pending = chain[-1] if chain else run
+    if pending.not_before is not None:
+        yield "next try", when(pending.not_before)
+
+
+def outcome_pairs(view: RunView, *, zone: str, now: datetime) -> Pairs:
+    """Yield how a run went: what held it, what it did, used, was refused and left."""
+    run = view.run
+    if view.hold is not None:
+        yield "held", say_hold(provider_pool(view.hold.provider), view.hold.until, zone=zone, now=now)
+    source = view.spec.work.agent.source if view.spec.work.agent else None
+    if source is not None and (worked := say_work(run, source, view.work, tz=zone)):
+        yield "work", plain(worked)
+    if run.started_at:
+        on = f", on {view.worker.called}" if view.worker is not None else ""
+        yield "took", took(run, now=now) + plain(on)
+    if run.exit_code is not None:
+        yield "exit code", str(run.exit_code)
+    if error := say_why(run, zone, now=now):
+        yield "error", plain(error)
+    if run.result_summary:
+        yield "summary", plain(run.result_summary)
+    if run.usage:
+        yield "used", plain(say_usage(run.usage))
+    if run.denied_tools:
+        yield "denied", plain(", ".join(run.denied_tools))
+    if run.session_id:
+        resumed = " (gone on with)" if run.decisions.get("session") == run.session_id else ""
+        yield "session", plain(run.session_id) + resumed
+    if (place := say_workspace(run, view.worktree)) is not None:
+        yield "workspace", plain(place)
+    if run.params:
+        yield "params", plain(json.dumps(dict(run.params), ensure_ascii=False))
+
+
+def told_pairs(view: RunView) -> Pairs:
+    """Yield who was told of what: a state beside that of the run, never in it (DEC-009)."""
+    for one in view.deliveries:
+        tries = f", {one.attempts} tries" if one.attempts > 1 else ""
+        error = f": {plain(one.error)}" if one.error and one.finished_at else ""
+        yield "told", f"{plain(one.target)} of {one.event}: {one.status}{tries}{error}"
+
+
+ROWS_A_LINE = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Runs of one job that follow each other and ended alike."""
+
+    newest: Run
+    oldest: Run
+    runs: int
+    times: int
+    """How many instants or starts they stand for."""
+    usd: int = 0
+    usd_told: int = 0
+    """How many of the runs tell what they cost."""
+    tokens: int = 0
+    tokens_told: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The newest stretches, and whether there are older ones."""
+
+    stretches: tuple[Stretch, ...]
+    more: bool
+
+
+def history_lines(store: Store, text: str | None, *, limit: int, **asked: Unpack[RunFilter]) -> Lines:
+    """Return the newest `limit` stretches, each of them whole, however many runs it has.
+
+    With a text only those of the newest 50,000 runs count whose summary or error holds it.
+    """
+    if text is not None:
+        saying = runs_saying(store, wanted_text(text), limit=ROWS, among=ROWS, **asked)
+        stretches = collapsed(saying.runs)
+        return Lines(tuple(stretches[:limit]), len(stretches) > limit or saying.last is not None)
+
+    def read(db: Database) -> Lines:
+        chosen = chosen_of(db, asked)
+        return Lines((), more=False) if chosen is None else _lines(db, chosen, limit=limit)
+
+    return store.read(read)
+
+
+def _lines(db: Database, chosen: run_queries.RunSelection, *, limit: int) -> Lines:
+    """Read the newest runs; what follows the oldest one read of each job is added up in the database."""
+    rows = limit * ROWS_A_LINE
+    runs = run_queries.history(db, limit=rows, **chosen)
+    stretches = collapsed(runs)
+    if len(runs) < rows:
+        return Lines(tuple(stretches[:limit]), len(stretches) > limit)
+    last = {one.newest.job_id: index for index, one in enumerate(stretches)}
+    more = len(stretches) > limit or _has_others(db, chosen, set(last))
+    for index in (index for index in last.values() if index < limit):
+        older = run_queries.alike_before(db, stretches[index].oldest, **chosen)
+        stretches[index] = _longer(db, stretches[index], older)
+        more = more or not older.complete
+    return Lines(tuple(stretches[:limit]), more)
+
+
+def _has_others(db: Database, chosen: run_queries.RunSelection, job_ids: set[str]) -> bool:
+    """Tell whether runs of other jobs are meant, too."""
+    if chosen.get("job_id"):
+        return False
+    meant = chosen.get("job_ids")
+    others = [one for one in ([job.id for job in jobs.all_jobs(db)] if meant is None else meant) if one not in job_ids]
+    elsewhere: run_queries.RunSelection = {**chosen, "job_ids": others}
+    return bool(others) and bool(run_queries.history(db, limit=1, **elsewhere))
+
+
+def _longer(db: Database, stretch: Stretch, older: run_queries.Older) -> Stretch:
+    oldest = None if older.oldest is None else run_by_number(db, stretch.newest.job_id, older.oldest)
+    return replace(
+        stretch,
+        oldest=oldest or stretch.oldest,
+        runs=stretch.runs + older.runs,
+        times=stretch.times + older.times,
+        usd=stretch.usd + older.usd,
+        usd_told=stretch.usd_told + older.usd_told,
+        tokens=stretch.tokens + older.tokens,
+        tokens_told=stretch.tokens_told + older.tokens_told,
+    )
+
+
+def collapsed(runs: Sequence[Run]) -> list[Stretch]:
+    """Return runs in stretches of equal neighbours, each where its newest run stands.
+
+    Neighbours are runs of one job that follow each other, whatever other jobs did between them.
+    """
+    stretches: list[list[Run]] = []
+    newest: dict[str, list[Run]] = {}
+    for run in runs:
+        stretch = newest.get(run.job_id)
+        if stretch is None or _alike(stretch[-1]) != _alike(run):
+            stretch = newest[run.job_id] = []
+            stretches.append(stretch)
+        stretch.append(run)
+    return [stretch_of(stretch) for stretch in stretches]
+
+
+def _alike(run: Run) -> tuple[object, ...]:
+    return run.status.shown, run.reason, len(run.denied_tools)
+
+
+def stretch_of(runs: Sequence[Run]) -> Stretch:
+    """Return runs that ended alike, newest first, as one stretch."""
+    costs = [run.usage["usd_millionths"] for run in runs if "usd_millionths" in run.usage]
+    both = [(run.usage.get("tokens_in"), run.usage.get("tokens_out")) for run in runs]
+    tokens = [sum(filter(None, pair)) for pair in both if pair != (None, None)]
+    times = sum(run.count or 1 for run in runs)
+    return Stretch(runs[0], runs[-1], len(runs), times, sum(costs), len(costs), sum(tokens), len(tokens))
+
+
+def cost_words(stretch: Stretch) -> str:
+    """Return what the runs of a stretch cost; `≥` where some do not tell, empty where none does."""
+    return _amount(say_money(stretch.usd), stretch.usd_told, stretch)
+
+
+def token_words(stretch: Stretch) -> str:
+    """Return how many tokens the runs of a stretch used, both ways together."""
+    return _amount(f"{stretch.tokens:,}", stretch.tokens_told, stretch)
+
+
+def _amount(words: str, told: int, stretch: Stretch) -> str:
+    return f"{'≥ ' if told < stretch.runs else ''}{words}" if told else ""
+
+
+def started_words(stretch: Stretch, zone: str, *, now: datetime) -> str:
+    """Return when a stretch began and when its newest run did; of runs that never started, when they were due."""
+    newest, oldest = (run.started_at or run.nominal for run in (stretch.newest, stretch.oldest))
+    near = newest - oldest < timedelta(hours=1)
+    first = unstarted_word(stretch.oldest) + day_time(oldest, zone, now=now, seconds=near)
+    return first if stretch.runs == 1 else f"{first} … {day_time(newest, zone, now=now, seconds=near)}"
+
+
+def unstarted_word(run: Run) -> str:
+    """Return what the time is that stands in the place of a start; nothing where the run started."""
+    if run.started_at is not None:
+        return ""
+    return "created " if run.scheduled_for is None else "due "
+
+
+def why_words(run: Run, zone: str, *, now: datetime) -> str:
+    """Return what a run says about itself: its error, its summary, how late it was."""
+    attempt = f"attempt {run.attempt}" if run.attempt > 1 else ""
+    if error := say_why(run, zone, now=now):
+        return f"{attempt}: {error}" if attempt else error
+    parts = [attempt, run.result_summary or ""]
+    if "made_up" in run.decisions:
+        parts.append(f"{say_duration(timedelta(milliseconds=run.decisions.get('late_ms', 0)))} late")
+    return " · ".join(part for part in parts if part)
+
+
+def reopens_words(view: AccountView, *, now: datetime) -> str:
+    """Return when the next window opens: how far away, and exactly, in the account's zone."""
+    zone = view.account.timezone
+    return f"{from_now(view.window.until, now)}, {day_time(view.window.until, zone, now=now)} ({zone})"
+
+
+def forecast_words(view: AccountView) -> str:
+    """Return what the window is expected to end with, and from what that follows."""
+    found = view.forecast
+    if found.amount is None:
+        return "too early to say"
+    amount = say_amount(found.amount, view.account.unit, noun=False)
+    basis = f"by the last {found.windows}" if found.basis is Basis.HISTORY else "if it goes on like this"
+    return f"{amount} {basis}{', above the limit' * (found.amount > view.account.limit)}"
+
+
+def over_words(view: AccountView) -> str:
+    """Return by how much an account is above its limit, and why; empty where it is not."""
+    if not view.over:
+        return ""
+    over = say_amount(view.over, view.account.unit)
+    why = "it only warns" if view.account.policy == "warn" else "runs cost more than they were expected to"
+    return f"{view.account.name} is {over} above its limit: {why}"
+
+
+def other_remarks(view: AccountView) -> Iterator[str]:
+    """Yield who waits for an account, and whether the file still knows it."""
+    if view.waiting:
+        count = len(view.waiting)
+        more = f" and {count - WAITING_SHOWN:,}{'+' * (count == WAITING_COUNTED)} more" if count > WAITING_SHOWN else ""
+        yield f"waiting for {view.account.name}: {', '.join(view.waiting[:WAITING_SHOWN])}{more}"
+    if not view.declared:
+        yield f"{view.account.name} is no longer in the file; runs of older definitions still use it"

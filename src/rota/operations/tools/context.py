@@ -1,0 +1,168 @@
+"""The context of a tool call: its author and project."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rota.model.clock import Clock
+from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
+from rota.model.ids import is_id
+from rota.model.proposals import MAKER_LIMIT, AgentPolicy, Author, Limits
+from rota.model.records import Job
+from rota.model.spec import JobSpec
+from rota.model.states import Status, Trigger
+from rota.operations.jobs import project_timezone
+from rota.operations.project.load import is_trusted
+from rota.operations.project.locate import ProjectPaths
+from rota.store.driver import Database, Store
+from rota.store.tables import direct_calls, jobs, runs
+
+Declare = Callable[[str, Mapping[str, Any], Author], JobSpec]
+"""Makes a definition of a job's name and keys, as the file would; raises FileProblems with what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What every tool is given. `policy` None: the one that was applied."""
+
+    store: Store
+    state: Path
+    clock: Clock
+    maker: Author
+    declare: Declare
+    policy: AgentPolicy | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def now(self) -> datetime:
+        """Return the wall time."""
+        return self.clock.now()
+
+    def zone(self) -> str:
+        """Return the project's time zone."""
+        return project_timezone(self.store)
+
+
+RUN_ID = "ROTA_RUN_ID"
+"""The variable by which a run, and everything it starts, is known."""
+
+
+def maker_of(store: Store, environ: Mapping[str, str]) -> Author:
+    """Return who acts in this environment: a person, a live run or direct call, or a maker without rights."""
+    run_id = environ.get(RUN_ID, "")
+    if not run_id:
+        return Author()
+    found = store.read(partial(_maker_of_subject, subject=run_id.lower())) if is_id(run_id) else None
+    return stranger(run_id) if found is None else found
+
+
+def stranger(run_id: str) -> Author:
+    """Return the maker of an environment whose ROTA_RUN_ID names nothing that is live in this state."""
+    return Author("unknown", unknown=run_id)
+
+
+def tools_maker(store: Store, environ: Mapping[str, str]) -> Author:
+    """Return who calls the tools in this environment; refuse a maker without rights, and a run without the tools."""
+    maker = maker_of(store, environ)
+    refuse_toolless(maker)
+    return maker
+
+
+def refuse_toolless(maker: Author) -> None:
+    """Refuse the tools to a maker without rights, and to an agent's run whose `rota_tools` is not set."""
+    if maker.unknown is not None:
+        raise RunUnknown(maker.unknown)
+    if maker.limits is not None and not maker.limits.rota_tools:
+        raise ToolsRefused(maker.run or maker.name)
+
+
+def _maker_of_subject(db: Database, *, subject: str) -> Author | None:
+    """Return a run or a direct call as a maker; None where none of this identifier is live."""
+    run = runs.run_by_id(db, subject)
+    if run is not None:
+        live = run.status in (Status.DISPATCHED, Status.RUNNING)  # conditions are asked before the start
+        return _maker(db, run.job_id, run.version, subject=run.id, handle=run.handle) if live else None
+    job_id, version = _called(db, subject)
+    if job_id is None or version is None:
+        return None
+    handle = f"{jobs.job_by_id(db, job_id).name}:{Trigger.DIRECT}"
+    return _maker(db, job_id, version, subject=subject, handle=handle)
+
+
+def _called(db: Database, call_id: str) -> tuple[str | None, int | None]:
+    """Return the job and version that a live direct call executes; None for a reserved slot, or no live call."""
+    call = direct_calls.call_by_id(db, call_id)
+    if call is not None:
+        return (call.job_id, call.version) if call.slot is not None else (None, None)
+    found = direct_calls.direct_by_id(db, call_id)
+    if found is None or found.execution.finished_at is not None:
+        return None, None
+    return found.execution.job_id, found.execution.version
+
+
+def _maker(db: Database, job_id: str, version: int, *, subject: str, handle: str) -> Author:
+    job, spec = jobs.job_by_id(db, job_id), jobs.version_spec(db, job_id, version)
+    return Author(
+        name=f"run:{job.name}" if spec.work.agent is None else f"agent:{spec.work.agent.agent}",
+        run_id=subject,
+        run=handle,
+        depth=_depth(job),
+        limits=_limits(spec),
+    )
+
+
+def _depth(job: Job) -> int:
+    return 0 if job.made is None else job.made.depth
+
+
+def _limits(spec: JobSpec) -> Limits | None:
+    """Return what the run of an agent may do; None for other work, which is bound by nothing here."""
+    work = spec.work.agent
+    if work is None:
+        return None
+    inside = spec.work.project is not None
+    return Limits(
+        agent=work.agent.rpartition("/")[2] if inside else work.agent,
+        access=work.access,
+        allowed_tools=work.allowed_tools,
+        max_turns=work.max_turns,
+        max_usd=work.max_usd,
+        accounts=tuple(spend.account for spend in spec.budgets),
+        rota_tools=work.rota_tools,
+        trust_project=work.trust_project,
+        cwd=spec.work.cwd,
+        project=spec.work.project,
+    )
+
+
+def named_maker(name: str) -> Author:
+    """Return the maker of a name that a program gives."""
+    if not name.strip() or len(name) > MAKER_LIMIT or not name.isprintable():
+        hint = f"give the maker 1 to {MAKER_LIMIT} printable characters, such as user-42"
+        raise InvalidValue(f"{name[:MAKER_LIMIT]!r} cannot be a maker", hint=hint)
+    return Author(name.strip())
+
+
+def project_declares(place: ProjectPaths, environ: Mapping[str, str]) -> Declare:
+    """Return how jobs that are made in a project are declared: by its file's agents, defaults and zone."""
+
+    def declare(name: str, keys: Mapping[str, Any], maker: Author) -> JobSpec:
+        from rota.declare.project import read_further
+        from rota.operations.project.load import interpreter_finder
+
+        inner = Path(maker.limits.project) if maker.limits and maker.limits.project else place.inner
+        trusted = is_trusted(place.folder, environ)
+        return read_further(
+            place.folder,
+            name,
+            keys,
+            environment=environ,
+            interpreter=interpreter_finder,
+            inner=inner,
+            imports=trusted,
+        )
+
+    return declare

@@ -1,0 +1,393 @@
+"""Budgets: calendar windows, what fits, and the sentences about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from enum import StrEnum
+from typing import Any
+
+from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit, Usage, Window
+from rota.model.clock import MILLISECOND
+from rota.model.spec import Spend
+from rota.model.states import Reason, WaitingFor
+from rota.rules.admission import Admission, Admit, Defer, Skip
+from rota.rules.schedule.timezone import end_of_gap, instants_of_wall, zone
+
+SMALL, TINY = 100_000, 1_000
+_THIS = {
+    Per.MINUTE: "this minute",
+    Per.HOUR: "this hour",
+    Per.DAY: "today",
+    Per.WEEK: "this week",
+    Per.MONTH: "this month",
+}
+
+
+def say_amount(amount: int, unit: Unit, *, noun: bool = True) -> str:
+    """Return an amount of a unit.
+
+    >>> say_amount(3_104_000, Unit.USD), say_amount(4_200, Unit.USD), say_amount(1, Unit.RUNS)
+    ('$3.10', '$0.0042', '1 run')
+    """
+    if unit is Unit.USD:
+        return say_money(amount)
+    return f"{amount:,} {unit.value.removesuffix('s') if amount == 1 else unit.value}" if noun else f"{amount:,}"
+
+
+def say_money(millionths: int) -> str:
+    """Return money in cents, a few cents finer.
+
+    >>> say_money(86_307), say_money(12), say_money(50_000)
+    ('$0.0863', '$0.000012', '$0.05')
+    """
+    dollars = millionths / MILLION
+    if not 0 < millionths < SMALL:
+        return f"${dollars:,.2f}"
+    whole, _, rest = f"{dollars:.{6 if millionths < TINY else 4}f}".rstrip("0").partition(".")
+    return f"${whole}.{rest:0<2}"
+
+
+def say_used(used: int, limit: int, unit: Unit) -> str:
+    """Return how much of a limit is used.
+
+    >>> say_used(41, 60, Unit.RUNS), say_used(3_100_000, 10_000_000, Unit.USD)
+    ('41 of 60 runs', '$3.10 of $10.00')
+    """
+    return f"{say_amount(used, unit, noun=False)} of {say_amount(limit, unit)}"
+
+
+def say_account(account: Account) -> str:
+    """Return what an account allows.
+
+    >>> say_account(Account("week", Unit.RUNS, 60, Per.WEEK, "Europe/Madrid"))
+    '60 runs per week (Europe/Madrid), defer'
+    """
+    limit, amount = say_amount(account.limit, account.unit), account.estimate
+    estimate = "" if amount is None else f", estimate {say_amount(amount, account.unit, noun=False)}"
+    return f"{limit} per {account.per} ({account.timezone}), {account.policy}{estimate}"
+
+
+def say_spend(spend: Spend) -> str:
+    """Return what a job is charged to.
+
+    >>> say_spend(Spend("claude-day", 500_000, Unit.USD))
+    'claude-day (usd, estimate $0.50)'
+    """
+    if spend.unit is None:
+        return spend.account
+    estimate = "" if spend.estimate is None else f", estimate {say_amount(spend.estimate, spend.unit, noun=False)}"
+    return f"{spend.account} ({spend.unit}{estimate})"
+
+
+def say_this(per: Per) -> str:
+    """Return the window of now: `today`, `this week`."""
+    return _THIS[per]
+
+
+def say_window(since: datetime, per: Per, tz: str) -> str:
+    """Return which window it is, by how it begins in the account's zone.
+
+    >>> say_window(datetime.fromisoformat("2026-11-14T23:00:00Z"), Per.DAY, "Europe/Madrid")
+    'Sun 15 Nov 2026'
+    """
+    local = since.astimezone(zone(tz))
+    if per is Per.MONTH:
+        return f"{local:%B %Y}"
+    day = f"{local:%a} {local.day} {local:%b %Y}"
+    if per is Per.WEEK:
+        return f"week of {day}"
+    return day if per is Per.DAY else f"{day} {local:%H:%M}"
+
+
+def say_usage(usage: Mapping[str, Any]) -> str:
+    """Return what a run used; what nobody knows is `?`, never 0.
+
+    >>> say_usage({"tokens_in": 18204, "tokens_out": 2113, "usd_millionths": 410000})
+    '$0.41 · 18,204 in / 2,113 out tokens'
+    >>> say_usage({"tokens_in": 5, "model": "sonnet"})
+    '$? · 5 in / ? out tokens · sonnet'
+    """
+    parts = []
+    tokens = "tokens_in" in usage or "tokens_out" in usage
+    if "usd_millionths" in usage:
+        parts.append(say_money(usage["usd_millionths"]))
+    elif tokens:
+        parts.append("$?")
+    if tokens:
+        told_in, told_out = (f"{usage[key]:,}" if key in usage else "?" for key in ("tokens_in", "tokens_out"))
+        parts.append(f"{told_in} in / {told_out} out tokens")
+    if "requests" in usage:
+        parts.append(say_amount(usage["requests"], Unit.REQUESTS))
+    if "model" in usage:
+        parts.append(str(usage["model"]))
+    return " · ".join(parts)
+
+
+def say_gate(told: Mapping[str, Any]) -> str:
+    """Return what the accounts said to a run at its gate, from what was noted there."""
+    return "; ".join(_say_account_at_gate(one) for one in told.get("accounts", ())) or "its accounts are forgotten"
+
+
+def say_estimated(told: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
+    """Return which accounts a finished run was charged its estimate, and why; empty where it said what it used.
+
+    >>> account = {"account": "day", "unit": "usd", "estimate": 2_000_000, "origin": "max_usd", "answer": "pass"}
+    >>> say_estimated({"accounts": [account]}, {"tokens_in": 5, "model": "sonnet"})
+    'day is charged $2.00, the estimate (by max_usd): no price of sonnet is known, add it to `prices`'
+    >>> say_estimated({"accounts": [account]}, {"usd_millionths": 5})
+    ''
+    """
+    charged = [one for one in told.get("accounts", ()) if one["answer"] in ("pass", "warn")]
+    return "; ".join(_say_estimated(one, usage) for one in charged if _lacks(Unit(one["unit"]), usage))
+
+
+def _lacks(unit: Unit, usage: Mapping[str, Any]) -> bool:
+    """Tell whether a usage says nothing in the unit of an account; a run is always one run."""
+    keys = {Unit.USD: ("usd_millionths",), Unit.REQUESTS: ("requests",), Unit.TOKENS: ("tokens_in", "tokens_out")}
+    return unit in keys and not any(key in usage for key in keys[unit])
+
+
+def _say_estimated(one: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
+    unit = Unit(one["unit"])
+    priced = unit is Unit.USD and "model" in usage and ("tokens_in" in usage or "tokens_out" in usage)
+    why = f"no price of {usage['model']} is known, add it to `prices`" if priced else "the run did not say what it used"
+    return f"{one['account']} is charged {say_amount(one['estimate'], unit)}, the estimate (by {one['origin']}): {why}"
+
+
+def _say_account_at_gate(one: Mapping[str, Any]) -> str:
+    unit = Unit(one["unit"])
+    used = say_used(one["settled"] + one["reserved"], one["limit"], unit)
+    verb = "reserved" if one["answer"] in ("pass", "warn") else "needed"
+    wanted = f"{say_amount(one['estimate'], unit)} (by {one['origin']})"
+    return f"{one['account']}: {used}, {verb} {wanted} → {one['answer']}"
+
+
+RECENT = 10
+"""How many settled runs of a job its estimate looks back at."""
+
+
+class EstimateOrigin(StrEnum):
+    """Where an estimate comes from."""
+
+    JOB = "the job"
+    HISTORY = "its last runs"
+    AGENT = "the agent's limit"
+    ACCOUNT = "the account"
+    UNIT = "one a run"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run is expected to cost, in the account's unit, and who says so."""
+
+    amount: int
+    origin: EstimateOrigin
+
+
+def estimate_of(spend: Spend, account: Account, *, largest: int | None) -> Estimate:
+    """Return what a run is expected to cost; `largest`: the dearest of the job's last ten settled runs.
+
+    What the agent may spend on one run at most counts for money. A run always counts as one run.
+    """
+    if account.unit is Unit.RUNS:
+        return Estimate(1, EstimateOrigin.UNIT)
+    if spend.estimate is not None and spend.unit in (None, account.unit):
+        return Estimate(spend.estimate, EstimateOrigin.JOB)
+    if largest is not None:
+        return Estimate(
+            max(largest, 1), EstimateOrigin.HISTORY
+        )  # an account that is used up lets nobody in for nothing
+    if account.unit is Unit.USD and spend.most is not None:
+        return Estimate(spend.most, EstimateOrigin.AGENT)
+    if account.estimate is not None:
+        return Estimate(account.estimate, EstimateOrigin.ACCOUNT)
+    return Estimate(1, EstimateOrigin.UNIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """An account as a run meets it: the window of now, what is used of it, and what the run would reserve."""
+
+    account: Account
+    window: Window
+    settled: int
+    reserved: int
+    estimate: Estimate
+
+    @property
+    def used(self) -> int:
+        """What is spent, and what runs under way are expected to spend."""
+        return self.settled + self.reserved
+
+    @property
+    def fits(self) -> bool:
+        """Whether the run fits into what is left."""
+        return self.used + self.estimate.amount <= self.account.limit
+
+    @property
+    def never_fits(self) -> bool:
+        """Whether the run would not fit into an empty window either."""
+        return self.estimate.amount > self.account.limit
+
+    @property
+    def answer(self) -> str:
+        """What the account says: pass, warn, wait or skip."""
+        if self.fits:
+            return "pass"
+        if self.account.policy is Exceeded.WARN:
+            return "warn"
+        return "skip" if self.never_fits or self.account.policy is Exceeded.SKIP else "wait"
+
+
+def judge(charges: Sequence[Charge]) -> Admission:
+    """Return whether a run may start, waits for the next window, or is skipped: each of its accounts must have room."""
+    for charge in charges:
+        if charge.answer == "skip":
+            return Skip(Reason.BUDGET, lacks(charge))
+    waits = [charge.window.until for charge in charges if charge.answer == "wait"]
+    return Defer(max(waits), WaitingFor.BUDGET) if waits else Admit()
+
+
+def lacks(charge: Charge) -> str:
+    """Return why a run does not fit."""
+    return f"{charge.account.name} {no_room(charge)}"
+
+
+def no_room(charge: Charge) -> str:
+    """Return what an account lacks for a run, without its name."""
+    account, wanted = charge.account, charge.estimate
+    amount = say_amount(wanted.amount, account.unit)
+    if charge.never_fits:
+        limit = say_amount(account.limit, account.unit)
+        needed = f"it would need {amount} (by {wanted.origin}), more than its whole limit of {limit}"
+        return f"can never have room: {needed}; set `estimate`, or raise the limit"
+    used = say_used(charge.used, account.limit, account.unit)
+    return f"has no room for {amount} more: {used} used or reserved"
+
+
+def cost_of(usage: Usage, prices: Mapping[str, Price]) -> int | None:
+    """Return what a run cost: as reported, else by the price of its model, rounded up; None: nobody knows."""
+    if usage.usd is not None:
+        return usage.usd
+    price = prices.get(usage.model or "")
+    if price is None or usage.tokens is None:
+        return None
+    sent = usage.tokens_in or 0
+    cached = min(usage.tokens_cached or 0, sent) if price.cached_input is not None else 0
+    cost = (sent - cached) * price.input + cached * (price.cached_input or 0) + (usage.tokens_out or 0) * price.output
+    return -(-cost // MILLION)
+
+
+def used_of(unit: Unit, usage: Usage | None) -> int | None:
+    """Return what a run used in an account's unit, without what was counted one by one; None: nobody knows."""
+    if unit is Unit.RUNS:
+        return 1
+    if usage is None:
+        return None
+    if unit is Unit.REQUESTS:
+        return None if usage.requests is None else max(usage.requests - usage.counted, 0)
+    return usage.tokens if unit is Unit.TOKENS else usage.usd
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a run is charged in the end; `measured`: it said what it used, else its estimate stands for that."""
+
+    amount: int
+    measured: bool
+
+
+def settle_at(unit: Unit, usage: Usage | None, *, estimate: int | None, reserved: int, spent: int) -> Settlement:
+    """Return what a run is charged to a window: what it used, else what was reserved.
+
+    Without an estimate it did not start in this window: only what it had spent counts.
+    """
+    if estimate is None:
+        return Settlement(spent, measured=True)
+    used = used_of(unit, usage)
+    return Settlement(reserved, measured=False) if used is None else Settlement(spent + used, measured=True)
+
+
+DAY = timedelta(days=1)
+LEAST_HISTORY = 2
+EARLY = 0.05
+_SHORT = {Per.MINUTE: timedelta(minutes=1), Per.HOUR: timedelta(hours=1)}
+
+
+def window_of(per: Per, tz: str, at: datetime) -> Window:
+    """Return the calendar window that holds an instant; hours and minutes count from the midnight before it.
+
+    >>> window_of(Per.DAY, "Europe/Madrid", datetime.fromisoformat("2026-11-15T20:00:00Z")).until.isoformat()
+    '2026-11-15T23:00:00+00:00'
+    """
+    if per in _SHORT:
+        return _short_window(_SHORT[per], tz, at)
+    first = _first_day(per, at.astimezone(zone(tz)).date())
+    while at < _midnight(first, tz):
+        first = _first_day(per, first - DAY)
+    while at >= (until := _midnight(_next_first(per, first), tz)):
+        first = _next_first(per, first)
+    return Window(_midnight(first, tz), until)
+
+
+def window_before(per: Per, tz: str, window: Window) -> Window:
+    """Return the window that ends where this one begins."""
+    return window_of(per, tz, window.since - MILLISECOND)
+
+
+def _short_window(length: timedelta, tz: str, at: datetime) -> Window:
+    day = window_of(Per.DAY, tz, at)
+    since = day.since + (at - day.since) // length * length
+    return Window(since, min(since + length, day.until))
+
+
+def _first_day(per: Per, day: date) -> date:
+    if per is Per.WEEK:
+        return day - day.weekday() * DAY
+    return day.replace(day=1) if per is Per.MONTH else day
+
+
+def _next_first(per: Per, first: date) -> date:
+    if per is Per.WEEK:
+        return first + 7 * DAY
+    return (first + 32 * DAY).replace(day=1) if per is Per.MONTH else first + DAY
+
+
+def _midnight(day: date, tz: str) -> datetime:
+    """Return the instant at which a day begins: its first midnight, or where clocks skip that, what follows the gap."""
+    wall, place = datetime.combine(day, time()), zone(tz)
+    found = instants_of_wall(wall, place)
+    return found[0] if found else end_of_gap(wall, place)
+
+
+class Basis(StrEnum):
+    """What a forecast is made from."""
+
+    HISTORY = "history"
+    LINEAR = "so far"
+    NONE = "too early"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a window will have used at its end; None: too early to say. `windows`: how many were looked back at."""
+
+    amount: int | None
+    basis: Basis
+    windows: int = 0
+
+
+def forecast(settled: int, reserved: int, *, window: Window, rests: Sequence[int], now: datetime) -> Forecast:
+    """Return what a window will have used at its end.
+
+    `rests`: what each of the last windows used after the point at which this one stands. With too few of them it goes
+    on as it began.
+    """
+    at_least = settled + reserved
+    if len(rests) >= LEAST_HISTORY:
+        expected = settled + round(sum(rests) / len(rests))
+        return Forecast(max(expected, at_least), Basis.HISTORY, len(rests))
+    elapsed = (now - window.since) / (window.until - window.since)
+    if elapsed < EARLY:
+        return Forecast(None, Basis.NONE)
+    return Forecast(max(round(settled / elapsed), at_least), Basis.LINEAR)

@@ -1,0 +1,257 @@
+"""Judgements of a machine and a database server for `rota doctor`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import PurePath
+
+FIXED_SQLITE = (3, 51, 3)
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "9p", "virtiofs", "vboxsf"}
+    | {"afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "ncpfs", "ocfs2", "gfs2", "prl_fs", "fuse.vmhgfs-fuse"}
+)
+NETWORK_FUSE = ("sshfs", "s3fs", "rclone", "gcsfuse", "goofys", "davfs", "glusterfs", "ceph", "smb", "nfs", "gvfs")
+SYNCED = {
+    "dropbox": "Dropbox",
+    "onedrive": "OneDrive",
+    "google drive": "Google Drive",
+    "googledrive": "Google Drive",
+    "my drive": "Google Drive",
+    "mobile documents": "iCloud",
+    "icloud drive": "iCloud",
+    "icloud": "iCloud",
+    "cloudstorage": "a cloud folder",
+    "nextcloud": "Nextcloud",
+    "owncloud": "ownCloud",
+    "syncthing": "Syncthing",
+    "pcloud": "pCloud",
+    "seafile": "Seafile",
+}
+MEGABYTE = 1_000_000
+SCARCE, LITTLE = 50 * MEGABYTE, 500 * MEGABYTE
+FILES_A_RUN, FILES_AT_REST = 4, 64
+PROCESSES_A_RUN, PROCESSES_AT_REST = 4, 32
+EARLIEST, LATEST = 2025, 2100
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what, how it is, and what to do where it is not well."""
+
+    topic: str
+    level: Severity
+    text: str
+    remedy: str = ""
+
+
+def judge_sqlite(version: str) -> Finding:
+    """Judge the SQLite in use: before 3.51.3 a checkpoint beside a writer could lose a commit (the WAL-reset bug)."""
+    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if numbers >= FIXED_SQLITE:
+        return Finding("sqlite", Severity.OK, f"SQLite {version}")
+    fixed = ".".join(map(str, FIXED_SQLITE))
+    text = f"SQLite {version} has the WAL-reset bug, which can damage a database that two processes use"
+    return Finding("sqlite", Severity.PROBLEM, text, f"install an apsw that carries SQLite {fixed} or newer")
+
+
+def is_network(kind: str) -> bool:
+    """Tell whether a file system is on another machine, where locks and shared memory cannot be relied on."""
+    kind = kind.lower()
+    fuse = kind.removeprefix("fuse.") if kind.startswith("fuse.") else ""
+    return kind in NETWORK or any(fuse.startswith(name) for name in NETWORK_FUSE)
+
+
+def synced_by(path: PurePath) -> str | None:
+    """Return what synchronises a folder, judged by the names in its path; None for nothing known."""
+    for part in path.parts:
+        name = part.lower()
+        for word, service in SYNCED.items():
+            if name == word or (len(word) > 4 and name.startswith((f"{word} ", f"{word}-", f"{word}("))):
+                return service
+    return None
+
+
+def judge_place(path: PurePath, kind: str) -> Finding:
+    """Judge where a state folder is."""
+    elsewhere = "keep the state on a local disk: set `state:` or ROTA_STATE"
+    if is_network(kind):
+        text = f"{path} is on a network file system ({kind}), where SQLite's locks cannot be relied on"
+        return Finding("file system", Severity.PROBLEM, text, elsewhere)
+    service = synced_by(path)
+    if service is not None:
+        text = f"{path} seems to be synchronised by {service}, which can damage a database in use"
+        return Finding("file system", Severity.WARNING, text, elsewhere)
+    return Finding("file system", Severity.OK, f"{path} is on a local disk ({kind or 'unknown kind'})")
+
+
+def judge_room(path: PurePath, free: int) -> Finding:
+    """Judge how much room the disk of the state has."""
+    told = f"{free / MEGABYTE:,.0f} MB free on the disk of {path}"
+    remedy = "free some space; rota starts nothing new on a full disk, and goes on by itself"
+    if free < SCARCE:
+        return Finding("disk", Severity.PROBLEM, f"only {told}", remedy)
+    return (
+        Finding("disk", Severity.WARNING, f"only {told}", remedy)
+        if free < LITTLE
+        else Finding("disk", Severity.OK, told)
+    )
+
+
+def judge_clock(now: datetime, newest: datetime | None) -> Finding:
+    """Judge the wall clock: its year, and whether it is behind what was stored under it."""
+    told = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    remedy = "set the clock, and let it be kept by NTP"
+    if not EARLIEST <= now.year < LATEST:
+        return Finding("clock", Severity.PROBLEM, f"the wall clock says {told}", remedy)
+    if newest is not None and newest > now:
+        text = f"the wall clock says {told}, but a scheduler was started at {newest:%Y-%m-%d %H:%M:%S} UTC"
+        return Finding("clock", Severity.WARNING, text, remedy)
+    return Finding("clock", Severity.OK, told)
+
+
+def judge_mode(path: PurePath, mode: int, *, needed: bool) -> Finding:
+    """Judge the mode of something that only its owner may see; `needed`: rota refuses it otherwise."""
+    shown = f"{mode & 0o777:04o}"
+    if not mode & 0o077:
+        return Finding("permissions", Severity.OK, f"{path} has mode {shown}")
+    closed = f"{mode & 0o700:o}"
+    level = Severity.PROBLEM if needed else Severity.WARNING
+    return Finding("permissions", level, f"{path} is open to other users (mode {shown})", f"chmod {closed} {path}")
+
+
+def judge_limits(files: int | None, processes: int | None, *, slots: int) -> list[Finding]:
+    """Judge the limits on open files and processes for this many runs at once; None: without limit."""
+    wanted = (
+        ("open files", files, FILES_AT_REST + FILES_A_RUN * slots, "ulimit -n"),
+        ("processes", processes, PROCESSES_AT_REST + PROCESSES_A_RUN * slots, "ulimit -u"),
+    )
+    return [_judge_limit(name, limit, least, how) for name, limit, least, how in wanted]
+
+
+def _judge_limit(name: str, limit: int | None, least: int, how: str) -> Finding:
+    if limit is None or limit >= least:
+        return Finding("limits", Severity.OK, f"{name}: {'no limit' if limit is None else format(limit, ',')}")
+    text = f"{name}: {limit:,}, and {least:,} may be needed"
+    return Finding("limits", Severity.WARNING, text, f"raise it (`{how} {least}`), or lower `scheduler.concurrency`")
+
+
+def worst(findings: Sequence[Finding]) -> Severity:
+    """Return the most serious level among findings."""
+    order = list(Severity)
+    return max((finding.level for finding in findings), key=order.index, default=Severity.OK)
+
+
+FAR = timedelta(milliseconds=20)
+"""A round trip that takes longer makes every start late: some are needed for each."""
+APART = timedelta(seconds=2)
+"""Clocks that differ by more let a machine fire visibly early or late."""
+FLUSHES = ("fsync", "full_page_writes")
+SPARE = 10
+NAMED = 3
+NONE_RUNNING = Finding("scheduler", Severity.NOTE, "none is running", "start one with `rota serve`")
+NONE_HERE = Finding("scheduler", Severity.NOTE, "none runs in this folder; whether other machines serve cannot be told")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What was found at a server: `apart` is how far our clock is ahead of its own."""
+
+    place: str
+    version: str
+    round_trip: timedelta
+    apart: timedelta
+    settings: dict[str, str]
+    connections: int
+    most_connections: int
+    may_write: bool
+    owns: bool
+
+
+def judge_server(server: Server) -> Iterator[Finding]:
+    """Judge a server and what its role may do there."""
+    yield Finding("database", Severity.OK, f"{server.place} is PostgreSQL {server.version}")
+    yield _judge_rights(server)
+    yield from _judge_flushing(server)
+    yield _judge_distance(server)
+    yield _judge_clock(server)
+    yield _judge_connections(server)
+
+
+def _judge_rights(server: Server) -> Finding:
+    if not server.may_write:
+        text = "the server takes no writes: it is a standby, or its role may not write"
+        return Finding("rights", Severity.PROBLEM, text, "name the server that is written to")
+    if not server.owns:
+        text = "another role owns rota's tables, so that an upgrade of rota cannot change them"
+        return Finding("rights", Severity.WARNING, text, "use one role for all, or make its owner a member of this one")
+    return Finding("rights", Severity.OK, "the role owns rota's tables and may write them")
+
+
+def _judge_flushing(server: Server) -> Iterator[Finding]:
+    off = [name for name in FLUSHES if server.settings.get(name) == "off"]
+    if off:
+        text = f"off: {', '.join(off)}; a power cut there may lose what was acknowledged, or damage it"
+        yield Finding("durability", Severity.PROBLEM, text, "turn it on in postgresql.conf")
+        return
+    told = server.settings.get("synchronous_commit", "on")
+    own = "" if told in ("on", "remote_apply") else f", which is {told} there, on for itself"
+    yield Finding("durability", Severity.OK, f"commits are flushed; rota keeps synchronous_commit{own or f' = {told}'}")
+
+
+def _judge_distance(server: Server) -> Finding:
+    milliseconds = server.round_trip / timedelta(milliseconds=1)
+    text = f"a round trip takes {milliseconds:.1f} ms"
+    if server.round_trip > FAR:
+        return Finding("distance", Severity.WARNING, text, "runs start some of them late: move the database nearer")
+    return Finding("distance", Severity.OK, text)
+
+
+def _judge_clock(server: Server) -> Finding:
+    way = "ahead of" if server.apart > timedelta() else "behind"
+    text = f"this machine's clock is {abs(server.apart).total_seconds():.1f} s {way} the database's"
+    if abs(server.apart) > APART:
+        return Finding("clocks", Severity.WARNING, text, "let NTP keep both: each machine fires by its own clock")
+    return Finding("clocks", Severity.OK, text)
+
+
+def _judge_connections(server: Server) -> Finding:
+    text = f"{server.connections} of {server.most_connections} connections are in use"
+    if server.most_connections - server.connections < SPARE:
+        remedy = "raise max_connections, or close others: a machine of rota uses up to a dozen"
+        return Finding("connections", Severity.WARNING, text, remedy)
+    return Finding("connections", Severity.OK, text)
+
+
+def judge_machines(serving: Sequence[str], claiming: Sequence[str], *, here: bool) -> list[Finding]:
+    """Judge who is at work on a shared database beside this folder, where a scheduler runs or not (`here`).
+
+    >>> [one.text for one in judge_machines(["b", "c on host"], ["d"], here=False)]
+    ['none runs in this folder; b, c on host serve, d claims']
+    """
+    claims = _verb(claiming, "claims", "claim")
+    if serving:
+        also = "beside it " if here else "none runs in this folder; "
+        text = also + ", ".join(filter(None, (_verb(serving, "serves", "serve"), claims)))
+        return [Finding("scheduler", Severity.OK, text)]
+    if here:
+        return [Finding("scheduler", Severity.OK, f"beside it {claims}")] if claiming else []
+    if claiming:
+        text = f"no machine serves, so nothing that is due fires; {claims}"
+        return [Finding("scheduler", Severity.WARNING, text, "start `rota serve` on one of them, or here")]
+    return [NONE_RUNNING]
+
+
+def _verb(names: Sequence[str], one: str, many: str) -> str:
+    more = len(names) - NAMED
+    shown = ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{shown} {one if len(names) == 1 else many}" if names else ""

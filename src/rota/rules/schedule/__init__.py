@@ -1,0 +1,1 @@
+"""When a job is due: cron, intervals, blackouts, cursors and plans."""

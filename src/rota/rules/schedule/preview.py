@@ -1,0 +1,218 @@
+"""Previews of the coming fires of a schedule."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice, zip_longest
+
+from cronsim import CronSim
+
+from rota.model.records import Job
+from rota.model.spec import Mode, Schedule
+from rota.model.states import Reason
+from rota.rules.pause import cursor_after_pause
+from rota.rules.schedule.blackouts import Blackout, defers, has_lulls, lull_at, waiting_run
+from rota.rules.schedule.cron import normalise
+from rota.rules.schedule.cursor import Cursor
+from rota.rules.schedule.instants import fires_at, first_instant, next_instant, previous_instant, within_bounds
+from rota.rules.schedule.timezone import LAST_YEAR, zone
+
+LULLS_TRIED = 1000
+"""After so many quiet hours or excluded days one after another without a run, none is looked for any more."""
+A_YEAR = timedelta(days=366)
+KEPT = 2_000
+"""Of how many jobs the coming fires are remembered."""
+NOTICED = timedelta(seconds=1)
+"""How far back an instant is overdue; a scheduler takes a moment to fire."""
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingFire:
+    """One coming fire: its nominal instant, and when it starts: with its jitter, or `deferred` by quiet hours."""
+
+    nominal: datetime
+    at: datetime
+    deferred: bool = False
+
+
+def next_fires(
+    schedule: Schedule,
+    after: datetime,
+    n: int,
+    *,
+    created_at: datetime | None = None,
+    name: str = "",
+    mode: Mode = Mode.ACTIVE,
+) -> list[UpcomingFire]:
+    """Return the fires of the next `n` instants strictly after `after` that run, jitter and quiet hours in `at`.
+
+    An interval that follows runs is shown as if it was anchored at `after`, each run took no time, and the mode stayed.
+
+    >>> daily = Schedule(cron=("30 2 * * *",), timezone="Europe/Paris")
+    >>> fires = next_fires(daily, datetime.fromisoformat("2026-03-28T00:00:00Z"), 3)
+    >>> [f"{fire.at:%d %H:%M}" for fire in fires]
+    ['28 01:30', '29 01:00', '30 00:30']
+    """
+    if after.year > LAST_YEAR:
+        return []
+    interval = schedule.every(mode)
+    since = after + _INSTANT
+    if schedule.follows_runs:
+        first = None if interval is None else within_bounds(schedule, after + interval)
+        since = since if first is None else first
+    return fires_from(schedule, since, n, created_at=after if created_at is None else created_at, name=name, mode=mode)
+
+
+def coming_fires(job: Job, *, n: int) -> list[UpcomingFire]:
+    """Return the next fires of a stored job: from its cursor on, what its schedule says.
+
+    Those inside a pause are left out: of a paused job only what follows its stored end is known.
+    """
+    cursor = Cursor(job.next_for, job.next_at) if job.paused_at is None else cursor_after_pause(job)
+    if not job.schedules or cursor.next_for is None or cursor.next_at is None:
+        return []
+    mode = job.mode or Mode.ACTIVE
+    schedule = job.spec.schedule
+    fires = list(_worked_out(schedule, cursor.next_for, n, created_at=job.created_at, name=job.name, mode=mode))
+    if fires and fires[0].nominal == cursor.next_for and not fires[0].deferred:
+        fires[0] = replace(fires[0], at=cursor.next_at)  # a clock step may have moved it (R-26)
+    return fires
+
+
+def overdue_fire(job: Job, *, now: datetime) -> UpcomingFire | None:
+    """Return the fire that was due and has not come: everything is paused, or no scheduler fires."""
+    return next((fire for fire in coming_fires(job, n=1) if now - fire.at > NOTICED), None)
+
+
+def fires_to_come(job: Job, *, n: int, now: datetime) -> list[UpcomingFire]:
+    """Return the next fires of a stored job that are not overdue."""
+    if overdue_fire(job, now=now) is None:
+        return coming_fires(job, n=n)
+    mode = job.mode or Mode.ACTIVE
+    return next_fires(job.spec.schedule, now, n, created_at=job.created_at, name=job.name, mode=mode)
+
+
+@lru_cache(KEPT)
+def _worked_out(
+    schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode
+) -> tuple[UpcomingFire, ...]:
+    """Return what `fires_from` does; who lists jobs asks for the same ones until they fire."""
+    return tuple(fires_from(schedule, since, n, created_at=created_at, name=name, mode=mode))
+
+
+def fires_from(
+    schedule: Schedule, since: datetime, n: int, *, created_at: datetime, name: str, mode: Mode = Mode.ACTIVE
+) -> list[UpcomingFire]:
+    """Return the fires of the next `n` instants from `since` on that run; of an anchored schedule `since` is one."""
+    interval = schedule.every(mode)
+    if schedule.follows_runs:
+        nominals = _following(schedule, since, interval)
+    else:
+        nominals = _running(
+            schedule, first_instant(schedule, since=since, created_at=created_at), created_at=created_at
+        )
+    return [
+        UpcomingFire(
+            nominal,
+            fires_at(schedule, nominal, name=name, created_at=created_at, interval=interval),
+            deferred=waiting_run(schedule, nominal) is not None,
+        )
+        for nominal in islice(nominals, min(n, 1) if schedule.run_once else n)
+    ]
+
+
+def _running(schedule: Schedule, found: datetime | None, *, created_at: datetime) -> Iterator[datetime]:
+    """Yield the instants from `found` on that run."""
+    lulls = has_lulls(schedule)
+    while found is not None and found.year <= LAST_YEAR:
+        running = first_running(schedule, found, created_at=created_at) if lulls else found
+        if running is None:
+            return
+        yield running
+        quiet = waiting_run(schedule, running)
+        after = running if quiet is None else quiet.until - _INSTANT
+        found = next_instant(schedule, after=after, created_at=created_at)
+
+
+def first_running(schedule: Schedule, instant: datetime, *, created_at: datetime) -> datetime | None:
+    """Return the first instant from `instant` on that runs: of quiet hours that defer the last one, of others none."""
+    found: datetime | None = instant
+    for _ in range(LULLS_TRIED):
+        lull = None if found is None else lull_at(schedule, found)
+        if found is None or lull is None or lull.reason is None:
+            return found
+        if lull.reason is Reason.QUIET_HOURS and defers(schedule):
+            return _last_waiting(schedule, found, lull, created_at=created_at)
+        found = None if lull.until is None else first_instant(schedule, since=lull.until, created_at=created_at)
+    return None
+
+
+def wholly_quiet(schedule: Schedule, *, since: datetime, created_at: datetime) -> bool:
+    """Tell whether all instants of the coming year lie in quiet hours whose end they wait for."""
+    found = first_instant(schedule, since=since, created_at=created_at)
+    inside = False
+    while found is not None and found < since + A_YEAR:
+        quiet = waiting_run(schedule, found)
+        if quiet is None:
+            return False
+        inside, found = True, first_instant(schedule, since=quiet.until, created_at=created_at)
+    return inside
+
+
+def _last_waiting(schedule: Schedule, first: datetime, lull: Blackout, *, created_at: datetime) -> datetime:
+    """Return the last instant of the quiet hours that hold `first`, excluded days left out."""
+    last, fires = first, lull.fires
+    found: datetime | None = first
+    while found is not None and fires is not None and found < fires:
+        lull = lull_at(schedule, found)
+        assert lull.until is not None
+        if lull.reason is Reason.QUIET_HOURS:
+            last = previous_instant(schedule, before=lull.until, created_at=created_at) or last
+        found = first_instant(schedule, since=lull.until, created_at=created_at)
+    return last
+
+
+def _following(schedule: Schedule, found: datetime | None, interval: timedelta | None) -> Iterator[datetime]:
+    """Yield the instants from `found` on, as if each run took no time; one that is skipped goes on after its lull."""
+    skipped = 0
+    while found is not None and interval is not None and found.year <= LAST_YEAR and skipped < LULLS_TRIED:
+        lull = lull_at(schedule, found)
+        if lull.reason is None or (lull.reason is Reason.QUIET_HOURS and defers(schedule)):
+            skipped = 0
+            yield found
+            found = within_bounds(schedule, (lull.fires or found) + interval)
+        else:
+            skipped += 1
+            found = within_bounds(schedule, (lull.until or found) + interval)
+
+
+COMPARED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first fire on which two readings do not agree; None where one of them has no more."""
+
+    cron: datetime | None
+    rota: datetime | None
+
+
+def compare_fires(cron: str, tz: str, *, after: datetime, count: int = COMPARED) -> Difference | None:
+    """Return the first difference between cron's next fires and rota's; None when all of them are the same."""
+    ours = (fire.at for fire in next_fires(Schedule(cron=(normalise(cron),), timezone=tz), after, count))
+    for theirs, own in zip_longest(peer_fires(cron, tz, after=after, count=count), ours):
+        if theirs != own:
+            return Difference(theirs, own)
+    return None
+
+
+def peer_fires(cron: str, tz: str, *, after: datetime, count: int) -> list[datetime]:
+    """Return the next fires of a cron line in a zone, in UTC, as Debian's cron would start them.
+
+    >>> peer_fires("30 2 * * *", "Europe/Paris", after=datetime(2026, 3, 28, tzinfo=UTC), count=2)[1].isoformat()
+    '2026-03-29T01:00:00+00:00'
+    """
+    simulation = CronSim(normalise(cron), after.astimezone(zone(tz)))
+    return [at.astimezone(UTC) for at in islice(simulation, count)]

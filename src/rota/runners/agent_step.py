@@ -1,0 +1,285 @@
+"""Steps around an agent: tasks, results and the step after it."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rota.agents.registry import adapter
+from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, AgentTask, ProcessEnd
+from rota.model.errors import InvalidValue
+from rota.runners.environment import RESULT_NAME
+from rota.runners.keeper import readable, store_whole
+from rota.runners.output import make_folder, read_all
+from rota.runners.redacting import Redactor
+from rota.runners.result import read_result, storable
+from rota.runners.writer import FULL, OUTPUT_LIMIT, BoundedWriter
+
+TASK = "agent.json"
+Told = Mapping[str, Any]
+
+
+def is_agent(folder: Path) -> bool:
+    """Tell whether a run's folder is that of an agent."""
+    return (folder / TASK).exists()
+
+
+def read_task(folder: Path) -> Told | None:
+    """Return what was noted of a task, None where there is none."""
+    try:
+        told: Any = json.loads((folder / TASK).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) and "adapter" in told else None
+
+
+def task_of(told: Told) -> AgentTask:
+    """Return a task as far as reading its output needs it.
+
+    It has no session: an adapter then tells only one that the program itself has named.
+    """
+    return AgentTask(
+        prompt="",
+        model=told["model"],
+        access=Access(told["access"]),
+        max_turns=told["max_turns"],
+        max_usd=told["max_usd"],
+        allowed_tools=tuple(told["allowed_tools"]),
+        cwd=told["cwd"],
+        run_id=told["run_id"],
+        job=told["job"],
+        options=told["options"],
+        sessions=told.get("sessions") or "",
+    )
+
+
+def write_session(session: AgentSession | None) -> Told | None:
+    """Return the session that a run goes on with, as it is noted."""
+    if session is None:
+        return None
+    counted = {"tokens_in": session.tokens_in, "tokens_out": session.tokens_out, "tokens_cached": session.tokens_cached}
+    return {"id": session.id, "usd": session.usd, **counted, "adapter": session.adapter}
+
+
+def session_of(told: Told) -> AgentSession | None:
+    """Return the session that a run went on with."""
+    return AgentSession(**told["session"]) if told.get("session") else None
+
+
+ORDERS = "after-orders.json"
+TOLD = "after.json"
+AGENT_OUTPUT = "agent"
+CHUNK = 1 << 16
+POLL_PAUSE = 0.1
+NOT_STARTED = 127
+STOPPED = 143
+START = "import sys; sys.path.insert(0, sys.argv[1]); from rota.runners.agent_step import main; main(sys.argv[2])"
+"""What starts this module in an interpreter that need not know where rota lies."""
+
+_orders_to_stop: list[int] = []
+
+
+def command_line(folder: Path) -> tuple[str, ...]:
+    """Return what runs the orders in a run's folder."""
+    root = str(Path(__file__).parents[2])
+    return (sys.executable, "-I", "-u", "-X", "utf8", "-c", START, root, str(folder / ORDERS))
+
+
+def write_orders(
+    argv: tuple[str, ...], after: tuple[str, ...], *, folder: Path, cwd: str, secret: tuple[str, ...]
+) -> str:
+    """Return the orders for an agent, and for the step after it, which runs in `cwd`; `secret` names variables."""
+    return json.dumps({"argv": argv, "after": after, "folder": str(folder), "after_cwd": cwd, "secret": secret})
+
+
+def read_told(folder: Path) -> Mapping[str, Any] | None:
+    """Return how far it came: the agent's exit code, and whether the step was begun; None: there is no word of one."""
+    try:
+        told: Any = json.loads((folder / TOLD).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def main(path: str) -> NoReturn:
+    """Run the agent; if its adapter calls it a success, run the step after it. Ends as the last of them ended."""
+    # The keeper asks every process of the tree: this one waits for the others. A handler, unlike an ignored signal, is
+    # not handed on to them.
+    signal.signal(signal.SIGTERM, lambda number, _frame: _orders_to_stop.append(number))
+    orders = json.loads(Path(path).read_bytes())
+    folder = Path(orders["folder"])
+    hidden = Redactor(os.environ[name] for name in orders.get("secret", ()))
+    status = _run_agent(orders["argv"], folder, hidden)
+    if status != 0 or not _succeeded(folder):
+        _tell(folder, stage="agent", agent_exit=status)
+        _end(status)  # also where it is 0: whoever records the run reads the same, and finds why
+    if _orders_to_stop:
+        _end(STOPPED)
+    _tell(folder, stage="after", agent_exit=status)
+    _end(_run_after(orders, folder))
+
+
+def _run_agent(argv: list[str], folder: Path, hidden: Redactor) -> int:
+    writer = BoundedWriter(str(make_folder(folder / AGENT_OUTPUT)), FULL, limit=OUTPUT_LIMIT)
+    try:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    except OSError as error:
+        os.write(2, f"cannot start {argv[0]!r}: {error.strerror}\n".encode())
+        return NOT_STARTED
+    _copy(process, writer, hidden)
+    writer.write(hidden.rest())
+    writer.close()
+    return process.wait()
+
+
+def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter, hidden: Redactor) -> None:
+    """Hand the agent's output on until it ends; whoever else holds its pipe open is not waited for."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    os.set_blocking(pipe, False)
+    ended = _end_of(process.pid)
+    while True:
+        ready = readable([pipe, *ended], None if ended else POLL_PAUSE)
+        over = process.poll() is not None
+        if pipe in ready or over:
+            data = _read(pipe)
+            while data:
+                _write(data)
+                writer.write(hidden.feed(data))
+                data = _read(pipe)
+            over = over or data == b""
+        if over:
+            break
+    for file in ended:
+        os.close(file)
+    process.stdout.close()
+
+
+def _end_of(pid: int) -> list[int]:
+    """Return a file that becomes readable when a process ends, where the system has such."""
+    try:
+        return [os.pidfd_open(pid)]
+    except (AttributeError, OSError):
+        return []
+
+
+def _read(pipe: int) -> bytes | None:
+    """Return what is in a pipe: None for nothing yet, empty for its end."""
+    try:
+        return os.read(pipe, CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def _succeeded(folder: Path) -> bool:
+    """Tell whether the agent's adapter calls what it wrote a success, and its result file, if any, is in order."""
+    told = read_task(folder)
+    kind = None if told is None else adapter(told["adapter"], told["options"])
+    if told is None or kind is None or kind.read is None:
+        return False
+    output = read_all(folder / AGENT_OUTPUT).decode("utf-8", "replace")
+    try:
+        read_result(folder / RESULT_NAME)
+    except InvalidValue:
+        return False
+    return kind.read(ProcessEnd(0, output), task_of(told)).problem is None
+
+
+def _run_after(orders: Mapping[str, Any], folder: Path) -> int:
+    try:
+        process = subprocess.Popen(
+            orders["after"], cwd=orders["after_cwd"], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        words = f"cannot start {orders['after'][0]!r} in {orders['after_cwd']}: {(error.strerror or '').lower()}"
+        _write(f"after: {words}\n".encode())
+        _tell(folder, stage="after", agent_exit=0, error=words)
+        return NOT_STARTED
+    return process.wait()
+
+
+def _tell(folder: Path, **told: Any) -> None:
+    store_whole(str(folder), TOLD, json.dumps(told).encode())
+
+
+def _end(status: int) -> NoReturn:
+    """End as a process ended: by its exit code, or by the signal that killed it."""
+    if status < 0:
+        if -status == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status if status >= 0 else 1)
+
+
+TEXTS = ("model", "session_id", "error")
+COUNTS = ("tokens_in", "tokens_cached", "tokens_out", "turns")
+HINT = "return rota.AgentResult(summary=…)"
+
+
+def judge_result(value: Any) -> AgentResult:
+    """Return a result that can be stored; raise InvalidValue for what is none."""
+    if not isinstance(value, AgentResult):
+        raise InvalidValue(f"the agent returned {type(value).__name__}, not rota.AgentResult", hint=HINT)
+    if not isinstance(value.summary, str):
+        raise _wrong("summary", value.summary, "a text")
+    for name in TEXTS:
+        if not isinstance(getattr(value, name), str | None):
+            raise _wrong(name, getattr(value, name), "a text")
+    for name in COUNTS:
+        _judge_number(name, getattr(value, name), whole=True)
+    _judge_number("usd", value.usd, whole=False)
+    return replace(
+        value,
+        summary=storable(value.summary),
+        error=None if value.error is None else storable(value.error),
+        denied_tools=_names(value.denied_tools),
+        problem=_problem(value.problem),
+        resets_at=_instant(value.resets_at),
+    )
+
+
+def _judge_number(name: str, number: Any, *, whole: bool) -> None:
+    if number is None:
+        return
+    fits = isinstance(number, int) if whole else isinstance(number, int | float) and math.isfinite(number)
+    if isinstance(number, bool) or not fits or number < 0:
+        raise _wrong(name, number, "a whole number from 0 on" if whole else "a number from 0 on")
+
+
+def _names(denied: Any) -> tuple[str, ...]:
+    names = (denied,) if isinstance(denied, str) else denied
+    if not isinstance(names, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise _wrong("denied_tools", denied, "names of tools")
+    return tuple(storable(name) for name in names)
+
+
+def _problem(problem: Any) -> AgentProblem | None:
+    if problem is None:
+        return None
+    try:
+        return AgentProblem(problem)
+    except ValueError:
+        raise _wrong("problem", problem, f"one of {', '.join(AgentProblem)}") from None
+
+
+def _instant(at: Any) -> datetime | None:
+    if not isinstance(at, datetime | None):
+        raise _wrong("resets_at", at, "a datetime")
+    return at.astimezone() if at is not None and at.tzinfo is None else at
+
+
+def _wrong(name: str, value: Any, wanted: str) -> InvalidValue:
+    return InvalidValue(f"{name} of the agent's result is {value!r:.100}, not {wanted}", hint=HINT)

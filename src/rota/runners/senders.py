@@ -1,0 +1,205 @@
+"""Senders of notifications: webhooks, chats and commands, behind the SSRF check."""
+
+import base64
+import binascii
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
+from rota.model.notifications import DeliveryResult
+from rota.rules.addresses import is_allowed, is_public, private, read_address
+from rota.rules.outcome import retry_after
+from rota.runners.context import trusted
+from rota.sources.http import finish_within
+
+Resolve = Callable[[str, int], Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """An address that was judged: `url` has it in the place of the name, `host` and `name` are what was written."""
+
+    url: str
+    host: str
+    name: str
+
+
+def resolved(name: str, port: int) -> list[str]:
+    """Return the addresses of a name."""
+    try:
+        found: list[Any] = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise AddressUnknown(name, told.lower()) from None
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+def pin(url: str, *, allow_private: Collection[str] = (), resolve: Resolve = resolved) -> Pinned:
+    """Return where to connect to; AddressRefused says why not. Every address that a name has must be public."""
+    address = read_address(url, allow_private=allow_private)
+    found = list(resolve(address.name, address.port))
+    if not found:
+        raise AddressUnknown(address.name)
+    if not is_allowed(address, allow_private) and not all(map(is_public, found)):
+        raise private(address)
+    literal = f"[{found[0]}]" if ":" in found[0] else found[0]
+    return Pinned(f"{address.scheme}://{literal}:{address.port}{address.path}", address.host, address.name)
+
+
+GONE = 410
+SHOWN = 256
+"""How much of a refusal's own words is kept."""
+LEAST_SECRET, MOST_SECRET = 24, 64
+SECRET_HINT = "write `whsec_` and 24 to 64 random bytes in base64: `printf 'whsec_%s' $(openssl rand -base64 32)`"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """One request: where to, what, and how long it may take."""
+
+    url: str
+    body: str = ""
+    headers: Mapping[str, str] | None = None
+    allow_private: Sequence[str] = ()
+    timeout: float = 15.0
+    method: str = "POST"
+
+
+def signed(body: str, *, message: str, at: datetime, secrets: Sequence[str]) -> dict[str, str]:
+    """Return the headers of a message: its id, its time, and a signature by each secret."""
+    headers = {"webhook-id": message, "webhook-timestamp": str(int(at.timestamp()))}
+    if secrets:
+        from standardwebhooks import Webhook
+
+        made = [Webhook(_checked(secret)).sign(message, at, body) for secret in secrets]
+        headers["webhook-signature"] = " ".join(made)
+    return headers
+
+
+def _checked(secret: str) -> str:
+    text = secret.strip()
+    try:
+        key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not text.startswith("whsec_") or not LEAST_SECRET <= len(key) <= MOST_SECRET:
+        raise InvalidValue("the secret that signs is not as it must be", hint=SECRET_HINT)
+    return text
+
+
+def send_webhook(request: WebhookRequest) -> DeliveryResult:
+    """Send a request; what goes wrong is told in the receipt, never with the address itself."""
+    import httpx2
+
+    try:
+        place = pin(request.url, allow_private=request.allow_private)
+        return finish_within(request.timeout, _send(request, place))
+    except AddressRefused as error:
+        return DeliveryResult(ok=False, error=str(error), hopeless=True)
+    except AddressUnknown as error:
+        return DeliveryResult(ok=False, error=error.message)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+        return DeliveryResult(ok=False, error=f"{type(error).__name__}: {error}".rstrip(": "))
+
+
+async def _send(request: WebhookRequest, place: Pinned) -> DeliveryResult:
+    import httpx2
+
+    headers = {"host": place.host, "user-agent": "rota", "accept-encoding": "identity", **(request.headers or {})}
+    if request.body:
+        headers["content-type"] = "application/json"
+    client = httpx2.AsyncClient(timeout=None, verify=trusted(), trust_env=False, follow_redirects=False)
+    sni: dict[str, Any] = {"sni_hostname": place.name}
+    content = request.body.encode() or None
+    async with (
+        client,
+        client.stream(request.method, place.url, content=content, headers=headers, extensions=sni) as answer,
+    ):
+        return await _receipt(answer)
+
+
+async def _receipt(answer: Any) -> DeliveryResult:
+    code: int = answer.status_code
+    if answer.is_success:
+        return DeliveryResult(ok=True, answer=code)
+    told = f"{code} {answer.reason_phrase}".strip()
+    if answer.has_redirect_location or answer.is_redirect:
+        return DeliveryResult(ok=False, answer=code, error=f"{told}: redirects are not followed")
+    if code == GONE:
+        return DeliveryResult(ok=False, answer=code, error=f"{told}: it wants nothing any more", gone=True)
+    wait = retry_after(answer.headers.get("retry-after"), date=answer.headers.get("date"))
+    return DeliveryResult(ok=False, answer=code, error=f"{told}{await _said(answer)}", wait=wait)
+
+
+async def _said(answer: Any) -> str:
+    """Return the first words of a refusal as they came: nothing is unpacked."""
+    if answer.headers.get("content-encoding"):
+        return ""
+    first = (await anext(answer.aiter_raw(), b""))[:SHOWN].decode("utf-8", "replace")
+    words = " ".join("".join(c if c.isprintable() else " " for c in first).split())
+    return f": {words}" if words else ""
+
+
+LONGEST = 4000
+NEEDED = "it needs apprise: install rota with the extra `notify`"
+
+
+def telegram(token: str, chat: str, text: str, *, timeout: float) -> WebhookRequest:
+    """Return the request by which a Telegram bot says something in a chat."""
+    body = json.dumps({"chat_id": chat, "text": text[:LONGEST], "disable_web_page_preview": True}, ensure_ascii=False)
+    return WebhookRequest(f"https://api.telegram.org/bot{token}/sendMessage", body, timeout=timeout)
+
+
+def send_chat(address: str, *, title: str, body: str) -> DeliveryResult:
+    """Tell whoever is behind an apprise address; apprise itself says no more than whether it worked."""
+    try:
+        import apprise
+    except ImportError:
+        return DeliveryResult(ok=False, error=NEEDED, hopeless=True)
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines would show the address
+    teller = apprise.Apprise()
+    if not teller.add(address):
+        return DeliveryResult(ok=False, error="apprise does not know such an address", hopeless=True)
+    if teller.notify(title=title, body=body):
+        return DeliveryResult(ok=True)
+    return DeliveryResult(ok=False, error="apprise could not deliver it")
+
+
+SHOWN_OUTPUT = 500
+
+
+def run(
+    command: Sequence[str], body: str, *, cwd: Path, environment: Mapping[str, str], timeout: float
+) -> DeliveryResult:
+    """Run a command and wait for it; one that takes too long is killed with all it has started."""
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return DeliveryResult(ok=False, error=f"{command[0]} cannot be started: {error}")
+    try:
+        _, told = process.communicate(body.encode(), timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return DeliveryResult(ok=False, error=f"it did not end within {timeout:g} s")
+    if process.returncode == 0:
+        return DeliveryResult(ok=True, answer=0)
+    code, words = process.returncode, told.decode("utf-8", "replace").strip()[-SHOWN_OUTPUT:]
+    return DeliveryResult(ok=False, answer=code, error=f"exit {code}{f': {words}' if words else ''}")

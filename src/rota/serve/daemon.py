@@ -1,0 +1,508 @@
+"""The composition root of `rota serve` and `rota worker`: opens the store, recovers, applies, runs, stops in order."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from rota import faults
+from rota.declare.plan import Plan
+from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.functions import FunctionTable
+from rota.engine.loops.leases import Leases
+from rota.engine.loops.loop import Loop
+from rota.engine.membership.control import WakeSocket, collect_rarely
+from rota.engine.membership.session import (
+    UNNAMED,
+    Entrance,
+    Session,
+    close_session,
+    open_session,
+    sweep_locks,
+    take_serving_lock,
+    with_slots,
+)
+from rota.engine.membership.shutdown import (
+    AT_FIRST,
+    PASSING,
+    ShortLockStore,
+    StartupRetry,
+    Stop,
+    Stopping,
+    fitting,
+    wanted_stop,
+)
+from rota.engine.recovery import DamageCheck, Loss, watch_state
+from rota.engine.transactions.fire import Fired
+from rota.engine.transactions.pause import pause_in_crash_loop
+from rota.http.server import Flags
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import RotaError, StateError, StoreNotShared
+from rota.operations.project.apply import adopt_tzdata
+from rota.operations.project.declarations import Sdk
+from rota.operations.project.load import Loaded
+from rota.operations.project.locate import ProjectPaths, open_place
+from rota.operations.status.attention import MOVED, moved_to
+from rota.operations.status.feed import QueueWatch, SchedulerObserver, ended_with
+from rota.operations.views import pauses
+from rota.operations.workers import SHARED_HINT
+from rota.runners.processes import identity
+from rota.serve.file_watch import ServedFile
+from rota.serve.host import Runtime, tell_carried, tell_status
+from rota.settings import Settings
+from rota.store.driver import OpenStore, Store
+from rota.store.sqlite.store import process_lock_held
+from rota.store.tables import processes
+
+if TYPE_CHECKING:
+    from rota.http.server import HttpServerThread
+
+Ending = Literal["clean", "detached"]
+Kind = Literal["serve", "worker"]
+
+LOOK_AT_FILES = timedelta(seconds=2)
+UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
+DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
+LOST = "this worker was declared lost: what it ran was ended here, it begins anew"
+LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
+RESUME_HINT = "find the cause, then `rota resume --all`"
+
+
+class Daemon:
+    """One serving scheduler."""
+
+    def __init__(
+        self,
+        place: ProjectPaths,
+        clock: Clock,
+        *,
+        environ: Mapping[str, str],
+        observer: SchedulerObserver | None = None,
+        http: Flags | None = None,
+        kind: Kind = "serve",
+        entrance: Entrance = UNNAMED,
+    ) -> None:
+        self._kind: Kind = kind
+        self._entrance = entrance
+        self._place = place
+        self._clock = clock
+        self._environ = environ
+        self._observer = observer
+        self._flags = http
+        self._http: HttpServerThread | None = None
+        self._stopping = Stopping(gone=lambda: self._store.problem)
+        self._table = FunctionTable()
+        self._file = ServedFile(
+            place,
+            clock,
+            environ=environ,
+            table=self._table,
+            applied=self._take_plan,
+            broken=self._take_broken,
+            applies=kind == "serve",
+        )
+        self._leases: Leases | None = None
+        self._declared_lost = False
+        self._leaving = False
+        self._announced = False
+        self._boot_fired = True
+        """Whether the jobs at boot were fired; they wait for a clock that is right."""
+        self._unapplied: Loaded | None = None
+        self._socket: WakeSocket | None = None
+        self._loss: Loss | None = None
+        self._damage = DamageCheck(place.state / "rota.db", who="rota")
+        self._started_at = clock.now()
+        self._watch = Loop("watch", self._watch_round, clock=clock)
+
+    async def run(self) -> None:
+        """Serve until asked to stop."""
+        store = open_place(self._place, self._clock, create=True)
+        try:
+            self._refuse_alone(store)
+            store.read(lambda db: db.row("probe_indexes"))
+            if store.copied_to is not None:
+                log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
+            self._tell_if_moved(store)
+            lock = await take_serving_lock(self._place.state, self._clock)
+            try:
+                await self._serve(store)
+            finally:
+                self._close_http()
+                lock.release()
+        finally:
+            store.close()
+
+    async def _serve(self, store: OpenStore) -> None:
+        loaded = await self._file.first_load(store)
+        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        settings = with_slots(settings, self._entrance.slots)
+        self._bind_http(store, settings)
+        self._store, self._settings, self._unapplied = store, settings, loaded
+        try:
+            with self._signals():
+                await self._schedule_patiently(store, settings)
+                while self._begins_anew:
+                    log.warning(LOST, hint=LOST_HINT)
+                    self._declared_lost = False
+                    await self._schedule_patiently(store, settings)
+        finally:
+            self._close_socket()
+        self._refuse_losses()
+
+    @property
+    def _begins_anew(self) -> bool:
+        return self._declared_lost and not self._leaving
+
+    async def _schedule_patiently(self, store: OpenStore, settings: Settings) -> None:
+        """Schedule under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
+        within = None if self._announced else AT_FIRST
+        patience = StartupRetry(store, self._clock, over=lambda: self._stopping.wished, within=within)
+        try:
+            await self._schedule(store, settings, patience)
+        except PASSING as error:
+            if not self._stopping.wished or self._leaving:
+                raise
+            log.warning("the start was given up", error=str(error))
+            if self._declared_lost:
+                await self._stopping.asked()  # our own wish: it is heard
+
+    async def _schedule(self, store: OpenStore, settings: Settings, patience: StartupRetry) -> None:
+        """Schedule under one epoch: until stopped, or until other machines said that we were lost."""
+        session = await patience.do(partial(self._enter, store, settings))
+        self._set_up(store, settings, session)
+        ending: Ending = "clean"
+        try:
+            with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
+                recovered = await self._prepare(store, patience)
+            with self._damage_looked_for():
+                async with store.listening(self._wake):
+                    ending = await self._until_stopped(recovered)
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # what it had adopted
+            raise
+        finally:
+            if not self._begins_anew:
+                self._close_socket()
+            if self._leases is not None:
+                self._leases.stop()
+            self._workshop.close()
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif self._loss is None:
+                self._close_session(store, session, ending)
+
+    def _set_up(self, store: OpenStore, settings: Settings, session: Session) -> None:
+        """Make what works under an epoch, keep its lease, and answer from here on."""
+        self._workshop = Runtime(
+            store,
+            self._clock,
+            settings=settings,
+            session=session,
+            table=self._table,
+            environ=self._environ,
+            fires=self._kind == "serve",
+            sdk=Sdk(store, self._place.state, self._clock),
+            on_fired=self._observe_fired,
+            on_finished=self._observe_finished,
+        )
+        self._engine = self._workshop.engine
+        self._queue = QueueWatch(store)
+        if session.leased:
+            self._leases = Leases(
+                store,
+                self._clock,
+                holder=session.holder,
+                lost=self._take_loss,
+                changed=self._engine.wake,
+                ended=self._observe_finished,
+            )
+            self._leases.start()
+        self._socket = self._socket or WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
+
+    async def _prepare(self, store: OpenStore, patience: StartupRetry) -> int:
+        """Do what comes before the first fire (R-23); return how many runs of dead processes there were."""
+        await patience.do(self._queue.begin)
+        recovered = await patience.do(partial(self._workshop.recover, self._session.dead, again=True))
+        await patience.do(self._workshop.sweep_strays)
+        await patience.do(self._guard)
+        if self._unapplied is not None:
+            await self._file.first_apply(store, self._unapplied)
+            self._unapplied = None
+        if self._settings.scheduler.enabled and self._kind == "serve":
+            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
+        return recovered
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _enter(self, store: OpenStore, settings: Settings) -> Session:
+        state = self._place.state
+        entrance = replace(self._entrance, slots=settings.scheduler.concurrency if settings.scheduler.enabled else 0)
+        me = identity(os.getpid())
+        session = open_session(
+            ShortLockStore(store), state, self._clock, kind=self._kind, identity=me, entrance=entrance
+        )
+        sweep_locks(state)
+        self._state_watch = watch_state(state, session, alone=True)
+        self._session = session
+        self._ticks = list(session.living)
+        return session
+
+    def _refuse_alone(self, store: Store) -> None:
+        if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
+            what = "a worker runs jobs for" if self._kind == "worker" else "runs are left to other workers of"
+            raise StoreNotShared(f"{what} a database that machines share; this one is SQLite's", hint=SHARED_HINT)
+
+    def _tell_if_moved(self, store: Store) -> None:
+        moved = store.read(moved_to)
+        if moved is not None:
+            log.warning("this database was moved, and is served all the same", to=moved, hint=MOVED)
+
+    def _refuse_losses(self) -> None:
+        self._stopping.refuse_unstored(self._place.state, who="the next `rota serve`")
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while rota served it", hint=self._loss.hint)
+
+    def _close_session(self, store: Store, session: Session, ending: Ending) -> None:
+        try:
+            close_session(store, session, self._clock, ending=ending)
+        except StateError as error:
+            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
+
+    def _damage_looked_for(self) -> contextlib.AbstractContextManager[None]:
+        """Return what looks for damage beside the work, after an unclean stop."""
+        needed = self._session.unclean and not self._session.leased
+        return self._damage.beside() if needed else contextlib.nullcontext()
+
+    def _bind_http(self, store: Store, settings: Settings) -> None:
+        """Take the port of HTTP; what forbids it is told before anything else is done."""
+        if self._flags is None:
+            return
+        from rota.http.server import HttpServerThread
+
+        self._http = HttpServerThread(
+            store,
+            self._clock,
+            folder=self._place.folder,
+            state=self._place.state,
+            wanted=self._flags.over(settings.http),
+            environ=self._environ,
+            settings=settings,
+        )
+
+    def _close_http(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    async def _guard(self) -> None:
+        """Note what changed under us: new zone data is adopted; too many crashes in a row start us paused (R-23)."""
+        now, store = self._clock.now(), ShortLockStore(self._store)
+        await store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=now))
+        lost = 0
+        if self._settings.scheduler.crash_guard:
+            worker_id = self._session.holder.worker_id
+            lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
+        if lost and self._session.leased:
+            log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
+        elif lost:
+            log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
+        elif self._session.leased:
+            self._tell_if_drained(store)
+
+    def _tell_if_drained(self, store: Store) -> None:
+        worker = store.read(partial(processes.worker_by_id, worker_id=self._session.holder.worker_id))
+        if worker is not None and worker.draining:
+            hint = f"let it take runs with `rota workers resume {worker.called}`"
+            log.warning("this worker is drained, and takes no runs", hint=hint)
+
+    async def _until_stopped(self, recovered: int) -> Ending:
+        alarm = partial(make_alarm, self._clock)
+        if self._settings.scheduler.enabled:
+            self._engine.start(alarm)
+        else:
+            log.warning("the scheduler is switched off by `scheduler.enabled: false`; nothing is fired or started")
+        loops = [self._watch, *((self._leases.loop,) if self._leases is not None else ())]
+        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+        self._announce(recovered)
+        try:
+            stop = await self._stopping.asked()
+            if self._declared_lost:
+                await self._engine.abandon()
+                return "clean"
+            self._leaving = True
+            return await self._stop_in_order(stop)
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            await self._engine.end()
+
+    def _announce(self, recovered: int) -> None:
+        if self._announced:
+            return
+        self._announced = True
+        if self._observer:
+            try:
+                going_on = frozenset(self._engine.executor.carried)
+                self._observer.serving(self._settings, recovered=recovered, going_on=going_on)
+            except StateError as error:  # the database went just now: a console that cannot read ends nobody
+                log.warning("the start could not be shown", error=str(error))
+        if self._http is not None:
+            self._http.start()
+            if self._observer:
+                self._observer.listening(self._http.url)
+        collect_rarely()
+
+    def _take_loss(self) -> None:
+        """Somebody said that we are lost: what we run is no longer ours, and may already run elsewhere (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
+
+    # stopping
+
+    @contextlib.contextmanager
+    def _signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self._look_again)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
+
+    async def _stop_in_order(self, stop: Stop) -> Ending:
+        engine = self._engine
+        engine.quiesce()
+        faults.point("shutdown.quiesced")
+        if self._loss is not None:
+            stop = Stop("now", timedelta())
+        if self._observer:
+            self._observer.stopping(fitting(stop, engine), running=len(engine.executor.carried))
+        return "detached" if await self._stopping.carry_out(stop, engine) else "clean"
+
+    # the file
+
+    async def _watch_round(self) -> datetime | None:
+        """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
+            self._stopping.ask(Stop("now", timedelta()))
+            return None
+        await self._look_after_ticks()
+        if not self._boot_fired:
+            self._boot_fired = await self._workshop.fire_at_boot()
+        await self._file.look(self._store, self._settings)
+        with contextlib.suppress(StateError):  # it is looked for again
+            await self._observe_queue()
+        return self._clock.now() + LOOK_AT_FILES
+
+    async def _look_after_ticks(self) -> None:
+        """Take over what ticks carried that began before us and died since (R-23, R-24)."""
+        gone = [process for process in self._ticks if not process_lock_held(self._place.state, process.lock)]
+        if gone:
+            await self._workshop.recover([process.epoch for process in gone])
+            self._ticks = [process for process in self._ticks if process not in gone]
+            self._engine.wake()
+
+    def _look_again(self) -> None:
+        self._file.forget()
+        self._watch.wake()
+
+    def _take_plan(self, plan: Plan) -> None:
+        if self._observer:
+            self._observer.applied(plan)
+        self._engine.wake()
+
+    def _take_broken(self, error: RotaError) -> None:
+        if self._observer:
+            self._observer.broken(error)
+
+    # talking
+
+    def _wake(self) -> None:
+        self._queue.stir()
+        self._engine.wake()
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = question["ask"]
+        if asked == "status":
+            return self.status()
+        if asked == "stop":
+            scheduler = self._settings.scheduler
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
+            return tell_carried(self._engine)
+        if asked == "pauses":
+            self._observe_pauses()
+            return {}
+        if asked == "reload":
+            self._look_again()
+            return {}
+        if asked == "login":
+            return {"url": self._http.login() if self._http is not None else None}
+        if asked == "token":
+            return self._renew_token()
+        raise KeyError(f"unknown question {asked!r}")
+
+    def _renew_token(self) -> Mapping[str, Any]:
+        if self._http is not None:
+            self._http.renew()
+        return {}
+
+    def status(self) -> Mapping[str, Any]:
+        """Return how the scheduler is, told by its own loop."""
+        told = tell_status(
+            self._engine,
+            self._clock,
+            settings=self._settings,
+            started_at=self._started_at,
+            stopping=self._stopping,
+            further=(self._watch, *((self._leases.loop,) if self._leases is not None else ())),
+            file_problem=self._file.problem,
+            damage=self._damage.found,
+        )
+        gone = self._store.problem
+        return {
+            **told,
+            "kind": self._kind,
+            "http": self._http.url if self._http is not None else None,
+            "storage_problem": gone or told["storage_problem"],
+            "gone": gone is not None,
+        }
+
+    def _observe_pauses(self) -> None:
+        if self._observer:
+            self._observer.paused(pauses(self._store))
+
+    def _observe_fired(self, fired: Fired) -> None:
+        self._queue.stir()  # it may have replaced others
+        if self._observer:
+            self._observer.fired(fired)
+
+    def _observe_finished(self, run_id: str) -> None:
+        if self._observer:
+            for run in ended_with(self._store, run_id):
+                if run.group_id is not None:
+                    self._queue.stir()  # it may have taken others along
+                if self._queue.tells(run):
+                    self._observer.finished(run)
+
+    async def _observe_queue(self) -> None:
+        """Tell of runs that ended in no slot: cancelled before they began, or of a group."""
+        if self._observer:
+            for run in await asyncio.to_thread(self._queue.look):
+                self._observer.finished(run)

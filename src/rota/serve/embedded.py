@@ -1,0 +1,420 @@
+"""The composition root of a guest: a scheduler on a thread of somebody's process, without signals, file or console."""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.declare.project import Declared
+from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.functions import FunctionTable
+from rota.engine.loops.leases import Leases, kept_lease
+from rota.engine.loops.loop import Loop
+from rota.engine.membership.control import WakeSocket
+from rota.engine.membership.session import (
+    Entrance,
+    Session,
+    close_session,
+    open_session,
+    sweep_locks,
+    take_serving_lock,
+)
+from rota.engine.membership.shutdown import AT_FIRST, PASSING, ShortLockStore, StartupRetry, Stop, Stopping, wanted_stop
+from rota.engine.recovery import DamageCheck, Loss, watch_state
+from rota.log import log
+from rota.model.clock import Clock
+from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError
+from rota.model.records import Run
+from rota.model.spec import JobSpec
+from rota.operations.direct_actions import Reservation, reserve_slot
+from rota.operations.project.apply import DECLARED, KEPT, adopt_tzdata, apply_declared, put_job, remove_job
+from rota.operations.project.declarations import Sdk, for_code, run_of
+from rota.operations.project.locate import open_state
+from rota.runners.processes import identity
+from rota.serve.host import Runtime, tell_carried, tell_status
+from rota.store.driver import OpenStore, Store
+from rota.store.sqlite.store import process_lock_held
+
+T = TypeVar("T")
+
+KIND = "guest"
+LOOK_AROUND = timedelta(seconds=2)
+LOOK_AGAIN = 1.0
+"""Who waits for a run looks again after so many seconds: another process may have ended it."""
+LAST_WORDS = 2.0
+"""How long those who wait have to hear that the scheduler stops."""
+WORKERS = 4
+NOT_RUNNING = "the scheduler is not running"
+START_HINT = "call `start()`, or enter it with `async with scheduler:`"
+
+
+class EmbeddedScheduler:
+    """One scheduler at work. Its loop and its threads are its own; other threads call its public methods."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        clock: Clock,
+        *,
+        state: Path,
+        store: str,
+        table: FunctionTable,
+        kept: frozenset[str],
+        allow_empty: bool,
+        host: asyncio.AbstractEventLoop | None,
+        on_over: Callable[[], None],
+    ) -> None:
+        self.served: Future[None] = Future()
+        """Ends when the scheduler is at work, or with the reason why it cannot be."""
+        self.gone: Future[int] = Future()
+        """Ends when everything is over: how many runs had to be ended, or what went wrong."""
+        self._declared = declared
+        self._settings = replace(declared.settings, state=state, store=store)
+        self._clock = clock
+        self._state = state
+        self._table = table
+        self._kept = kept
+        self._allow_empty = allow_empty
+        self._host = host
+        self._on_over = on_over
+        self._workers: ThreadPoolExecutor | None = None
+        self._bells: set[asyncio.Event] = set()
+        self._asked: set[asyncio.Task[Any]] = set()
+        self._stopped = False
+        self._loss: Loss | None = None
+        self._declared_lost = False
+        self._leaving = False
+        self._boot_fired = True
+        self._damage = DamageCheck(self._state / "rota.db", who="the scheduler")
+        self._watch = Loop("watch", self._watch_round, clock=clock)
+        self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
+
+    # from other threads
+
+    def begin(self) -> None:
+        """Start the thread; `served` tells what becomes of it."""
+        self._thread.start()
+
+    def stop(self, stop: Stop) -> None:
+        """Ask it to stop; `gone` tells when it has. A second wish means now."""
+        with contextlib.suppress(RuntimeError):  # it has stopped already
+            self._loop.call_soon_threadsafe(self._stopping.ask, stop)
+
+    def do(self, work: Callable[[Store], T], *, wakes: bool = False) -> "Future[T]":
+        """Do something with the store on a thread beside the loop; `wakes`: the loop has a look at it afterwards."""
+        try:
+            if self._workers is None:
+                raise RuntimeError
+            return self._workers.submit(self._work, work, wakes=wakes)
+        except RuntimeError:
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT) from None
+
+    def play(self, awaited: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Await something on the scheduler's own loop."""
+        if self._workers is None or self._stopped:
+            awaited.close()
+            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+        return asyncio.run_coroutine_threadsafe(self._noted(awaited), self._loop)
+
+    def reserve(
+        self, *, pools: Sequence[str] | Mapping[str, int], job: str | None, within: timedelta | None
+    ) -> AbstractAsyncContextManager[Reservation]:
+        """Return a slot to be held, entered and left by `play`."""
+        return reserve_slot(self._store, self._state, self._clock, pools=pools, job=job, within=within)
+
+    def over(self) -> int:
+        """Wait until everything is over, the thread too; return how many runs had to be ended."""
+        try:
+            return self.gone.result()
+        finally:
+            self._thread.join()
+
+    def put(self, spec: JobSpec, *, keep: bool) -> None:
+        """Store a job."""
+        source = KEPT if keep else DECLARED
+        operation = partial(put_job, spec=spec, source=source, now=self._clock.now())
+        self.do(lambda store: store.write(operation), wakes=True).result()
+
+    def retire(self, name: str) -> None:
+        """Retire a job."""
+        operation = partial(remove_job, name=name, now=self._clock.now())
+        self.do(lambda store: store.write(operation), wakes=True).result()
+
+    def _work(self, work: Callable[[Store], T], *, wakes: bool) -> T:
+        try:
+            return work(self._store)
+        except RotaError as error:
+            for_code(error)
+            raise
+        finally:
+            if wakes:
+                with contextlib.suppress(RuntimeError):  # it has just stopped
+                    self._loop.call_soon_threadsafe(self._engine.wake)
+
+    # its own thread
+
+    def _main(self) -> None:
+        try:
+            ended = asyncio.run(self._run())
+        except BaseException as error:
+            if isinstance(error, RotaError):
+                for_code(error)
+            self._on_over()
+            if not self.served.done():
+                self.served.set_exception(error)
+            elif not self._stopped:
+                log.error("the scheduler stopped by itself", error=str(error))
+            self.gone.set_exception(error)
+        else:
+            self._on_over()
+            self.gone.set_result(ended)
+
+    async def _run(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = Stopping(gone=lambda: self._store.problem)
+        self._store = store = open_state(self._state, self._clock, create=True, store=self._settings.store)
+        try:
+            store.read(lambda db: db.row("probe_indexes"))
+            lock = await take_serving_lock(self._state, self._clock)
+            try:
+                await self._serve_patiently(store)
+                while self._declared_lost and not self._leaving:
+                    log.warning("this scheduler was declared lost: what it ran was ended, it begins anew")
+                    self._declared_lost = False
+                    await self._serve_patiently(store)
+            finally:
+                lock.release()
+        finally:
+            store.close()
+        self._refuse_losses()
+        return self._stopping.ended
+
+    async def _serve_patiently(self, store: OpenStore) -> None:
+        """Work under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
+        within = None if self.served.done() else AT_FIRST
+        patience = StartupRetry(store, self._clock, over=lambda: self._stopping.wished, within=within)
+        try:
+            await self._serve(store, patience)
+        except PASSING as error:
+            if not self._stopping.wished or self._leaving:
+                raise
+            log.warning("the start was given up", error=str(error))
+            if not self.served.done():
+                raise
+            if self._declared_lost:
+                await self._stopping.asked()  # our own wish: it is heard
+
+    async def _enter(self, store: OpenStore) -> Session:
+        me = identity(os.getpid())
+        entrance = Entrance(slots=self._settings.scheduler.concurrency)
+        return open_session(ShortLockStore(store), self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
+
+    async def _serve(self, store: OpenStore, patience: StartupRetry) -> None:
+        session = await patience.do(partial(self._enter, store))
+        self._set_up(store, session)
+        socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
+        detached = False
+        try:
+            with self._lease(session) as leases:
+                with self._engine.slots.shut():
+                    await self._prepare(session, patience)
+                with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
+                    with self._damage_looked_for(session):
+                        async with store.listening(self._engine.wake):
+                            detached = await self._until_stopped(leases)
+                    if not self._declared_lost:
+                        await self._say_goodbye()
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # what it had adopted
+            raise
+        finally:
+            socket.close()
+            self._workshop.close()
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif self._loss is None:
+                self._close_session(session, detached=detached)
+
+    def _set_up(self, store: OpenStore, session: Session) -> None:
+        """Make what works under an epoch."""
+        sweep_locks(self._state)
+        self._state_watch = watch_state(self._state, session, alone=True)
+        self._ticks = list(session.living)
+        self._started_at = self._clock.now()
+        self._workshop = Runtime(
+            store,
+            self._clock,
+            settings=self._settings,
+            session=session,
+            table=self._table,
+            environ=os.environ.copy(),
+            sdk=Sdk(store, self._state, self._clock),
+            host=self._host,
+            on_finished=self._take_finished,
+        )
+        self._engine = self._workshop.engine
+
+    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
+        wake = self._engine.wake
+        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
+
+    def _take_loss(self) -> None:
+        """Other machines said that we are lost: what we run is no longer ours (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
+
+    async def _prepare(self, session: Session, patience: StartupRetry) -> None:
+        """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
+        now = self._clock.now()
+        await patience.do(partial(self._workshop.recover, session.dead, again=True))
+        await patience.do(self._workshop.sweep_strays)
+        adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=now)
+        await patience.do(partial(self._store.submit, adopt))
+        apply = partial(
+            apply_declared, declared=self._declared, kept=self._kept, allow_empty=self._allow_empty, now=now
+        )
+        await patience.do(partial(self._store.submit, apply))
+        if self._settings.scheduler.enabled:
+            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
+
+    async def _until_stopped(self, leases: Leases | None) -> bool:
+        """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
+        engine, alarm = self._engine, partial(make_alarm, self._clock)
+        if self._settings.scheduler.enabled:
+            engine.start(alarm)
+        loops = [self._watch, *((leases.loop,) if leases is not None else ())]
+        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+        if not self.served.done():
+            self.served.set_result(None)
+        try:
+            stop = await self._stopping.asked()
+            if self._declared_lost:
+                await engine.abandon()
+                return False
+            self._leaving = True
+            engine.quiesce()
+            if self._loss is not None:
+                stop = Stop("now", timedelta())
+            return await self._stopping.carry_out(stop, engine)
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            await engine.end()
+
+    async def _say_goodbye(self) -> None:
+        """Let everybody know who waits for something, and give back the slots that are still reserved."""
+        self._stopped = True
+        self._ring()
+        if self._asked:
+            await asyncio.wait(self._asked, timeout=LAST_WORDS)
+        for task in self._asked:
+            task.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+    def _close_session(self, session: Session, *, detached: bool) -> None:
+        try:
+            close_session(self._store, session, self._clock, ending="detached" if detached else "clean")
+        except StateError as error:
+            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
+
+    def _refuse_losses(self) -> None:
+        self._stopping.refuse_unstored(self._state, who="the next start")
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while the scheduler ran", hint=self._loss.hint)
+
+    async def _watch_round(self) -> datetime | None:
+        """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
+            self._stopping.ask(Stop("now", timedelta()))
+            return None
+        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
+        if gone:
+            self._ticks = [process for process in self._ticks if process not in gone]
+            await self._workshop.recover([process.epoch for process in gone])
+            self._engine.wake()
+        if not self._boot_fired:
+            self._boot_fired = await self._workshop.fire_at_boot()
+        return self._clock.now() + LOOK_AROUND
+
+    def _damage_looked_for(self, session: Session) -> contextlib.AbstractContextManager[None]:
+        """Return what looks for damage beside the work, after an unclean stop."""
+        needed = session.unclean and not session.leased
+        return self._damage.beside(self._workers) if needed else contextlib.nullcontext()
+
+    # talking
+
+    async def finished(self, handle: str) -> Run:
+        """Wait until a run is final, and return it; raise SchedulerShutdownError when the scheduler stops before."""
+        bell = asyncio.Event()
+        self._bells.add(bell)
+        try:
+            while True:
+                bell.clear()
+                run = run_of(self._store, handle)
+                if run.status.final:
+                    return run
+                if self._stopped:
+                    raise SchedulerShutdownError(f"the scheduler stopped while {run.handle} was {run.status}")
+                await self._hear(bell)
+        finally:
+            self._bells.discard(bell)
+
+    async def _hear(self, bell: asyncio.Event) -> None:
+        again = self._loop.call_later(LOOK_AGAIN, bell.set)
+        try:
+            await bell.wait()
+        finally:
+            again.cancel()
+
+    async def _noted(self, awaited: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asked.add(task)
+        try:
+            return await awaited
+        except RotaError as error:
+            for_code(error)
+            raise
+        finally:
+            self._asked.discard(task)
+
+    def _take_finished(self, _run_id: str) -> None:
+        self._ring()
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.set()
+
+    def _wake(self) -> None:
+        self._engine.wake()
+        self._ring()
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = question["ask"]
+        if asked == "status":
+            return tell_status(
+                self._engine,
+                self._clock,
+                settings=self._settings,
+                started_at=self._started_at,
+                stopping=self._stopping,
+                further=(self._watch,),
+                damage=self._damage.found,
+            )
+        if asked == "stop":
+            scheduler = self._settings.scheduler
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
+            return tell_carried(self._engine)
+        return {}

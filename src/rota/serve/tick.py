@@ -1,0 +1,360 @@
+"""The composition root of `rota tick`: one look at what is due, what that starts carried to its end (R-24)."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Literal, Protocol
+
+from rota import faults
+from rota.declare.plan import Plan
+from rota.engine.activity import KIND, note_look
+from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.functions import FunctionTable
+from rota.engine.loops.executor import InFlightRun, handle_of
+from rota.engine.loops.leases import Leases, kept_lease
+from rota.engine.loops.loop import Loop
+from rota.engine.membership.locks import SERVE_LOCK, TICK_LOCK, holder_pid, serving_pid
+from rota.engine.membership.session import Entrance, Session, close_session, open_session, sweep_locks, take_turn
+from rota.engine.membership.shutdown import Stop, Stopping, fitting, wanted_stop
+from rota.engine.recovery import Loss, watch_state
+from rota.engine.scheduler import run_once
+from rota.engine.transactions.fire import Fired
+from rota.engine.transactions.pause import next_release
+from rota.log import log
+from rota.model.clock import EPOCH, Clock
+from rota.model.errors import RotaError, StateError
+from rota.model.records import Run
+from rota.operations.project.apply import adopt_tzdata
+from rota.operations.project.declarations import Sdk
+from rota.operations.project.load import Loaded
+from rota.operations.project.locate import ProjectPaths, open_place
+from rota.operations.status.feed import ended_with
+from rota.runners.processes import identity
+from rota.serve.file_watch import ServedFile
+from rota.serve.host import Runtime
+from rota.settings import Settings
+from rota.store.driver import Database, OpenStore
+from rota.store.sqlite.store import is_held
+from rota.store.tables import jobs, queue, runs
+
+PATIENCE = timedelta(seconds=10)
+"""How long a tick waits for another one that looks at the same moment."""
+LOOK_AGAIN = timedelta(seconds=1)
+"""How often a tick that carries runs looks for wishes: nothing wakes it."""
+COUNTED = 10_000
+
+LeftTo = Literal["serve", "tick"]
+
+
+@dataclass(slots=True)
+class TickReport:
+    """What a tick did. `left_to`: it did nothing, since a serving process or another tick is at it, `pid`.
+
+    `carried` is what it still carried when its look was over, `ready` what it found no slot for, `next_at` when
+    something is due again.
+    """
+
+    left_to: LeftTo | None = None
+    pid: int | None = None
+    enabled: bool = True
+    recovered: int = 0
+    fired: list[Fired] = field(default_factory=list)
+    finished: list[Run] = field(default_factory=list)
+    carried: tuple[str, ...] = ()
+    ready: int = 0
+    next_at: datetime | None = None
+    problems: list[str] = field(default_factory=list)
+    file_problem: str | None = None
+
+
+class TickObserver(Protocol):
+    """Who watches a tick, such as its console."""
+
+    def begun(self, settings: Settings) -> None:
+        """The tick has its turn and begins to look."""
+        ...
+
+    def applied(self, plan: Plan) -> None:
+        """The file was applied."""
+        ...
+
+    def broken(self, error: RotaError) -> None:
+        """The file cannot be applied; the last good set goes on."""
+        ...
+
+    def fired(self, fired: Fired) -> None:
+        """Instants of a job were accounted for."""
+        ...
+
+    def finished(self, run: Run) -> None:
+        """A run ended, or went back to wait."""
+        ...
+
+    def looked(self, report: TickReport) -> None:
+        """The look is over: what is carried goes on, other ticks may look."""
+        ...
+
+    def stopping(self, stop: Stop, *, running: int) -> None:
+        """The tick was asked to stop."""
+        ...
+
+
+class Tick:
+    """One tick. All ticks of a project are one worker with one set of slots; each is a process with its own epoch."""
+
+    def __init__(
+        self,
+        place: ProjectPaths,
+        clock: Clock,
+        *,
+        environ: Mapping[str, str],
+        observer: TickObserver | None = None,
+        patience: timedelta = PATIENCE,
+    ) -> None:
+        self._place = place
+        self._clock = clock
+        self._environ = environ
+        self._observer = observer
+        self._patience = patience
+        self._report = TickReport()
+        self._stopping = Stopping(gone=lambda: self._store.problem)
+        self._table = FunctionTable()
+        self._file = ServedFile(
+            place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
+        )
+        self._loss: Loss | None = None
+        self._declared_lost = False
+        self._looked_at: datetime | None = None
+        self._watch = Loop("watch", self._watch_round, clock=clock)
+
+    async def run(self) -> TickReport:
+        """Do what is due, carry what that starts to its end, and return what was done."""
+        state = self._place.state
+        store = open_place(self._place, self._clock, create=True)
+        try:
+            store.read(lambda db: db.row("probe_indexes"))
+            if store.copied_to is not None:
+                log.warning("the database was upgraded", copy=str(store.copied_to))
+            turn = await take_turn(state, self._clock, within=self._patience)
+            if turn is None:
+                return TickReport(left_to="tick", pid=holder_pid(state / TICK_LOCK))
+            with contextlib.ExitStack() as turn_over:
+                turn_over.callback(turn.release)
+                if is_held(state / SERVE_LOCK):
+                    return TickReport(left_to="serve", pid=serving_pid(state))
+                await self._enter(store, turn_over)
+        finally:
+            store.close()
+        return self._report
+
+    async def _enter(self, store: OpenStore, turn_over: contextlib.ExitStack) -> None:
+        loaded = await self._file.first_load(store)
+        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        session = self._set_up(store, settings)
+        if self._observer:
+            self._observer.begun(settings)
+        try:
+            with self._signals(), self._lease(session):
+                await self._look(loaded)
+                turn_over.close()  # the lock covers fire and claim, not execution
+                faults.point("tick.looked")
+                await self._carry()
+        finally:
+            self._workshop.close()
+            if self._declared_lost:
+                session.lock.release(remove=True)  # others have closed its row
+            elif self._loss is None:
+                self._leave(session)
+        self._refuse_losses()
+
+    def _set_up(self, store: OpenStore, settings: Settings) -> Session:
+        """Enter under an epoch, and make what works under it."""
+        state = self._place.state
+        me = identity(os.getpid())
+        entrance = Entrance(slots=settings.scheduler.concurrency)
+        session = open_session(store, state, self._clock, kind=KIND, identity=me, entrance=entrance)
+        sweep_locks(state)
+        self._state_watch = watch_state(state, session, alone=False)
+        self._store, self._settings = store, settings
+        self._workshop = Runtime(
+            store,
+            self._clock,
+            settings=settings,
+            session=session,
+            table=self._table,
+            environ=self._environ,
+            stays=False,
+            sdk=Sdk(store, state, self._clock),
+            on_fired=self._take_fired,
+            on_finished=self._take_finished,
+        )
+        self._engine = self._workshop.engine
+        return session
+
+    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
+        wake = self._engine.claim_now
+        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
+
+    def _take_loss(self) -> None:
+        """Other machines said that we are lost: what we carry is no longer ours (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(Stop("now", timedelta()))
+
+    # the look
+
+    async def _look(self, loaded: Loaded | None) -> None:
+        """Recover, apply the file, and give every duty its round; claim what has come until the end of it."""
+        engine, report = self._engine, self._report
+        with engine.slots.shut():
+            report.recovered = await self._workshop.recover(self._workshop.session.dead)
+            await self._workshop.sweep_strays()
+            await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=self._clock.now()))
+            if loaded is not None:
+                await self._file.first_apply(self._store, loaded)
+            if self._settings.scheduler.enabled:
+                await self._workshop.fire_at_boot()
+        engine.claimer.allowed = report.enabled = self._settings.scheduler.enabled
+        looked_at = await run_once(engine, self._clock)
+        self._sum_up()
+        if not report.problems:  # else what was not seen is still to be seen
+            self._looked_at = looked_at
+            if not engine.executor.idle:
+                await self._note_look(looked_at)
+        if self._observer:
+            self._observer.looked(report)
+
+    async def _note_look(self, looked_at: datetime) -> None:
+        try:
+            await self._store.submit(partial(note_look, slots=self._settings.scheduler.concurrency, now=looked_at))
+        except StateError as error:
+            log.error("the look of this tick could not be stored", error=str(error))
+
+    def _sum_up(self) -> None:
+        report, engine = self._report, self._engine
+        report.carried = self._store.read(partial(_handles, carried=list(engine.executor.carried.values())))
+        report.problems += [f"{loop.name}: {loop.pulse.error}" for loop in engine.loops if loop.pulse.error]
+        if (wrong := engine.wrong_clock) is not None:
+            report.problems.append(f"{wrong.stage}: {wrong.error}")
+        report.file_problem = self._file.problem
+        report.ready, report.next_at = self._store.read(_coming)
+
+    # what was started
+
+    async def _carry(self) -> None:
+        """Stay until everything that this tick started or adopted has ended and is recorded, or a stop is asked for."""
+        engine = self._engine
+        watching = asyncio.create_task(self._watch.run(partial(make_alarm, self._clock)), name="rota-watch")
+        empty = asyncio.create_task(engine.until_empty(), name="rota-empty")
+        asked = asyncio.create_task(self._stopping.asked(), name="rota-stop")
+        try:
+            await engine.prune_loop.turn()
+            await asyncio.wait([empty, asked], return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                await self._stop(asked.result())
+            else:
+                await engine.workspace_loop.turn()
+        finally:
+            for task in (watching, empty, asked):
+                task.cancel()
+            await asyncio.gather(watching, empty, asked, return_exceptions=True)
+            await engine.end()
+
+    async def _watch_round(self) -> datetime | None:
+        """Look for wishes to cancel and for callers who left; leave further claims to a serving process."""
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
+            self._stopping.ask(Stop("now", timedelta()))
+            return None
+        if is_held(self._place.state / SERVE_LOCK):
+            self._engine.claimer.until = EPOCH
+        await self._engine.cancel_loop.turn()
+        await self._engine.direct_loop.turn()
+        return self._clock.now() + LOOK_AGAIN
+
+    # stopping
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
+
+    async def _stop(self, stop: Stop) -> None:
+        """Claim nothing more and end what is carried, as a serving process does (R-08)."""
+        if self._declared_lost:
+            await self._engine.abandon()
+            return
+        self._engine.quiesce()
+        if self._observer:
+            self._observer.stopping(fitting(stop, self._engine), running=len(self._engine.executor.carried))
+        await self._stopping.carry_out(stop, self._engine)
+
+    def _leave(self, session: Session) -> None:
+        """Say goodbye; a tick that carried nothing stores its look with that, and leaves its epoch to the next."""
+        try:
+            close_session(self._store, session, self._clock, ending="clean", last_words=self._last_words)
+        except StateError as error:
+            log.error("the end of this tick could not be stored; the next one sees an unclean one", error=str(error))
+
+    def _last_words(self, db: Database) -> None:
+        if self._engine.executor.idle and self._looked_at is not None:
+            holder = self._workshop.session.holder
+            unused = {holder.worker_id: holder.epoch}
+            note_look(db, slots=self._settings.scheduler.concurrency, now=self._looked_at, unused=unused)
+
+    def _refuse_losses(self) -> None:
+        self._stopping.refuse_unstored(self._place.state, who="the next tick")
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} while a tick carried runs", hint=self._loss.hint)
+        if self._declared_lost:
+            raise StateError(
+                "other machines declared this tick lost: its lease was over; what it ran was ended",
+                hint="the machine slept, was stopped, or could not reach the database; the runs are retried elsewhere",
+            )
+
+    # telling
+
+    def _take_plan(self, plan: Plan) -> None:
+        if self._observer:
+            self._observer.applied(plan)
+
+    def _take_broken(self, error: RotaError) -> None:
+        if self._observer:
+            self._observer.broken(error)
+
+    def _take_fired(self, fired: Fired) -> None:
+        self._report.fired.append(fired)
+        if self._observer:
+            self._observer.fired(fired)
+
+    def _take_finished(self, run_id: str) -> None:
+        for run in ended_with(self._store, run_id):
+            if run.status.final:
+                self._report.finished.append(run)
+            if self._observer:
+                self._observer.finished(run)
+
+
+def _handles(db: Database, *, carried: Sequence[InFlightRun]) -> tuple[str, ...]:
+    """Return how people call what is carried; an adopted run is known by its row alone."""
+    adopted = {one.run_id: runs.run_by_id(db, one.run_id) for one in carried if one.claimed is None}
+    return tuple(run.handle if (run := adopted.get(one.run_id)) else handle_of(one) for one in carried)
+
+
+def _coming(db: Database) -> tuple[int, datetime | None]:
+    """Return how many runs are ready and have no slot, and when something is due again."""
+    due = [at for at in (jobs.next_due(db), next_release(db)) if at is not None]
+    return queue.count_ready(db, limit=COUNTED), min(due, default=None)

@@ -1,0 +1,497 @@
+"""A connection that sends commands ahead of their answers (libpq pipeline mode), and its errors."""
+
+import contextlib
+import itertools
+import os
+import re
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import AdaptersMap, Loader, Transformer
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PipelineStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.types.numeric import FloatLoader, IntLoader
+from psycopg.types.string import TextLoader
+
+from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseReadOnly, StateError, StorageFull
+from rota.store.driver import Row, refused
+
+INT8, TEXT, FLOAT8, UNKNOWN = 20, 25, 701, 0
+BOOL, INT2, INT4, FLOAT4, NUMERIC = 16, 21, 23, 700, 1700
+NUL, NO_NUL = "\0", "\N{REPLACEMENT CHARACTER}"
+"""PostgreSQL's texts take every character but this one."""
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z_0-9]*)")
+_COMMENT = re.compile(r"--[^\n]*")
+LOST_CLASSES = ("08", "57P")
+_CONFLICTS = ("40001", "40P01")
+
+
+class ConnectionLost(Exception):
+    """The connection is gone; what was not committed is not there."""
+
+
+class Conflict(Exception):
+    """Two transactions stood in each other's way, and this one was rolled back: it may run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One command as PostgreSQL takes it: its text with $1, $2, and the names of what they stand for."""
+
+    text: bytes
+    names: tuple[str, ...] = ()
+
+
+def statement(sql: str) -> Statement:
+    """Return a command with `:name` parameters in PostgreSQL's own form; one of comments alone is empty.
+
+    >>> statement("SELECT :a::bigint, :b, :a -- why")
+    Statement(text=b'SELECT $1::bigint, $2, $1', names=('a', 'b'))
+    """
+    bare = _COMMENT.sub("", sql).strip()
+    names: dict[str, int] = {}
+    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", bare)
+    return Statement(text.encode(), tuple(names))
+
+
+class _Kind(Enum):
+    """What is done with a result that nobody awaits. SYNC: the mark behind what was sent together."""
+
+    IGNORED = auto()
+    TRANSACTION = auto()
+    SYNC = auto()
+
+
+class _Preparing(NamedTuple):
+    """A statement that is being prepared under a name: what comes of that is not known yet."""
+
+    key: tuple[bytes, tuple[int, ...]]
+    name: bytes
+
+
+class PendingResult:
+    """The answer to a command that was asked ahead; None until it is there."""
+
+    __slots__ = ("result",)
+
+    def __init__(self) -> None:
+        self.result: PGresult | None = None
+
+
+IGNORED, TRANSACTION, SYNC = _Kind
+FATAL, TUPLES, DONE = ExecStatus.FATAL_ERROR, ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK
+NOTHING: Mapping[str, Any] = {}
+
+REPLAN_AFTER = timedelta(seconds=2)
+"""For how long a plan is kept: one that was made for a short queue reads a long one from end to end."""
+_FORGET_PLANS = Statement(b"DEALLOCATE ALL")
+"""Not DISCARD PLANS: the server would compare with what plans cost in smaller tables, and at last plan each time."""
+_ASK_TRANSACTION = Statement(b"SELECT pg_current_xact_id_if_assigned()")
+
+
+class _ErrorGuard:
+    """Tells what an error means while somebody speaks with the server; a generator would cost more than a command."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: PGconn) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise Lost where that is what it means; after another one halfway, the connection is of no more use."""
+        if isinstance(error, psycopg.OperationalError):
+            raise ConnectionLost(str(error).strip()) from error
+        if error is not None and not isinstance(error, KeyError | TypeError | ConnectionLost):
+            self._connection.finish()
+
+
+class PipelineConnection:
+    """One connection, used by one thread at a time, always in pipeline mode.
+
+    Commands wait until somebody needs an answer, or says that the server may begin. Answers are read in order, and no
+    further than needed: the server works on while we do. Whatever is sent ends with a mark, after which the server
+    counts as idle: it ends a transaction whose client stopped halfway.
+    """
+
+    def __init__(self, owner: "psycopg.Connection[Any]", *, now: Callable[[], datetime]) -> None:
+        self._owner = owner
+        self._connection = connection = owner.pgconn
+        self._speaking = _ErrorGuard(connection)
+        self.pid = connection.backend_pid
+        self.id = os.urandom(12).hex()
+        self.commits = 0
+        """How many transactions it has tried to commit: with its own name, the name of the last one."""
+        self.socket = connection.socket
+        """The descriptor that becomes readable when the server has something to say."""
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
+        self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._names = itertools.count()
+        self._due: deque[_Kind | PendingResult | _Preparing] = deque()
+        """What is to be read yet, in order."""
+        self._waiting = False
+        """Whether commands wait to be sent."""
+        self._abandoned = 0
+        """Of how many that are due nobody minds what came of them."""
+        self._now = now
+        self._planned_at = now()
+        self.writing = False
+        self.transaction: str | None = None
+        """The number of the transaction, as soon as it has written something."""
+        self.owes = False
+        """Whether something was told or asked of which is not known yet whether it wrote."""
+        connection.enter_pipeline_mode()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection cannot be used any more."""
+        return self._connection.status != ConnStatus.OK or self._connection.pipeline_status == PipelineStatus.OFF
+
+    def begin(self, command: Statement, *, writing: bool) -> None:
+        """Begin a transaction along with the first command in it."""
+        now = self._now()
+        if abs(now - self._planned_at) > REPLAN_AFTER:
+            self._planned_at = now
+            self.leave(_FORGET_PLANS)
+            self._prepared.clear()
+        self.writing, self.transaction, self.owes = writing, None, False
+        self.later(command)
+
+    def later(self, command: Statement) -> None:
+        """Send a command along with the next one; nobody waits for it."""
+        with self._speaking:
+            self._queue(command, NOTHING, IGNORED)
+
+    def defer(self, command: Statement, params: Mapping[str, Any]) -> None:
+        """Send a command along with the next one; if the server refuses it, a later answer says so."""
+        self._ask(command, params, IGNORED)
+
+    def ahead(self, command: Statement, params: Mapping[str, Any]) -> PendingResult:
+        """Send a command along with the next one, and keep its answer until somebody looks at it."""
+        awaited = PendingResult()
+        self._ask(command, params, awaited)
+        return awaited
+
+    def run(self, command: Statement, params: Mapping[str, Any]) -> PGresult:
+        """Send a command and what waits to be sent along; return its answer."""
+        return self.answer(self.ahead(command, params))
+
+    def answer(self, awaited: PendingResult) -> PGresult:
+        """Return the answer to a command as soon as it is there; the server may be at work on later ones."""
+        if awaited.result is None:
+            with self._speaking:
+                self._flush()
+                error = self._read(awaited)
+            self._refuse(error)
+        assert awaited.result is not None
+        return awaited.result
+
+    def send(self) -> None:
+        """Let the server begin with what waits to be sent."""
+        with self._speaking:
+            self._flush()
+
+    def wrote(self) -> bool:
+        """Tell whether the transaction has written something."""
+        if self.owes and self.transaction is None:
+            self.settle()
+        return self.transaction is not None
+
+    def settle(self) -> None:
+        """Send what waits to be sent, and see that the server took all of it."""
+        with self._speaking:
+            self._flush()
+            error = self._read(None)
+        self._refuse(error)
+        self.owes = False
+
+    def leave(self, command: Statement) -> None:
+        """Send a command without waiting for what comes of it, nor of all before; that is read with the next answer."""
+        self.writing = False
+        with self._speaking:
+            self._flush()  # apart: where one of those is refused, the server passes over all that is sent with it
+            self._queue(command, NOTHING, IGNORED)
+            self._flush()
+        for due in self._due:
+            if isinstance(due, _Preparing):
+                self._unprepare(due)  # nobody looks whether it was passed over before it is needed again
+        self._abandoned = len(self._due)
+
+    def announced(self) -> bool:
+        """Read what the server sent unasked; tell whether somebody announced something."""
+        heard = False
+        with self._speaking:
+            self._connection.consume_input()
+            while self._connection.notifies() is not None:
+                heard = True
+        return heard
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction under way is rolled back."""
+        self._owner.close()
+
+    def _ask(self, command: Statement, params: Mapping[str, Any], kind: "_Kind | PendingResult") -> None:
+        with self._speaking:
+            self._queue(command, params, kind)
+        self.owes = True
+
+    def _queue(self, command: Statement, params: Mapping[str, Any], kind: _Kind | PendingResult) -> None:
+        values, types = _encoded(command.names, params)
+        key = (command.text, types)
+        name = self._prepared.get(key)
+        if name is None:
+            name = self._prepared[key] = b"rota%d" % next(self._names)
+            self._connection.send_prepare(name, command.text, types)
+            self._due.append(_Preparing(key, name))
+        self._connection.send_query_prepared(name, values)
+        self._due.append(kind)
+        self._waiting = True
+
+    def _flush(self) -> None:
+        """Send all that waits; a socket that is full is waited for without keeping other threads from working."""
+        if not self._waiting:
+            return
+        if self.writing and self.transaction is None:
+            self._queue(_ASK_TRANSACTION, NOTHING, TRANSACTION)
+        connection = self._connection
+        connection.pipeline_sync()
+        self._due.append(SYNC)
+        self._waiting = False
+        while connection.flush():
+            self._poll.modify(self.socket, select.POLLIN | select.POLLOUT)
+            self._poll.poll()
+            connection.consume_input()
+            self._poll.modify(self.socket, select.POLLIN)
+
+    def _read(self, awaited: PendingResult | None) -> PGresult | None:
+        """Read until an answer is there, or all of them; return the first error, after all that was sent."""
+        error: PGresult | None = None
+        while self._due and (error is not None or awaited is None or awaited.result is None):
+            found = self._read_next()
+            error = found if error is None else error
+        return error
+
+    def _read_next(self) -> PGresult | None:
+        """Read what came of the next command that is due; return it if it is an error that somebody minds."""
+        kind, minded = self._due.popleft(), not self._abandoned
+        self._abandoned -= not minded
+        result = self._result()
+        status = result.status
+        if kind is SYNC:
+            return None
+        if status == FATAL and _state(result) is None:
+            raise _failure(result)  # the connection ended: there is no mark behind it
+        self._result_or_none()
+        if isinstance(kind, PendingResult):
+            kind.result = result
+        elif isinstance(kind, _Preparing) and status != DONE:
+            self._unprepare(kind)  # it was refused, or passed over after something else was
+        elif kind is TRANSACTION and minded and status == TUPLES:
+            value = result.get_value(0, 0)
+            self.transaction = value.decode() if value is not None else None
+        return result if status == FATAL and minded else None
+
+    def _unprepare(self, unsure: _Preparing) -> None:
+        """Prepare a statement anew when it is used next."""
+        if self._prepared.get(unsure.key) == unsure.name:
+            del self._prepared[unsure.key]
+
+    def _result(self) -> PGresult:
+        result = self._result_or_none()
+        if result is None:
+            raise ConnectionLost("the answers of the server are out of step")
+        return result
+
+    def _result_or_none(self) -> PGresult | None:
+        """Return the next result, None for the mark behind one."""
+        connection = self._connection
+        while connection.is_busy():
+            self._poll.poll()
+            connection.consume_input()
+        return connection.get_result()
+
+    @staticmethod
+    def _refuse(error: PGresult | None) -> None:
+        if error is not None:
+            raise _failure(error)
+
+
+def _encoded(names: tuple[str, ...], params: Mapping[str, Any]) -> tuple[list[bytes | None] | None, tuple[int, ...]]:
+    if not names:
+        return None, ()
+    values: list[bytes | None] = []
+    types: list[int] = []
+    for name in names:
+        value = params[name]
+        if value is None:
+            types.append(UNKNOWN)
+            values.append(None)
+        elif isinstance(value, str):
+            types.append(TEXT)
+            values.append((value.replace(NUL, NO_NUL) if NUL in value else value).encode())
+        elif isinstance(value, int):
+            types.append(INT8)
+            values.append(b"%d" % value)
+        elif isinstance(value, float):
+            types.append(FLOAT8)
+            values.append(repr(value).encode())
+        else:
+            raise TypeError(f"{name} is a {type(value).__name__}, which no column takes")
+    return values, tuple(types)
+
+
+class _Number(Loader):
+    """A sum of whole numbers is a numeric of the server's."""
+
+    def load(self, data: Any) -> int | float:
+        number = Decimal(bytes(data).decode())
+        return int(number) if number == number.to_integral_value() else float(number)
+
+
+class _Truth(Loader):
+    """Truth as 0 and 1."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data) == b"t")
+
+
+_LOADERS: dict[int, type[Loader]] = {
+    UNKNOWN: TextLoader,
+    INT2: IntLoader,
+    INT4: IntLoader,
+    INT8: IntLoader,
+    FLOAT4: FloatLoader,
+    FLOAT8: FloatLoader,
+    NUMERIC: _Number,
+    BOOL: _Truth,
+}
+
+
+class _RowReader(threading.local):
+    """psycopg's reader of rows, one for each thread: values by the loaders above, all others as texts."""
+
+    connection = None
+
+    def __init__(self) -> None:
+        self.adapters = AdaptersMap(None)
+        for oid, loader in _LOADERS.items():
+            self.adapters.register_loader(oid, loader)
+        self.reader = Transformer(self)
+
+
+_reading = _RowReader()
+
+
+def rows_of(result: PGresult) -> list[Row]:
+    """Return the rows of an answer as SQLite would give them: whole numbers as int, truth as 0 and 1."""
+    reader = _reading.reader
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
+
+
+def names_of(result: PGresult) -> list[str]:
+    """Return the names of an answer's columns."""
+    return [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+
+
+def _state(result: PGresult) -> str | None:
+    found = result.error_field(DiagnosticField.SQLSTATE)
+    return found.decode() if found else None
+
+
+def _is_stale(state: str, text: str) -> bool:
+    """Tell whether what this connection has prepared is of no more use: an upgrade, or a pooler, came in between."""
+    return state == "26000" or (state == "0A000" and text.startswith("cached plan"))
+
+
+def _failure(result: PGresult) -> Exception:
+    state = _state(result)
+    text = (
+        (result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message).decode(errors="replace").strip()
+    )
+    if state is None or state.startswith(LOST_CLASSES) or _is_stale(state, text):
+        return ConnectionLost(text)
+    if state in _CONFLICTS:
+        return Conflict(text)
+    return errors.error_from_result(result)
+
+
+NO_LOCK = "55P03"
+NO_RIGHTS = ("25006", "42501")
+NOT_AS_MADE = ("42P01", "42703", "42883")
+_CONSTRAINT, _NO_ROOM, _SERVER = "23", "53", ("57", "58", "XX")
+
+
+@contextlib.contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn the server's errors into ours; constraints that are no invariants stay what they are."""
+    try:
+        yield
+    except psycopg.Error as error:
+        found = ours(place, error)
+        if found is error:
+            raise
+        raise found from error
+
+
+def busy(place: str, error: BaseException) -> DatabaseBusy:
+    """Return the error of a transaction that others did not let through."""
+    return DatabaseBusy(
+        f"others keep the database {place} from being written ({first_line(error)})",
+        hint="try again; `rota doctor` tells how the database is",
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without details."""
+    return str(error).strip().partition("\n")[0]
+
+
+def ours(place: str, error: Exception) -> Exception:
+    """Return an error of ours that says what the server's means, or the error itself."""
+    found = _meant(place, error) if isinstance(error, psycopg.Error) else None
+    if found is None:
+        return error
+    found.__cause__ = error
+    return found
+
+
+def _meant(place: str, error: psycopg.Error) -> Exception | None:
+    state, text = error.sqlstate or "", first_line(error)
+    if state.startswith(_CONSTRAINT):
+        return refused(text)
+    if state == NO_LOCK:
+        return DatabaseBusy(
+            f"others hold rows of the database {place} that this needs",
+            hint="try again; `pg_stat_activity` of the server tells who holds them",
+        )
+    if state.startswith(_NO_ROOM):
+        return StorageFull(
+            f"the server of {place} has no room ({text})", hint="free some space there; rota goes on by itself"
+        )
+    if state in NO_RIGHTS:
+        return DatabaseReadOnly(
+            f"the database {place} cannot be written ({text})",
+            hint="rota needs a role that owns its tables and their schema, on a server that is no standby",
+        )
+    if state in NOT_AS_MADE:
+        return DatabaseCorrupt(
+            f"the database {place} is not as rota made it ({text})",
+            hint="nothing was changed; put back a dump, or name an empty database to start anew",
+        )
+    if state.startswith(_SERVER):
+        return StateError(f"the server of {place} refused ({text})", hint="its log tells more")
+    return None

@@ -1,0 +1,582 @@
+"""The SQLite store, its backup, and the locks of processes on it."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from rota import faults
+from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseForeign, DatabaseReadOnly, StateError, StorageFull
+from rota.store.driver import (
+    PLAIN,
+    Counts,
+    Done,
+    Operation,
+    Row,
+    Submitted,
+    WriteOptions,
+    Writer,
+    failed,
+    hand_back,
+    refused,
+    store_counts,
+)
+from rota.store.queries import load_queries
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x726F7461  # "rota"
+HEAD_BYTES = 100
+MAGIC = b"SQLite format 3\0"
+APPLICATION_ID_AT, CHANGES_AT, MARK_AT = slice(68, 72), slice(24, 28), slice(60, 64)
+VERSIONS_AT, WAL = slice(18, 20), b"\x02\x02"
+BUSY_STEP = 0.0005
+BUSY_LIMIT = 5.0
+"""For how many seconds a statement waits for a lock."""
+CHECKPOINT_PAGES = 2_000
+STATEMENTS = 500
+"""Prepared statements kept by each connection: room for all that rota has, of which a scheduler needs more than 100."""
+CACHE = -8_000
+"""Pages kept by each connection; SQLite takes a negative number as KiB."""
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""By which numbers the system refuses files for want of space, and for owner, mode or a read-only disk."""
+_FULL_HINT = "free some space; rota goes on by itself"
+_OWNER_HINT = "check owner and mode of the file and its folder"
+_PLACE_HINT = "check that the file is there and that you may write it and its folder"
+DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
+
+
+class SqliteDatabase:
+    """Named queries on one connection; the transaction around them is the caller's."""
+
+    def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
+        self._connection = connection
+        self._queries = queries
+        self.counted: Counts = {}
+        self.announces = False
+
+    def rows(self, query: str, /, **params: Any) -> list[Row]:
+        """Return all rows of a named query."""
+        return self._connection.execute(self._queries[query], params).fetchall()
+
+    def row(self, query: str, /, **params: Any) -> Row | None:
+        """Return the first row of a named query, None for none."""
+        found = self._connection.execute(self._queries[query], params).fetchall()
+        return found[0] if found else None
+
+    def execute(self, query: str, /, **params: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        self._connection.execute(self._queries[query], params).fetchall()
+        return self._connection.changes()
+
+    def later(self, query: str, /, **params: Any) -> None:
+        """Run a named statement whose answer nobody looks at."""
+        self._connection.execute(self._queries[query], params).fetchall()
+
+    def ahead(self, query: str, /, **params: Any) -> None:
+        """Do nothing: no server is far away, so what is asked is asked when it is needed."""
+
+    def send(self) -> None:
+        """Do nothing: what was told is done."""
+
+    def ask_next(self) -> None:
+        """Do nothing, as in `ahead`."""
+
+    def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
+        """Return all rows of a named query by column name."""
+        cursor = self._connection.execute(self._queries[query], params)
+        first = cursor.fetchone()
+        if first is None:
+            return []
+        names = [column[0] for column in cursor.get_description()]
+        return [dict(zip(names, row, strict=True)) for row in [first, *cursor.fetchall()]]
+
+
+class SqliteStore:
+    """One database file. Reads and inline writes use a connection per thread, submitted writes the writer's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._queries = load_queries("sqlite")
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._opened_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._writer: Writer | None = None
+        self._written: apsw.Connection | None = None
+        self._checkpointer: _Checkpointer | None = None
+        self._head: Head | None = None
+        self._overwritten = False
+        self.copied_to: Path | None = None
+        """The copy that was made before opening upgraded the database."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+        return str(self.path)
+
+    @property
+    def problem(self) -> None:
+        """Always None: no server stands between."""
+        return None
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on one consistent snapshot, on the calling thread."""
+        connection = self._connection()
+        with translated(self.path):
+            connection.execute("BEGIN")
+            try:
+                return operation(SqliteDatabase(connection, self._queries))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
+        connection = self._connection()
+        with self._write_lock, translated(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                database = SqliteDatabase(connection, self._queries)
+                value = operation(database)
+                store_counts(database)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        return value
+
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
+        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
+
+        Nothing is hastened: one writes at a time, who asks is answered at once, and a commit takes less time.
+        """
+        if self._writer is None:
+            self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
+            self._writer = Writer(self._commit, end=self._end_writer)
+        return self._writer.submit(operation)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
+        """Hear nothing: all who use the file are on this machine, and wake each other through the state folder."""
+        del heard
+        yield
+
+    def close(self) -> None:
+        """Finish what was submitted and let go of the database; a file that was overwritten is left as it is."""
+        self._overwritten = not self._is_ours()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+            self._checkpointer = None
+        with self._opened_lock:
+            for connection in self._opened:
+                self._close(connection)
+            self._opened.clear()
+        self._local = threading.local()
+
+    def keep(self, connection: apsw.Connection) -> None:
+        """Read and write through this connection on the calling thread."""
+        self._head = self._head or read_head(self.path)
+        self._local.connection = connection
+        with self._opened_lock:
+            self._opened.append(connection)
+
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = connect(self.path)
+            self.keep(connection)
+        return connection
+
+    def _end_writer(self) -> None:
+        if self._written is not None:
+            self._close(self._written)
+            self._written = None
+
+    def _is_ours(self) -> bool:
+        """Tell whether the file is the one that was opened: SQLite would mix its log into any other."""
+        try:
+            head = read_head(self.path)
+        except StateError:
+            return False
+        return head is not None and (self._head is None or head.follows(self._head))
+
+    def _close(self, connection: apsw.Connection) -> None:
+        if self._overwritten:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+
+    def _writer_connection(self) -> apsw.Connection:
+        connection = connect(self.path)
+        connection.wal_autocheckpoint(0)
+        assert self._checkpointer is not None
+        connection.set_wal_hook(self._checkpointer.notice)
+        return connection
+
+    def _commit(self, batch: list[Submitted]) -> list[Done]:
+        """Commit a batch as one transaction, a savepoint each, so that one refusal harms no other."""
+        connection = self._written = self._written or self._writer_connection()
+        database = SqliteDatabase(connection, self._queries)
+        done: list[Done] = []
+        try:
+            with self._write_lock, translated(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+                done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
+                store_counts(database)
+                if faults.planted("acknowledged_before_commit"):
+                    hand_back(done)
+                connection.execute("COMMIT")
+        except Exception as error:
+            with contextlib.suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            return failed(batch, error)
+        return done
+
+    def _attempt(self, connection: apsw.Connection, database: SqliteDatabase, item: Submitted, *, alone: bool) -> Done:
+        if alone:
+            return Done(item.future, item.operation(database))
+        connection.execute("SAVEPOINT operation")
+        counted = database.counted.copy()
+        try:
+            with translated(self.path):
+                done = Done(item.future, item.operation(database))
+        except Exception as error:
+            if not connection.in_transaction:
+                raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
+            connection.execute("ROLLBACK TO operation")
+            database.counted = counted
+            done = Done(item.future, error=error)
+        connection.execute("RELEASE operation")
+        return done
+
+
+class _Checkpointer:
+    """Moves the write-ahead log into the database file, on a thread and a connection of its own."""
+
+    def __init__(self, path: Path, *, allowed: Callable[[], bool]) -> None:
+        self._path = path
+        self._allowed = allowed
+        self._wanted: SimpleQueue[str] = SimpleQueue()
+        self._pending = False
+        self._thread = threading.Thread(target=self._run, name="rota-checkpoint", daemon=True)
+        self._thread.start()
+
+    def notice(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        """Ask for a checkpoint when the log has grown; called by SQLite after each commit."""
+        if pages > CHECKPOINT_PAGES and not self._pending:
+            self._pending = True
+            self._wanted.put("checkpoint")
+        return apsw.SQLITE_OK
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._wanted.put("")
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        while self._wanted.get():
+            try:
+                connection = connection or connect(self._path)
+                if self._allowed():
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except (apsw.Error, StateError):
+                pass  # the log only stays longer; the next commit asks again
+            self._pending = False
+        if connection is not None:
+            connection.close()
+
+
+def connect(path: Path) -> apsw.Connection:
+    """Open an existing database with the pragmas that rota's promises rest on, read back."""
+    check_application(path)
+    with translated(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    if connection.readonly("main"):
+        raise DatabaseReadOnly(f"the database {path} cannot be written", hint=_OWNER_HINT)
+    connection.set_busy_handler(LockWait())
+    _require(connection, path, "journal_mode", "wal")
+    full, value = (1, "NORMAL") if faults.planted("synchronous_normal") else (2, "FULL")
+    _require(connection, path, "synchronous", full, value=value)
+    _require(connection, path, "foreign_keys", 1, value="ON")
+    # SQLite builds a small table for each longer IN list and RETURNING: 30 µs in a temporary file, 5 in memory.
+    _require(connection, path, "temp_store", 2, value="MEMORY")
+    # SQLite's own 2 MB hold neither a page for each of 500 lanes nor what a long queue touches; filled only as needed.
+    connection.execute(f"PRAGMA cache_size = {CACHE}").fetchall()
+    # Beside a scheduler the log is moved by its checkpointer; who writes alone does it himself, at twice the size.
+    connection.wal_autocheckpoint(2 * CHECKPOINT_PAGES)
+    # Else a statement is planned anew for the values of its parameters: 22 µs instead of 4 at a partial index.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
+class LockWait:
+    """Retries every half millisecond for five seconds: SQLite's own back-off starves a second process."""
+
+    def __init__(
+        self, *, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._until = 0.0
+
+    def __call__(self, attempts: int) -> bool:
+        """Wait a little; False: the limit is over. A sleep takes up to twice its time, so the clock counts."""
+        now = self._monotonic()
+        if attempts == 0:
+            self._until = now + BUSY_LIMIT
+        self._sleep(BUSY_STEP)
+        return now < self._until
+
+
+def _require(connection: apsw.Connection, path: Path, name: str, expected: Any, *, value: str = "") -> None:
+    connection.execute(f"PRAGMA {name} = {value or expected}").fetchall()
+    got = connection.execute(f"PRAGMA {name}").fetchone()
+    if got is None or got[0] != expected:
+        raise StateError(
+            f"the database {path} does not accept {name} = {expected}, it says {got[0] if got else 'nothing'}",
+            hint="keep the state on a local disk: set `state:` or ROTA_STATE",
+        )
+
+
+def check_application(path: Path) -> None:
+    """Refuse a file that rota did not make, by its head alone: opening it to write could roll it back or move its log.
+
+    SQLite itself must read the head: closing a file of our own would drop the locks of all connections to it.
+    """
+    with reachable(path):
+        size = path.stat().st_size
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise DatabaseReadOnly(f"the database {path} cannot be read and written", hint=_OWNER_HINT)
+    if 0 < size < HEAD_BYTES and path.is_file():  # a folder is as short as that on some systems
+        raise DatabaseCorrupt(f"the database {path} is damaged ({size} bytes long)", hint=DAMAGE_HINT)
+    head = read_head(path)
+    if head is None or head.application_id != APPLICATION_ID:
+        raise DatabaseForeign(
+            f"{path} is {'a SQLite database' if size else 'an empty file'}, but not one of rota's",
+            hint="name another state folder with `state:` or ROTA_STATE, or move that file away",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first bytes of a database file itself, without its log: SQLite changes them at checkpoints alone."""
+
+    application_id: int
+    versions: bytes
+    changes: int
+    """Grows with the database, or stays."""
+    mark: int
+
+    def follows(self, earlier: "Head", *, marks: Collection[int] = ()) -> bool:
+        """Tell whether a checkpoint can have made this of an earlier head; `marks` are those that it may have then."""
+        if self.application_id != APPLICATION_ID or self.versions != WAL or self.changes < earlier.changes:
+            return False
+        return not marks or self.mark in marks
+
+
+def read_head(path: Path) -> Head | None:
+    """Read it from the file itself: a checkpoint that is under way, or was cut short, may have left the rest behind.
+
+    None: the file is empty.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
+    with translated(path):
+        file = apsw.VFSFile("", str(path), [flags, 0])
+        try:
+            head = file.xRead(HEAD_BYTES, 0) if file.xFileSize() else b""
+        finally:
+            file.xClose()
+        if head and not head.startswith(MAGIC):
+            raise apsw.NotADBError("file is not a database")
+    if not head:
+        return None
+    numbers = (int.from_bytes(head[at], "big") for at in (APPLICATION_ID_AT, CHANGES_AT, MARK_AT))
+    application_id, changes, mark = numbers
+    return Head(application_id, head[VERSIONS_AT], changes, mark)
+
+
+def mark_database(path: Path) -> int:
+    """Write a new number into the head of a database and return it: no other file has it."""
+    mark = secrets.randbelow(2**31 - 1) + 1
+    connection = connect(path)
+    try:
+        with translated(path):
+            connection.execute(f"PRAGMA user_version = {mark}").fetchall()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    finally:
+        connection.close()
+    return mark
+
+
+@contextlib.contextmanager
+def reachable(path: Path) -> Iterator[None]:
+    """Turn the system's errors about the file and its folder into ours, naming the path and a remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(path, error) from error
+
+
+def refusal(path: Path, error: OSError) -> StateError:
+    """Return the system's refusal to use a file of the state folder as an error of ours."""
+    if error.errno in NO_SPACE:
+        return StorageFull(f"the disk of {path} is full", hint=_FULL_HINT)
+    if error.errno in FORBIDDEN:
+        return DatabaseReadOnly(
+            f"{path} cannot be written ({(error.strerror or str(error)).lower()})", hint=_OWNER_HINT
+        )
+    return StateError(f"cannot use {path}: {(error.strerror or str(error)).lower()}", hint=_PLACE_HINT)
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn apsw's errors about the file into ours, naming the path and a remedy."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StorageFull(f"the disk of {path} is full", hint=_FULL_HINT) from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise DatabaseCorrupt(f"the database {path} is damaged ({error})", hint=DAMAGE_HINT) from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise DatabaseReadOnly(f"the database {path} cannot be written ({error})", hint=_OWNER_HINT) from error
+    except apsw.CantOpenError as error:
+        raise StateError(f"cannot open the database {path}: {error}", hint=_PLACE_HINT) from error
+    except apsw.BusyError as error:
+        raise DatabaseBusy(
+            f"the database {path} is held by another process ({error})",
+            hint="try again; `rota status` shows who serves it",
+        ) from error
+    except apsw.IOError as error:
+        raise _input_output(path, error) from error
+    except apsw.ConstraintError as error:
+        invariant = refused(str(error))
+        if invariant is None:
+            raise
+        raise invariant from error
+    except apsw.SQLError as error:
+        if not str(error).startswith("no such"):
+            raise
+        raise DatabaseCorrupt(f"the database {path} is not as rota made it ({error})", hint=DAMAGE_HINT) from error
+
+
+def _input_output(path: Path, error: apsw.IOError) -> StateError:
+    if getattr(error, "extendedresult", None) in (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_WRITE):
+        return StorageFull(f"{path} cannot be written ({error}); the disk may be full", hint=_FULL_HINT)
+    return StateError(f"reading or writing {path} failed ({error})", hint="check the disk and the file system")
+
+
+LOCKS = "locks"
+
+
+def process_lock_held(state: Path, name: str) -> bool:
+    """Tell whether the process that took this lock is alive."""
+    return is_held(state / LOCKS / name)
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether some process holds the lock of this file; a disk that became read-only does not hide it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+PAGES_A_STEP = 256
+STEPS_BETWEEN_LOOKS = 20_000
+SHOWN = 10
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy one snapshot of `source` to a new file `target`, 0600, whole and synced or not there at all."""
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with reachable(target):
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            with translated(target):
+                _copy_pages(source, part)
+            sync(part)
+            part.rename(target)
+            sync(target.parent)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _copy_pages(source: Path, part: Path) -> None:
+    origin, copy = connect(source), apsw.Connection(str(part))
+    try:
+        # An open read transaction keeps one snapshot: a commit by another process does not start the copy anew.
+        origin.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
+        with copy.backup("main", origin, "main") as backup:
+            while not backup.done:
+                backup.step(PAGES_A_STEP)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    finally:
+        copy.close()
+        origin.close()
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def quick_check(path: Path, *, stop: threading.Event | None = None) -> tuple[str, ...]:
+    """Return what is damaged in a database, nothing if it is whole; `stop` ends a long look early."""
+    connection = connect(path)
+    try:
+        if stop is not None:
+            connection.set_progress_handler(stop.is_set, STEPS_BETWEEN_LOOKS)
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({SHOWN})").fetchall()]
+    except apsw.InterruptError:
+        return ()
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return (str(error),)
+    finally:
+        connection.close()
+    return () if found == ["ok"] else tuple(found)
+
+
+def require_whole(path: Path) -> None:
+    """Raise DatabaseCorrupt if a look at the whole database finds damage."""
+    damage = quick_check(path)
+    if damage:
+        raise DatabaseCorrupt(f"the database {path} is damaged ({damage[0]})", hint=DAMAGE_HINT)

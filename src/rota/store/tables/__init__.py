@@ -1,0 +1,1 @@
+"""Functions over one table each, the same for both backends."""

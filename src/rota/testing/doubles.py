@@ -1,0 +1,324 @@
+"""Doubles for tests: clock, counters, transport and scripted runner."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, cast
+
+from rota.engine.loops.work_sources import Classes, ThreadedSources
+from rota.engine.ports import Message
+from rota.engine.transactions.claim import Claimed
+from rota.model.agents import Source
+from rota.model.clock import cut_to_ms, parse_duration
+from rota.model.notifications import DeliveryResult, Target
+from rota.model.records import Outcome, ProcessIdentity
+from rota.model.spec import Condition, Work, WorkSource
+from rota.model.states import Reason, Status
+from rota.rules.admission import ConditionResult
+from rota.settings import Settings
+from rota.store.driver import PLAIN, Database, Operation, Row, Store, T, WriteOptions
+from rota.store.queries import load_queries
+
+
+class FakeClock:
+    """A clock that moves only when told."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = cut_to_ms(now)
+        self._monotonic = 1000.0
+        self._suspended = 0.0
+
+    def now(self) -> datetime:
+        """Return the wall time."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return elapsed seconds without suspended ones."""
+        return self._monotonic
+
+    def boottime(self) -> float:
+        """Return elapsed seconds with suspended ones."""
+        return self._monotonic + self._suspended
+
+    def advance(self, duration: timedelta | str) -> None:
+        """Let time pass."""
+        passed = parse_duration(duration) if isinstance(duration, str) else duration
+        self._now += passed
+        self._monotonic += passed.total_seconds()
+
+    def step(self, duration: timedelta) -> None:
+        """Set the wall clock forward or back; no time passes."""
+        self._now += duration
+
+    def suspend(self, duration: timedelta) -> None:
+        """Let the machine sleep: the wall clock moves, the monotonic one does not."""
+        self._now += duration
+        self._suspended += duration.total_seconds()
+
+
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+class _Watched:
+    """A transaction that counts the statements which changed something; what is set is set in it."""
+
+    _database: Database
+    _store: "CountingStore"
+
+    def __init__(self, database: Database, store: "CountingStore") -> None:
+        object.__setattr__(self, "_database", database)
+        object.__setattr__(self, "_store", store)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._database, name, value)
+
+    def rows(self, query: str, /, **params: Any) -> list[Row]:
+        """Return all rows of a named query."""
+        found = self._database.rows(query, **params)
+        self._count(query, len(found))
+        return found
+
+    def row(self, query: str, /, **params: Any) -> Row | None:
+        """Return the first row of a named query, None for none."""
+        found = self._database.row(query, **params)
+        self._count(query, found is not None)
+        return found
+
+    def execute(self, query: str, /, **params: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        changed = self._database.execute(query, **params)
+        self._count(query, changed)
+        return changed
+
+    def _count(self, query: str, found: int) -> None:
+        self._store.changes += found > 0 and query in _writing()
+
+
+@cache
+def _writing() -> frozenset[str]:
+    """Return the names of the statements that do not only look."""
+    texts = {name: _COMMENT.sub("", text).split() for name, text in load_queries("sqlite").items()}
+    return frozenset(name for name, words in texts.items() if words and words[0] != "SELECT")
+
+
+class CountingStore:
+    """A store that knows how many submitted writes are under way, and how many statements changed something."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.under_way: set[asyncio.Future[Any]] = set()
+        self.changes = 0
+
+    def read(self, operation: Operation[T]) -> T:
+        """Read on one snapshot."""
+        return self._store.read(operation)
+
+    def write(self, operation: Operation[T]) -> T:
+        """Write inline."""
+        return self._store.write(self.watched(operation))
+
+    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
+        """Hand to the writer thread."""
+        future = self._store.submit(self.watched(operation), manner)
+        self.under_way.add(future)
+        future.add_done_callback(self.under_way.discard)
+        return future
+
+    def watched(self, operation: Operation[T]) -> Operation[T]:
+        """Return the operation with its changes counted."""
+        return lambda db: operation(cast(Database, _Watched(db, self)))
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+
+DELIVERED = DeliveryResult(ok=True, answer=200)
+
+
+class ScriptedPost:
+    """Keeps what was sent. `answer` decides what becomes of a letter; attempts to targets in `held` never end."""
+
+    def __init__(self) -> None:
+        self.letters: list[Message] = []
+        self.pings: list[Target] = []
+        self.answer: Callable[[Message], DeliveryResult] = lambda _letter: DELIVERED
+        self.held: set[str] = set()
+
+    async def send(self, letter: Message) -> DeliveryResult:
+        """Keep a letter."""
+        self.letters.append(letter)
+        if letter.target.name in self.held:
+            await asyncio.Event().wait()
+        return self.answer(letter)
+
+    async def ping(self, target: Target) -> DeliveryResult:
+        """Keep a ping."""
+        self.pings.append(target)
+        return DELIVERED
+
+    def told(self) -> list[tuple[str, str, str]]:
+        """Return who was told of what: target, event and run of each letter."""
+        return [(one.target.name, one.payload["event"], one.payload["run"]) for one in self.letters]
+
+
+BOOT = "test-boot"
+COMPLETED = Outcome(Status.COMPLETED, exit_code=0)
+
+
+@dataclass(slots=True)
+class ScriptedProcess:
+    """A process that ends when the script says so."""
+
+    run_id: str
+    identity: ProcessIdentity
+    ends_at: datetime
+    ending: Outcome
+    stops: bool = True
+    begun: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def open(self) -> None:
+        """Let it begin."""
+        self.begun = True
+
+    def close(self) -> None:
+        """Send it away; it never begins."""
+        self.end(Outcome(Status.FAILED, Reason.SHUTDOWN, error="sent away"))
+
+    def end(self, ending: Outcome | None = None) -> None:
+        """End now."""
+        self.ending = ending or self.ending
+        self.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a job's process does: how long it takes and how it ends."""
+
+    takes: timedelta = timedelta()
+    ending: Outcome = COMPLETED
+    stops: bool = True
+
+
+class ScriptedProcesses:
+    """Processes by script: no process is started, time is the fake clock's. They outlive an engine, as keepers do."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.scripts: dict[str, Script] = {}
+        self.conditions: dict[str, str] = {}
+        self.living: dict[str, ScriptedProcess] = {}
+        self.callers: dict[ProcessIdentity, asyncio.Event] = {}
+        self.begun: list[str] = []
+        self.given: dict[str, Claimed] = {}
+        """What each run was given when it started, by its handle."""
+        self.refused: dict[str, Exception] = {}
+        self.turned_away: list[str] = []
+        """The runs that were not started because of `refused`."""
+        self._clock = clock
+        self._pid = 100_000
+
+    def prepare(self, claimed: Claimed) -> Claimed:
+        """Return what a start needs, or raise what the test put into `refused`."""
+        if claimed.run.job in self.refused:
+            self.turned_away.append(claimed.run.handle)
+            raise self.refused[claimed.run.job]
+        return claimed
+
+    async def launch(self, run_id: str, prepared: Claimed) -> ScriptedProcess:
+        """Make a process that waits at its gate."""
+        script = self.scripts.get(prepared.run.job, Script())
+        self._pid += 1
+        identity = ProcessIdentity(BOOT, self._pid, self._pid)
+        process = ScriptedProcess(run_id, identity, self._clock.now() + script.takes, script.ending, script.stops)
+        self.living[run_id] = process
+        self.begun.append(prepared.run.handle)
+        self.given[prepared.run.handle] = prepared
+        if not script.takes:
+            process.end()
+        return process
+
+    async def outcome(self, run_id: str, identity: ProcessIdentity, work: Work | None = None) -> Outcome:  # noqa: ARG002
+        """Wait until the process is gone."""
+        process = self.living.get(run_id)
+        if process is None or process.identity != identity:
+            return Outcome(Status.FAILED, Reason.PROCESS_RESTARTED, error="gone")
+        await process.ended.wait()
+        del self.living[run_id]
+        return process.ending
+
+    async def check(self, claimed: Claimed, condition: Condition, *, index: int) -> ConditionResult:
+        """Answer as the test says: pass, false or error."""
+        del claimed, index
+        answer: Any = self.conditions.get(condition.title, "pass")
+        return ConditionResult(condition.title, answer)
+
+    def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
+        """End a process as one that was stopped, when its script lets it."""
+        for process in self.living.values():
+            if process.identity == identity and process.stops:
+                process.end(Outcome(Status.FAILED, Reason.SHUTDOWN, error="stopped" if not at_once else "killed"))
+
+    def caller(self) -> ProcessIdentity:
+        """Make a process that may call directly; it lives until `leave`."""
+        self._pid += 1
+        identity = ProcessIdentity(BOOT, self._pid, self._pid)
+        self.callers[identity] = asyncio.Event()
+        return identity
+
+    def leave(self, identity: ProcessIdentity) -> None:
+        """End a caller."""
+        self.callers[identity].set()
+
+    async def gone(self, identity: ProcessIdentity) -> None:
+        """Wait until a caller has ended."""
+        await self.callers[identity].wait()
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        """Tell whether it runs."""
+        if identity in self.callers:
+            return not self.callers[identity].is_set()
+        return any(process.identity == identity and not process.ended.is_set() for process in self.living.values())
+
+    def outcome_left(self, run_id: str) -> bool:
+        """Tell whether it ended while nobody looked."""
+        process = self.living.get(run_id)
+        return process is not None and process.ended.is_set()
+
+    async def sweep(self, run_id: str) -> list[int]:
+        """Kill what is left of a run."""
+        self.living.pop(run_id, None)
+        return []
+
+    def next_end(self) -> datetime | None:
+        """Return when the next process ends by itself."""
+        return min((one.ends_at for one in self.living.values() if not one.ended.is_set()), default=None)
+
+    def end_due(self) -> None:
+        """End what is due by the clock."""
+        for process in list(self.living.values()):
+            if process.ends_at <= self._clock.now() and not process.ended.is_set():
+                process.end(replace(process.ending, finished_at=process.ends_at))
+
+
+class ScriptedSources:
+    """Work sources by script: those that a test puts into `sources` by place, called at once; the others are real."""
+
+    def __init__(self, settings: Settings, classes: Classes) -> None:
+        self.sources: dict[str, Source] = {}
+        self._real = ThreadedSources(settings, {}, classes)
+
+    def find(self, wanted: WorkSource) -> Source:
+        """Return a source."""
+        return self.sources.get(wanted.place) or self._real.find(wanted)
+
+    async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
+        """Return what a call brings; it takes no time."""
+        del within, late
+        return call()

@@ -1,0 +1,198 @@
+"""Sentences about retries, work items and notifications of a run."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rota.model.agents import WorkAhead, WorkItem
+from rota.model.clock import MILLISECOND, say_duration, write_duration
+from rota.model.notifications import REMIND, TIMEOUT, Target
+from rota.model.records import Claim, ClaimState, Run
+from rota.model.spec import JobSpec, SourceKind, WorkSource
+from rota.model.states import Reason, Status, WaitingFor
+from rota.rules.outcome import ONE_ATTEMPT, not_retried
+from rota.text.format import clock_time, day_time
+
+
+def outages_before(run: Run) -> int:
+    """Return how many earlier runs of a run's chain ended by an outage of their provider: they use up no attempt."""
+    return int(run.decisions.get("retry", {}).get("outages", 0))
+
+
+def attempts_of(run: Run, spec: JobSpec) -> int:
+    """Return how many attempts the chain of a run has at most."""
+    if run.decisions.get(ONE_ATTEMPT):
+        return 1
+    return max(spec.retry.max_attempts + outages_before(run), run.attempt)
+
+
+def say_attempt(run: Run, spec: JobSpec) -> str:
+    """Return which attempt a run is: `attempt 2 of 3`; empty where there is only one."""
+    most = attempts_of(run, spec)
+    return f"attempt {run.attempt} of {most}" if most > 1 else ""
+
+
+def say_retry_due(run: Run, spec: JobSpec, *, tz: str, now: datetime) -> str:
+    """Return why a retry is there."""
+    told = run.decisions.get("retry", {})
+    waited = say_duration(int(told.get("backoff_ms", 0)) * MILLISECOND)
+    reason = f" {told['reason']}" if told.get("reason") else ""
+    due = f"; its instant was {day_time(run.scheduled_for, tz, now=now, seconds=True)}" if run.scheduled_for else ""
+    return f"{say_attempt(run, spec)}, {waited} after {told.get('after', 'the one before')} FAILED{reason}{due}"
+
+
+def say_by_hand(run: Run) -> str:
+    """Return what a start by hand was: of the job, or of a run once more."""
+    retried = run.decisions.get("retried")
+    forced = ", with --force" if run.forced else ""
+    by = run.decisions.get("by")
+    who = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
+    told = f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started {who}{forced}"
+    replaced = run.decisions.get("replaced")
+    return f"{told}, in place of the retry {', '.join(replaced)}" if replaced else told
+
+
+def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:
+    """Return what a failure led to: its retry, or why there is none; empty for any other end."""
+    if run.status is not Status.FAILED:
+        return ""
+    if retried_as is None:
+        asked = None if run.cancel_requested_at is None else "rota cancel, or a run that took its place"
+        why = not_retried(
+            spec.retry,
+            run.reason,
+            attempt=run.attempt,
+            asked=asked,
+            one_attempt=bool(run.decisions.get(ONE_ATTEMPT)),
+            outages=outages_before(run),
+        )
+        return f"not retried: {why}" if why else "not retried"
+    at = retried_as.started_at or retried_as.not_before or retried_as.created_at
+    return f"retried as {retried_as.handle} at {day_time(at, tz, now=now, seconds=True)}"
+
+
+def say_retrying(run: Run, spec: JobSpec) -> str:
+    """Return that a failed run is about to be tried again: `retrying, attempt 2 of 3 at 12:03:20`."""
+    when = f" at {clock_time(run.not_before, spec.schedule.timezone)}" if run.not_before else ""
+    soon = (
+        "" if run.waiting_for is WaitingFor.BACKOFF or run.status is not Status.QUEUED else " as soon as it may start"
+    )
+    return f"retrying, {say_attempt(run, spec)}{when or soon}"
+
+
+TITLE = 80
+
+
+def say_source(source: WorkSource) -> str:
+    """Return a source as people name it; of issues with the label that they are found by.
+
+    >>> say_source(WorkSource(SourceKind.GITHUB, "me/api", {"label": "ready"}))
+    'github me/api, label ready'
+    """
+    label = source.options.get("label") if source.kind is SourceKind.GITHUB else None
+    return f"{source.title}, label {label}" if label else source.title
+
+
+def say_item(source: WorkSource, item: WorkItem) -> str:
+    """Return an item with where it is from.
+
+    >>> say_item(WorkSource(SourceKind.GITHUB, "me/api"), WorkItem("212", "login fails"))
+    'github me/api#212 "login fails"'
+    >>> say_item(WorkSource(SourceKind.DIRECTORY, "/inbox"), WorkItem("a.md", "a.md"))
+    'directory /inbox: a.md'
+    """
+    where = f"{source.title}#{item.id}" if source.kind is SourceKind.GITHUB else f"{source.title}: {item.id}"
+    title = item.title if len(item.title) <= TITLE else item.title[: TITLE - 1] + "…"
+    return where if title in ("", item.id) else f'{where} "{title}"'
+
+
+def say_work(run: Run, source: WorkSource, claim: Claim | None, *, tz: str) -> str | None:
+    """Return what a run got of its source and what became of it; None: it has not asked yet."""
+    if claim is None or claim.item is None:
+        if run.reason is Reason.NO_WORK:
+            return f"{say_source(source)} → nothing to do"
+        if run.reason is Reason.SOURCE_ERROR:
+            return run.error or f"{say_source(source)} could not be asked"
+        return None if claim is None else f"{say_source(source)} asked {_at(claim.asked_at, tz)}"
+    claimed = "" if claim.claimed_at is None else f" claimed {_at(claim.claimed_at, tz)}"
+    return f"{say_item(claim.source, claim.item)}{claimed}{_fate(claim, tz)}"
+
+
+def _fate(claim: Claim, tz: str) -> str:
+    failed = claim.report is not None and not claim.report.success
+    verb = "reported as failed" if failed else "reported" if claim.report else "released"
+    if claim.state is ClaimState.GIVEN_UP:
+        return f", its source could not be told: {claim.error}"
+    if claim.told_at is not None:
+        return f", {verb} {_at(claim.told_at, tz)}"
+    if claim.ended_at is None:
+        return ""
+    tried = f" (tried {claim.attempts} times: {claim.error})" if claim.error else ""
+    return f", to be {verb}{tried}"
+
+
+def say_ahead(source: WorkSource, ahead: WorkAhead, *, holders: list[str]) -> str:
+    """Return what a source has to offer, and who holds items of it."""
+    parts = [] if ahead.open is None else [f"{ahead.open} open"]
+    if holders:
+        parts.append(f"{len(holders)} held by {', '.join(holders[:3])}{' …' if len(holders) > 3 else ''}")
+    told = f"{say_source(source)}: {', '.join(parts)}" if parts else say_source(source)
+    if ahead.next is None:
+        return told if ahead.open is None else f"{told} → nothing to do" if not ahead.open else told
+    number = f"#{ahead.next.id}" if source.kind is SourceKind.GITHUB else ahead.next.id
+    title = f' "{ahead.next.title}"' if ahead.next.title != ahead.next.id else ""
+    return f"{told}; next {number}{title}"
+
+
+def _at(at: datetime, tz: str) -> str:
+    return clock_time(at, tz)
+
+
+_SAID = {
+    "failed": "failed",
+    "completed": "completed",
+    "skipped": "was skipped",
+    "cancelled": "was cancelled",
+    "missed": "was missed",
+    "recovered": "works again",
+    "late": "is late",
+    "test": "this is a test",
+}
+LONGEST = 1000
+
+
+def title(payload: Mapping[str, Any]) -> str:
+    """Return one line that says it all.
+
+    >>> title({"event": "failed", "run": "backup:112", "reason": "exit_code"})
+    'backup:112 failed (exit_code)'
+    """
+    reason = payload.get("reason")
+    return f"{payload['run']} {_SAID[payload['event']]}{f' ({reason})' if reason else ''}"
+
+
+def body(payload: Mapping[str, Any]) -> str:
+    """Return what else there is to say: when, and what the run said."""
+    told = [payload.get("error"), payload.get("result_summary")]
+    count = payload.get("count")
+    if count and count > 1:
+        told.insert(0, f"{count:,} instants, {payload.get('scheduled_for')} to {payload.get('covers_to')}")
+    elif payload.get("scheduled_for"):
+        told.insert(0, f"scheduled for {payload['scheduled_for']}")
+    if payload.get("finished_at"):
+        told.append(f"finished {payload['finished_at']}, attempt {payload.get('attempt')}")
+    lines = [str(one)[:LONGEST] for one in told if one]
+    return "\n".join(lines) or "no more is known"
+
+
+def say_target(target: Target) -> str:
+    """Return a target in a few words; an address that is a secret by its name."""
+    secret = f"secret {target.address_secret}" if target.address_secret else ""
+    place = " ".join(target.command) or " by ".join(one for one in (target.address, secret) if one)
+    told = [f"{target.channel} {place} on {', '.join(target.on)}"]
+    told += [f"signed by {' and '.join(target.signing)}"] if target.signing else []
+    told += [f"allows {', '.join(target.allow_private)}"] if target.allow_private else []
+    if target.remind != REMIND:
+        told.append("every failure" if target.remind is None else f"reminds after {write_duration(target.remind)}")
+    told += [f"within {write_duration(target.timeout)}"] if target.timeout != TIMEOUT else []
+    return "; ".join(told + ([f"in {target.cwd}"] if target.cwd else []))
