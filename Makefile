@@ -77,8 +77,8 @@ test-browser: setup chromium ## the dashboard in Chromium (apt-get installs it w
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
 
 lint: setup ## ruff format and lint
-	$(BIN)/ruff format --check --quiet src tests examples
-	$(BIN)/ruff check --quiet src tests examples
+	$(BIN)/ruff format --check --quiet src tests examples tools
+	$(BIN)/ruff check --quiet src tests examples tools
 
 types: setup ## mypy --strict
 	$(BIN)/mypy
