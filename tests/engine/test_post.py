@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
+from rota.declare.notifications import READERS
 from rota.engine.clock import SystemClock
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.ports import Message
@@ -16,6 +17,7 @@ from rota.model.notifications import Channel, DeliveryResult, Target
 from rota.settings import Settings
 from tests.stub_server import Reply, StubServer, serving
 
+DOCS = Path(__file__).parents[2] / "docs"
 SECRET = f"whsec_{base64.b64encode(b'k' * 32).decode()}"
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 PAYLOAD = {"event": "failed", "run": "backup:1", "job": "backup", "status": "FAILED", "reason": "exit_code"}
@@ -86,3 +88,11 @@ async def test_a_ping_is_a_get_without_a_body(server: StubServer, tmp_path: Path
     assert (await post.ping(target)).ok
     assert [path for path, _ in server.asked] == ["/ping"]
     assert server.bodies == []
+
+
+@pytest.mark.parametrize("channel", Channel)
+def test_every_channel_has_a_reader_a_sender_and_a_line_in_the_documentation(channel: Channel, tmp_path: Path) -> None:
+    assert channel.value in READERS
+    assert channel in ThreadedPost(Settings(tmp_path, tmp_path), {}).senders
+    for page in ("notify.md", "configuration.md"):
+        assert f"\n| `{channel}` |" in (DOCS / page).read_text()

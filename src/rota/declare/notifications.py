@@ -62,7 +62,7 @@ def read_target(value: Any) -> Target:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a target", hint=TARGET_HINT)
     with Parts() as parts:
-        keys = read_keys(value, _READERS, parts=parts, hint=TARGET_HINT)
+        keys = read_keys(value, READERS, parts=parts, hint=TARGET_HINT)
         channels = [channel for channel in Channel if channel in value]
         if not one_of(channels, value, parts=parts):
             message = f"has {' and '.join(channels)}" if channels else "does not say how it is told"
@@ -264,7 +264,7 @@ def _read_host(value: Any) -> str:
     return str(value).lower()
 
 
-_READERS = {
+READERS = {
     "on": _read_on,
     Channel.WEBHOOK.value: _read_place,
     Channel.APPRISE.value: _read_chat,

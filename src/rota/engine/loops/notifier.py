@@ -192,6 +192,12 @@ class ThreadedPost:
         self._environ = environ
         self._secrets = Secrets(settings.state, environ)
         self._threads = ThreadedSources(settings, environ)
+        self.senders: Mapping[Channel, Callable[[Message], DeliveryResult]] = {
+            Channel.WEBHOOK: self._webhook,
+            Channel.APPRISE: self._apprise,
+            Channel.TELEGRAM: self._telegram,
+            Channel.COMMAND: self._command,
+        }
 
     async def send(self, letter: Message) -> DeliveryResult:
         """Make one attempt."""
@@ -212,49 +218,42 @@ class ThreadedPost:
 
     def deliver(self, letter: Message) -> DeliveryResult:
         """Make one attempt here and now; it may take as long as the target's timeout."""
-        receipt = self._deliver(letter)
+        receipt = self.senders[letter.target.channel](letter)
         return receipt if receipt.error is None else replace(receipt, error=self._secrets.hide(receipt.error))
 
-    def _deliver(self, letter: Message) -> DeliveryResult:
-        target, body = letter.target, json.dumps(letter.payload, ensure_ascii=False, separators=(",", ":"))
-        if target.channel is Channel.COMMAND:
-            return self._command(letter, body)
-        if target.channel is Channel.TELEGRAM:
-            return self._telegram(letter)
-        address = self._address(target)
-        if target.channel is Channel.APPRISE:
-            receipt = senders.send_chat(
-                address, title=run_text.title(letter.payload), body=run_text.body(letter.payload)
-            )
-        else:
-            headers = senders.signed(
-                body, message=letter.id, at=letter.at, secrets=[self._secret(name) for name in target.signing]
-            )
-            request = senders.WebhookRequest(
-                address, body, headers, target.allow_private, timeout=target.timeout.total_seconds()
-            )
-            receipt = senders.send_webhook(request)
-        return _redacted(receipt, address) if target.address_secret else receipt
+    def _webhook(self, letter: Message) -> DeliveryResult:
+        target, body, address = letter.target, _body(letter), self._address(letter.target)
+        headers = senders.signed(
+            body, message=letter.id, at=letter.at, secrets=[self._secret(name) for name in target.signing]
+        )
+        request = senders.WebhookRequest(
+            address, body, headers, target.allow_private, timeout=target.timeout.total_seconds()
+        )
+        return _redacted(senders.send_webhook(request), target, address)
+
+    def _apprise(self, letter: Message) -> DeliveryResult:
+        address, payload = self._address(letter.target), letter.payload
+        receipt = senders.send_chat(address, title=run_text.title(payload), body=run_text.body(payload))
+        return _redacted(receipt, letter.target, address)
 
     def _telegram(self, letter: Message) -> DeliveryResult:
         token = self._secret(letter.target.address_secret).strip()
         told = f"{run_text.title(letter.payload)}\n{run_text.body(letter.payload)}"
         timeout = letter.target.timeout.total_seconds()
         request = senders.telegram(token, letter.target.address, told, timeout=timeout)
-        return _redacted(senders.send_webhook(request), request.url)
+        return _redacted(senders.send_webhook(request), letter.target, request.url)
 
     def _fetch(self, target: Target) -> DeliveryResult:
         address, timeout = self._address(target), target.timeout.total_seconds()
         request = senders.WebhookRequest(address, allow_private=target.allow_private, timeout=timeout, method="GET")
-        receipt = senders.send_webhook(request)
-        return _redacted(receipt, address) if target.address_secret else receipt
+        return _redacted(senders.send_webhook(request), target, address)
 
-    def _command(self, letter: Message, body: str) -> DeliveryResult:
+    def _command(self, letter: Message) -> DeliveryResult:
         told = {f"ROTA_{key.upper()}": str(letter.payload[key] or "") for key in ("event", "job", "run", "status")}
         environment = {**inherited(self._environ), **told, "ROTA_REASON": str(letter.payload.get("reason") or "")}
         cwd = Path(letter.target.cwd) if letter.target.cwd else self._settings.folder
         timeout = letter.target.timeout.total_seconds()
-        return senders.run(letter.target.command, body, cwd=cwd, environment=environment, timeout=timeout)
+        return senders.run(letter.target.command, _body(letter), cwd=cwd, environment=environment, timeout=timeout)
 
     def _address(self, target: Target) -> str:
         return self._secret(target.address_secret).strip() if target.address_secret else target.address
@@ -263,9 +262,13 @@ class ThreadedPost:
         return self._secrets.find(name)
 
 
-def _redacted(receipt: DeliveryResult, address: str) -> DeliveryResult:
-    """Return a receipt that shows nothing of an address which is a secret."""
-    if receipt.ok or receipt.error is None:
+def _body(letter: Message) -> str:
+    return json.dumps(letter.payload, ensure_ascii=False, separators=(",", ":"))
+
+
+def _redacted(receipt: DeliveryResult, target: Target, address: str) -> DeliveryResult:
+    """Remove the parts of a secret address from the error of a result."""
+    if not target.address_secret or receipt.error is None:
         return receipt
     parts = sorted({part for part in (address, *address.split("/")) if len(part) > 3}, key=len, reverse=True)
     told = receipt.error
