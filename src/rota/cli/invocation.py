@@ -269,7 +269,7 @@ def _full_names(invocation: Invocation, value: Any) -> Any:
 
 def _json_option() -> click.Option:
     return click.Option(
-        ["--json"], is_flag=True, expose_value=False, callback=_note_json, help="Answer in JSON, in a fixed shape."
+        ["--json"], is_flag=True, expose_value=False, callback=_note_json, help="Print JSON with a stable schema."
     )
 
 
@@ -279,7 +279,7 @@ def _directory_option() -> click.Option:
         metavar="PATH",
         expose_value=False,
         callback=_note_directory,
-        help="The project's folder.",
+        help="Project folder.",
     )
 
 
@@ -306,7 +306,7 @@ def read_duration(text: str) -> timedelta:
     return parse_duration(int(text) if text.isdecimal() else text)
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print the planned changes; change nothing.")
 
 
 READS = frozenset(
@@ -416,11 +416,15 @@ def _spelled(ctx: click.Context, name: str | None) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
-    click.option("--name", metavar="NAME", help="What this worker is called; else as before, or as its machine."),
-    click.option("--label", "labels", metavar="K=V", multiple=True, help="A label that `rota workers` shows."),
-    click.option("--only-pools", metavar="POOL,…", help="Take only runs that draw on one of these pools."),
-    click.option("--except-pools", metavar="POOL,…", help="Take no run that draws on one of these pools."),
-    click.option("--concurrency", type=click.IntRange(1, 10_000), help="How many runs at the same time here."),
+    click.option("--name", metavar="NAME", help="Name of this worker; default: its previous name, or the host name."),
+    click.option(
+        "--label", "labels", metavar="K=V", multiple=True, help="Label of this worker, shown by `rota workers`."
+    ),
+    click.option("--only-pools", metavar="POOL,…", help="Claim only runs that use one of these pools."),
+    click.option("--except-pools", metavar="POOL,…", help="Claim no runs that use one of these pools."),
+    click.option(
+        "--concurrency", type=click.IntRange(1, 10_000), help="Maximum number of concurrent runs on this machine."
+    ),
 )
 
 

@@ -67,99 +67,95 @@ class CommandEntry:
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "init": CommandEntry("Start", "write a first rota.yaml here", "[--with cron|python|claude|codex]"),
+    "init": CommandEntry("Start", "create a commented rota.yaml in this folder", "[--with cron|python|claude|codex]"),
     "serve": CommandEntry(
         "Start", "run the scheduler in the foreground, with its HTTP API", "[--no-http] [--listen A]"
     ),
     "worker": CommandEntry(
-        "Start", "run jobs on this machine for a shared store", "[--name N] [--label k=v] [--only-pools P]"
+        "Start", "claim and run jobs of a shared database on this machine", "[--name N] [--label k=v] [--only-pools P]"
     ),
-    "open": CommandEntry("Start", "open rota in a browser, logged in", "[--print]"),
-    "tick": CommandEntry("Start", "do what is due, then exit (for launchd, cron, systemd timers)"),
+    "open": CommandEntry("Start", "open the dashboard in a browser, logged in", "[--print]"),
+    "tick": CommandEntry("Start", "run due jobs once, then exit (for cron, launchd, systemd timers)"),
     "stop": CommandEntry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
     "service": CommandEntry(
         "Start",
-        "install, remove, restart, status, logs of the system service",
+        "install, remove, restart or inspect the system service",
         "[--user | --system | --tick] [--print]",
     ),
-    "completion": CommandEntry("Start", "print a shell's completion script", "bash|zsh|fish"),
-    "help": CommandEntry("Start", "show this, or one command", "[COMMAND | --all]"),
-    "check": CommandEntry("Define", "check the file: every problem with line and column"),
-    "apply": CommandEntry("Define", "make the stored jobs equal to the file", "[--dry-run shows the plan]"),
-    "trust": CommandEntry("Define", "let commands in this folder run its Python code", "[--remove]"),
+    "completion": CommandEntry("Start", "print a shell completion script", "bash|zsh|fish"),
+    "help": CommandEntry("Start", "show this help, or the help of one command", "[COMMAND | --all]"),
+    "check": CommandEntry("Define", "check rota.yaml; print all problems with line and column"),
+    "apply": CommandEntry("Define", "apply rota.yaml to the stored jobs", "[--dry-run shows the plan]"),
+    "trust": CommandEntry("Define", "allow commands to import the Python code of this folder", "[--remove]"),
     "add": CommandEntry(
-        "Define", "add a job to rota.yaml from flags, comments kept", "[--cron E | --interval D | --at T]"
+        "Define", "add a job to rota.yaml from options; keeps comments", "[--cron E | --interval D | --at T]"
     ),
-    "next": CommandEntry("Define", "the coming fires of all jobs, of one job, or of --cron / --interval / --at"),
+    "next": CommandEntry("Define", "show next fires of all jobs, one job, or --cron / --interval / --at"),
     "simulate": CommandEntry(
-        "Define", "play days ahead: fires, collisions, requests, budgets, cost", "[--days N] [--svg FILE]"
+        "Define", "simulate coming days: fires, collisions, requests, budgets, cost", "[--days N] [--svg FILE]"
     ),
-    "import": CommandEntry("Define", "turn a crontab or a document-000 file into rota.yaml", "crontab|jobs [FILE|-]"),
-    "export": CommandEntry("Define", "print stored jobs as rota.yaml, also those that no file declares", "[JOB…]"),
+    "import": CommandEntry("Define", "convert a crontab or a jobs.yaml file to rota.yaml", "crontab|jobs [FILE|-]"),
+    "export": CommandEntry("Define", "print stored jobs as rota.yaml, including jobs without a file", "[JOB…]"),
     "schema": CommandEntry("Define", "print the JSON Schema of rota.yaml, for editors"),
-    "status": CommandEntry("See", "is it alive, what needs me, what runs, what is next"),
-    "list": CommandEntry("See", "jobs with schedule, last outcomes and next fire"),
-    "show": CommandEntry("See", "one job or run in full"),
+    "status": CommandEntry("See", "show scheduler health, problems, running runs and next fires"),
+    "list": CommandEntry("See", "list jobs with schedule, recent results and next fire"),
+    "show": CommandEntry("See", "show one job or run in full"),
     "history": CommandEntry(
-        "See", "past runs, newest first; equal ones collapsed", "[--status --reason --since --grep --all]"
+        "See", "list past runs, newest first; collapses equal runs", "[--status --reason --since --grep --all]"
     ),
-    "logs": CommandEntry("See", "output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
-    "explain": CommandEntry("See", "why did it, did it not, or will it run"),
+    "logs": CommandEntry("See", "print the output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
+    "explain": CommandEntry("See", "explain why a job ran, did not run, or will run"),
     "usage": CommandEntry(
-        "See", "runs, time, tokens and money by job, agent, model or day", "[--by job|agent|model|day] [--since 30d]"
+        "See",
+        "show runs, time, tokens and cost by job, agent, model or day",
+        "[--by job|agent|model|day] [--since 30d]",
     ),
     "run": CommandEntry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run] [--next-slot]"),
-    "trigger": CommandEntry("Act", "start a job now and do not wait: run --detach", "[--each FILE]"),
+    "trigger": CommandEntry("Act", "start a job now without waiting: run --detach", "[--each FILE]"),
     "direct": CommandEntry(
-        "Act", "execute a job in the next free slot, before the queue: run --next-slot", "[--param k=v]"
+        "Act", "execute a job in the next free slot, ahead of the queue: run --next-slot", "[--param k=v]"
     ),
-    "retry": CommandEntry("Act", "run a finished run again, as a new run", "RUN… [--again] [--param k=v] [--follow]"),
+    "retry": CommandEntry("Act", "retry a finished run, as a new run", "RUN… [--again] [--param k=v] [--follow]"),
     "cancel": CommandEntry(
-        "Act", "stop runs, or queued runs by filter", "[--job J] [--label L] [--queued] [--older-than D]"
+        "Act", "cancel runs, by name or by filter", "[--job J] [--label L] [--queued] [--older-than D]"
     ),
-    "backfill": CommandEntry("Act", "create the runs of a past range", "--from T --to T [--dry-run] [--parallel]"),
-    "pause": CommandEntry("Act", "hold jobs back", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
-    "resume": CommandEntry("Act", "let them go", "[--all | --label L] [--catch-up none|once]"),
-    "ack": CommandEntry(
-        "Act", "keep quiet what needs attention, until something new happens", "[WHAT… | --all] [--undo]"
+    "backfill": CommandEntry("Act", "create runs for a past time range", "--from T --to T [--dry-run] [--parallel]"),
+    "pause": CommandEntry("Act", "pause jobs", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
+    "resume": CommandEntry("Act", "resume paused jobs", "[--all | --label L] [--catch-up none|once]"),
+    "ack": CommandEntry("Act", "acknowledge problems until something new happens", "[WHAT… | --all] [--undo]"),
+    "approve": CommandEntry("Act", "approve a job that an agent proposed", "[JOB] [--yes]"),
+    "remove": CommandEntry("Act", "remove jobs that agents or programs created", "JOB… | --made-by agent|MAKER"),
+    "touch": CommandEntry("Act", "report activity: jobs with intervals by mode become active"),
+    "queue": CommandEntry(
+        "Queue and groups", "show the queue in order, and why the first run is blocked", "[--limit N]"
     ),
-    "approve": CommandEntry("Act", "allow a job that an agent proposed", "[JOB] [--yes]"),
-    "remove": CommandEntry("Act", "take away jobs that no file declares", "JOB… | --made-by agent|MAKER"),
-    "touch": CommandEntry("Act", "say that somebody is here: jobs with intervals by mode become active"),
-    "queue": CommandEntry("Queue and groups", "what waits, in order, and why the first does not run", "[--limit N]"),
-    "move": CommandEntry(
-        "Queue and groups", "change a queued run's place", "(--first | --last | --before RUN | --to N)"
-    ),
-    "edit": CommandEntry(
-        "Queue and groups", "change a queued run's params or priority", "[--param k=v] [--priority N]"
-    ),
+    "move": CommandEntry("Queue and groups", "move a queued run", "(--first | --last | --before RUN | --to N)"),
+    "edit": CommandEntry("Queue and groups", "edit params or priority of a queued run", "[--param k=v] [--priority N]"),
     "groups": CommandEntry(
-        "Queue and groups", "groups of runs; show, cancel, retry or make one", "[show | cancel | retry | run]"
+        "Queue and groups", "list groups; show, cancel, retry or create one", "[show | cancel | retry | run]"
     ),
     "agents": CommandEntry(
-        "Agents and money", "configured agents: version, login, holds, running", "[check [NAME] | release NAME]"
+        "Agents and money", "list agents: version, login, rate limits, running runs", "[check [NAME] | release NAME]"
     ),
     "budgets": CommandEntry(
-        "Agents and money", "used, reserved, left, reopening, forecast of each account", "[ACCOUNT]"
+        "Agents and money", "show each budget: used, reserved, left, reopening, forecast", "[ACCOUNT]"
     ),
-    "mcp": CommandEntry("Agents and money", "serve the tools for agents over stdio", "[--list]"),
-    "workers": CommandEntry("Keep", "machines that run jobs", "[drain | resume | forget NAME]"),
-    "notify": CommandEntry("Keep", "who is told of runs: targets, and whether that works", "[test NAME | enable NAME]"),
-    "deliveries": CommandEntry("Keep", "what was told to whom, what failed", "[--failed] [retry ID…]"),
-    "verify": CommandEntry(
-        "Keep", "audit the database: every due instant, every row, every process", "[JOB…] [--quick]"
-    ),
-    "doctor": CommandEntry(
-        "Keep", "check this machine: disk, clock, PATH, permissions, agents; each finding with a remedy"
-    ),
-    "backup": CommandEntry("Keep", "a consistent copy of the project's state in one file", "[--with-output]"),
-    "restore": CommandEntry("Keep", "put a backup back; everything in it starts paused"),
+    "mcp": CommandEntry("Agents and money", "serve the tools for agents over MCP on stdio", "[--list]"),
+    "workers": CommandEntry("Keep", "list workers; drain, resume or forget one", "[drain | resume | forget NAME]"),
+    "notify": CommandEntry("Keep", "list notification targets and their state", "[test NAME | enable NAME]"),
+    "deliveries": CommandEntry("Keep", "list sent, pending and failed notifications", "[--failed] [retry ID…]"),
+    "verify": CommandEntry("Keep", "verify the database: every due instant, row and process", "[JOB…] [--quick]"),
+    "doctor": CommandEntry("Keep", "check this machine: disk, clock, PATH, permissions, agents; prints remedies"),
+    "backup": CommandEntry("Keep", "write a consistent backup of the project to one file", "[--with-output]"),
+    "restore": CommandEntry("Keep", "restore a backup, with all jobs paused"),
     "migrate": CommandEntry(
-        "Keep", "move everything between SQLite and PostgreSQL", "[--from STORE] --to STORE [--dry-run]"
+        "Keep", "copy all data between SQLite and PostgreSQL", "[--from STORE] --to STORE [--dry-run]"
     ),
-    "token": CommandEntry("Keep", "print the token of the HTTP API, or a lesser one", "[--scope S --name N] [--renew]"),
-    "audit": CommandEntry("Keep", "who changed what, newest first", "[--actor A] [--since T]"),
-    "secrets": CommandEntry("Keep", "the secrets that jobs name, and where they come from", "[set NAME | remove NAME]"),
+    "token": CommandEntry(
+        "Keep", "print the HTTP API token, or a token with fewer rights", "[--scope S --name N] [--renew]"
+    ),
+    "audit": CommandEntry("Keep", "show the audit log of changes, newest first", "[--actor A] [--since T]"),
+    "secrets": CommandEntry("Keep", "list, set or remove the secrets of jobs", "[set NAME | remove NAME]"),
 }
 
 
@@ -288,19 +284,19 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     subcommand_metavar="COMMAND …",
-    epilog="rota alone, inside a project, is rota status. Every command has --help and --json.",
+    epilog="Inside a project, `rota` without a command runs `rota status`. Every command has --help and --json.",
 )
 @click.option(
     "--dir",
     "directory",
     metavar="PATH",
     callback=_checked,
-    help="The project's folder (else ROTA_DIR, else the nearest above).",
+    help="Project folder; default: ROTA_DIR, or the nearest parent folder with a project.",
 )
 @click.version_option(package_name="rota", message="rota %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, directory: str | None) -> Any:
-    """Decide when work starts, start it safely, and always say what happened and why."""
+    """Schedule AI agents and scripts, run them safely, and explain every decision."""
     invocation = ctx.ensure_object(Invocation)
     invocation.directory = directory or invocation.directory
     if invocation.environ.get("NO_COLOR") or invocation.environ.get("TERM") == "dumb":
@@ -354,10 +350,10 @@ class RotaGroup(RotaCommand, click.Group):
 
 @click.command("help", cls=RotaCommand)
 @click.argument("name", metavar="[COMMAND]", required=False)
-@click.option("--all", "everything", is_flag=True, help="The help of every command.")
+@click.option("--all", "everything", is_flag=True, help="Print the help of every command.")
 @click.pass_context
 def help_command(ctx: click.Context, *, name: str | None, everything: bool) -> None:
-    """Show the commands, one COMMAND, or --all of them."""
+    """Show all commands, one COMMAND, or the help of --all."""
 
     root = ctx.find_root()
     if ctx.obj.as_json:

@@ -27,9 +27,9 @@ SPARE = frozenset({"PROGRAM", "HEADLESS"})
 @click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def agents_command(ctx: click.Context) -> None:
-    """List the agents that the file and its jobs name: program, version, login, holds, what runs, how the last went.
+    """List agents: program, version, login, rate limits, running runs and last result.
 
-    Each program is really looked for, as its runs would find it; no model is asked, so it costs nothing.
+    Each program is searched for as its runs would find it. No model is called, so the command costs nothing.
     """
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
@@ -139,9 +139,9 @@ def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
 @click.argument("name", metavar="[NAME]", required=False)
 @click.pass_obj
 def check(invocation: Invocation, *, name: str | None) -> int:
-    """Look at each agent, or one, in full: where it is, what it can keep, who asks it, what is wrong and what to do.
+    """Check all agents, or one: path, supported limits, jobs, problems and remedies.
 
-    Exit codes: 0 when every one can work, else 1. No model is asked.
+    Exit codes: 0 if every agent is ready, else 1. No model is called.
     """
     from rota.operations.agents import agents_json
 
@@ -208,7 +208,7 @@ def _capabilities(view: "AgentView") -> str:
 @dry_run_option
 @click.pass_obj
 def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
-    """Let the provider NAME, or that of the agent NAME, take work again before its hold ends by itself."""
+    """Release the hold of the provider NAME, or of the provider of the agent NAME, before it expires."""
     from rota.engine.membership.control import wake
     from rota.operations.capacity import hold_json, release_provider
     from rota.operations.text import counted
@@ -228,14 +228,14 @@ def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
 
 
 @click.command("mcp", cls=RotaCommand)
-@click.option("--list", "listing", is_flag=True, help="Only name the tools and what they are for; serve nothing.")
+@click.option("--list", "listing", is_flag=True, help="List the tools and exit.")
 @click.pass_obj
 def mcp_command(invocation: Invocation, *, listing: bool) -> None:
-    """Serve the tools for agents over MCP: the protocol on standard input and output, the log on standard error.
+    """Serve the tools for agents over MCP on standard input and output; the log goes to standard error.
 
-    It ends when its input does. Started inside a run it acts as that run, within `agent_policy`; else as `user`.
-    The run of an agent needs `rota_tools: true`.
-    With --json it prints the tools with their JSON Schemas and serves nothing.
+    The server exits at the end of its input. Inside a run it acts as that run, within `agent_policy`; otherwise as
+    `user`. A run of an agent needs `rota_tools: true`.
+    With --json it prints the tools with their JSON Schemas and exits.
     """
     if listing or invocation.as_json:
         _show(invocation)

@@ -21,13 +21,13 @@ FIRES = 5
 
 @click.command("approve", cls=RotaCommand)
 @click.argument("job", required=False)
-@click.option("--yes", is_flag=True, help="Do not ask: what is shown is approved.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @dry_run_option
 @click.pass_obj
 def approve_command(invocation: Invocation, *, job: str | None, yes: bool, dry_run: bool) -> int:
-    """Show what JOB would do, and let it begin; without JOB list the jobs that wait for approval.
+    """Show a proposed JOB and approve it; without JOB, list the jobs that wait for approval.
 
-    Whatever changes the job voids the approval: it then waits again. To turn a job down: `rota remove JOB`.
+    A later change of the job voids the approval. To reject a job: `rota remove JOB`.
     """
     with invocation.store() as (_, store):
         if job is None:
@@ -158,17 +158,19 @@ def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
 
 @click.command("remove", cls=RotaCommand)
 @click.argument("jobs", nargs=-1, metavar="[JOB…]")
-@click.option("--made-by", "maker", metavar="MAKER", help="All that this maker made; `agent` for all makers.")
-@click.option("--cancel-queued", is_flag=True, help="Also cancel their runs that have not started.")
-@click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
+@click.option(
+    "--made-by", "maker", metavar="MAKER", help="All jobs of this author; `agent` means all agents and programs."
+)
+@click.option("--cancel-queued", is_flag=True, help="Also cancel the queued runs of these jobs.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @dry_run_option
 @click.pass_obj
 def remove_command(
     invocation: Invocation, *, jobs: tuple[str, ...], maker: str | None, cancel_queued: bool, yes: bool, dry_run: bool
 ) -> int:
-    """Remove jobs that agents or programs made: they start no more, their history stays.
+    """Remove jobs that agents or programs created. They start no more runs; their history stays.
 
-    Jobs of rota.yaml are taken out of that file. Runs that are under way go on: `rota cancel --job JOB` stops them.
+    To remove a job of rota.yaml, edit that file. Running runs continue; `rota cancel --job JOB` stops them.
     """
     from rota.engine.membership.control import wake
     from rota.operations.proposal_actions import removable, remove_all

@@ -19,19 +19,23 @@ SHOWN = 3
 @click.command("backfill", cls=RotaCommand)
 @click.argument("job")
 @click.option(
-    "--from", "since", metavar="TIME", required=True, help="The first instant: 30d, 2026-11-01, 2026-11-01T06:00."
+    "--from",
+    "since",
+    metavar="TIME",
+    required=True,
+    help="Start of the range, included: 30d, 2026-11-01, 2026-11-01T06:00.",
 )
 @click.option(
-    "--to", "until", metavar="TIME", required=True, help="Where it ends, not included; a date includes its day."
+    "--to", "until", metavar="TIME", required=True, help="End of the range, excluded; a date includes its whole day."
 )
-@click.option("--parallel", is_flag=True, help="All may run at once; else each waits for the one before.")
-@click.option("--only-missed", is_flag=True, help="Leave out instants that ran when they were due.")
+@click.option("--parallel", is_flag=True, help="Allow the runs to overlap; by default each waits for the previous one.")
+@click.option("--only-missed", is_flag=True, help="Skip instants that already ran on time.")
 @dry_run_option
 @click.pass_obj
 def backfill_command(
     invocation: Invocation, *, job: str, since: str, until: str, parallel: bool, only_missed: bool, dry_run: bool
 ) -> None:
-    """Create a run of JOB for each instant of its schedule in a past range, one after another unless --parallel."""
+    """Create a run of JOB for each instant of a past range; they run in sequence unless --parallel is set."""
     from rota.engine.membership.control import wake
     from rota.operations.bulk import backfill, backfilled_json
 

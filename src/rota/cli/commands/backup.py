@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @click.command("backup", cls=RotaCommand)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--with-output", is_flag=True, help="Also the output of runs.")
+@click.option("--with-output", is_flag=True, help="Include the output of runs.")
 @click.pass_obj
 def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> None:
-    """Write the database and rota.yaml to FILE (.tar.gz; .tar is not compressed), also while the scheduler works.
+    """Write the database and rota.yaml to FILE (.tar.gz, or .tar without compression); the scheduler may keep running.
 
-    Secrets are never in it. `rota restore` puts it back, here or on another machine, with everything paused.
+    A backup contains no secrets. `rota restore` restores it, on this machine or another, with all jobs paused.
     """
     from rota.model.errors import NotApplied
     from rota.operations.admin.backup import back_up
@@ -47,14 +47,14 @@ def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> 
 
 @click.command("restore", cls=RotaCommand)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Move the state that is there aside, into its own folder.")
+@click.option("--force", is_flag=True, help="Move an existing state folder aside and restore.")
 @dry_run_option
 @click.pass_obj
 def restore_command(invocation: Invocation, *, file: Path, force: bool, dry_run: bool) -> None:
-    """Check the backup FILE and put it into this folder (or that of --dir), with everything in it paused.
+    """Check the backup FILE and restore it into this folder (or --dir), with all jobs paused.
 
-    Nothing fires or starts until `rota resume --all`, so that no two machines do the same work. A scheduler must not
-    run here, and a state that is there is replaced with --force alone.
+    No job fires and no run starts before `rota resume --all`, so that two machines never do the same work. Stop the
+    scheduler of this folder first. An existing state folder is replaced only with --force.
     """
     from rota.operations.admin.backup import find_target, restore
 
@@ -104,19 +104,20 @@ SHOWN = 10
 
 @click.command("migrate", cls=RotaCommand)
 @click.option(
-    "--from", "source", metavar="STORE", help="sqlite:PATH or postgresql://…; else the store of this project."
+    "--from",
+    "source",
+    metavar="STORE",
+    help="Source: sqlite:PATH or postgresql://…; default: the store of this project.",
 )
-@click.option(
-    "--to", "target", metavar="STORE", required=True, help="sqlite:PATH or postgresql://…: where all of it goes."
-)
-@click.option("--restart", is_flag=True, help="Drop what an interrupted move copied, and begin anew.")
+@click.option("--to", "target", metavar="STORE", required=True, help="Target: sqlite:PATH or postgresql://….")
+@click.option("--restart", is_flag=True, help="Delete the partial copy of an interrupted migration and start over.")
 @dry_run_option
 @click.pass_obj
 def migrate_command(invocation: Invocation, *, source: str | None, target: str, restart: bool, dry_run: bool) -> int:
-    """Copy every table from one database to the other, in batches, and compare both; the source stays as it was.
+    """Copy all tables from one database to another in batches, and compare both; the source does not change.
 
-    PATH is a state folder, or a project. No scheduler may be at work on either side, and the target must be empty. A
-    move that was interrupted goes on when the same command is given again.
+    PATH is a state folder or a project. Stop the schedulers of both databases first. The target must be empty. To
+    continue an interrupted migration, run the same command again.
     """
     from rota.operations.admin.migrate import move, preview
 

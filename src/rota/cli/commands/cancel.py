@@ -25,26 +25,28 @@ LOOKS = 40
 
 @click.command("cancel", cls=RotaCommand)
 @click.argument("runs", metavar="[RUN…]", nargs=-1)
-@click.option("--job", "jobs", metavar="JOB", multiple=True, help="Runs of this job; may be repeated.")
+@click.option("--job", "jobs", metavar="JOB", multiple=True, help="Runs of this job. Repeatable.")
 @click.option(
-    "--label", "labels", metavar="L", multiple=True, help="Runs of jobs that carry this label; all must match."
+    "--label",
+    "labels",
+    metavar="L",
+    multiple=True,
+    help="Runs of jobs with this label. Repeatable; all labels must match.",
 )
-@click.option("--queued", is_flag=True, help="Only runs that have not started.")
-@click.option("--running", is_flag=True, help="Only runs that have.")
-@click.option(
-    "--waiting-for", metavar="W", help="Only queued runs that wait for this: backoff, condition, predecessor …"
-)
-@click.option("--older-than", metavar="D", help="Only runs made longer ago than this: 30m, 2h, 1d.")
+@click.option("--queued", is_flag=True, help="Only queued runs.")
+@click.option("--running", is_flag=True, help="Only running runs.")
+@click.option("--waiting-for", metavar="W", help="Only queued runs blocked by this: backoff, condition, predecessor …")
+@click.option("--older-than", metavar="D", help="Only runs created longer ago than this: 30m, 2h, 1d.")
 @click.option("--all", "everything", is_flag=True, help="Runs of all jobs.")
-@click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @dry_run_option
 @click.pass_obj
 def cancel_command(
     invocation: Invocation, /, *, runs: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **chosen: Any
 ) -> int | None:
-    """Cancel RUNs (JOB:NUMBER; JOB alone is its newest unfinished): a queued one at once, a running one by stopping it.
+    """Cancel RUNs (JOB:NUMBER; JOB means its newest unfinished run). Queued runs end at once, running ones are stopped.
 
-    Without a RUN, every unfinished run that the options name; what that is, is shown and asked first.
+    Without a RUN, cancel all unfinished runs that match the options, after a confirmation prompt.
     """
     filtered = everything or any(chosen.values())
     if bool(runs) == filtered:
@@ -247,10 +249,12 @@ VERDICTS = {"go": "", "after": ", behind an unfinished run", "replace": ", in th
 
 @click.command("retry", cls=RotaCommand)
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
-@click.option("--again", is_flag=True, help="Also runs that COMPLETED.")
+@click.option("--again", is_flag=True, help="Also retry COMPLETED runs.")
 @param_option
 @force_option
-@click.option("--follow", is_flag=True, help="Show the new run to its end, as `rota run` does; for one RUN.")
+@click.option(
+    "--follow", is_flag=True, help="Follow the new run until it ends, as `rota run` does. Needs exactly one RUN."
+)
 @dry_run_option
 @click.pass_obj
 def retry_command(
@@ -263,7 +267,7 @@ def retry_command(
     follow: bool,
     dry_run: bool,
 ) -> int:
-    """Run finished RUNs again (JOB:NUMBER; JOB alone is its newest run): with their params, by the job as it is now.
+    """Retry finished RUNs (JOB:NUMBER; JOB means its newest run) with the same params and the current job definition.
 
     With --follow the exit codes are those of `rota run`.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("check", cls=RotaCommand)
 @click.pass_obj
 def check_command(invocation: Invocation) -> None:
-    """Check rota.yaml: every problem with line and column, else each job in plain English with its next fire."""
+    """Check rota.yaml: print all problems with line and column, or each job in plain English with its next fire."""
     from rota.operations.admin.secrets import notes_on_targets
     from rota.operations.project.load import load_project, refuse_served
 
@@ -132,15 +132,15 @@ def _limits(spec: "JobSpec") -> dict[str, Any]:
 
 
 @click.command("apply", cls=RotaCommand)
-@click.option("--adopt", metavar="NAME", multiple=True, help="Take over a job of this name that has another source.")
-@click.option("--allow-empty", is_flag=True, help="Allow a file without jobs to retire all that came from it.")
-@click.option("--cancel-queued", is_flag=True, help="Also cancel queued runs of jobs that change or are retired.")
+@click.option("--adopt", metavar="NAME", multiple=True, help="Take over jobs of the same name from another source.")
+@click.option("--allow-empty", is_flag=True, help="Allow a file without jobs to retire all of its jobs.")
+@click.option("--cancel-queued", is_flag=True, help="Also cancel queued runs of changed and retired jobs.")
 @dry_run_option
 @click.pass_obj
 def apply_command(
     invocation: Invocation, *, adopt: tuple[str, ...], allow_empty: bool, cancel_queued: bool, dry_run: bool
 ) -> None:
-    """Make the stored jobs equal to rota.yaml and print what changed; a running scheduler sees it at once."""
+    """Apply rota.yaml to the stored jobs and print the changes; a running scheduler uses them immediately."""
     options = {"adopt": adopt, "allow_empty": allow_empty, "cancel_queued": cancel_queued}
     plan = _apply(invocation, dry_run=dry_run, options=options)
     if invocation.as_json:
@@ -242,7 +242,7 @@ def schema_command() -> None:
 @click.argument("jobs", nargs=-1, metavar="[JOB…]")
 @click.pass_obj
 def export_command(invocation: Invocation, *, jobs: tuple[str, ...]) -> None:
-    """Print the stored jobs as a rota.yaml, also those that no file declares; all of them, or each JOB named."""
+    """Print stored jobs as rota.yaml, including jobs that no file declares; all jobs, or each JOB named."""
     from rota.operations.project.transfer import export_jobs, stored_names
 
     home = invocation.environ.get("HOME") or os.path.expanduser("~")

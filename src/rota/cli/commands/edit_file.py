@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 @click.command("add", cls=RotaCommand)
 @click.argument("name")
 @click.argument("words", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
-@click.option("--cron", "crons", metavar="EXPR", multiple=True, help="When: five cron fields; may be repeated.")
-@click.option("--interval", metavar="D", help="When: so long after each run (30s, 5m, 1h, 1d).")
-@click.option("--at", metavar="TIME", help="When: one point in time, 2026-11-15 08:30.")
-@click.option("--timezone", metavar="ZONE", help="The job's own time zone; the file's when absent.")
-@click.option("--shell", metavar="TEXT", help="A shell's text instead of a command.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any other key of a job; may be repeated.")
+@click.option(
+    "--cron", "crons", metavar="EXPR", multiple=True, help="Schedule: a cron expression with five fields. Repeatable."
+)
+@click.option("--interval", metavar="D", help="Schedule: time between runs (30s, 5m, 1h, 1d).")
+@click.option("--at", metavar="TIME", help="Schedule: once, at this time (2026-11-15 08:30).")
+@click.option("--timezone", metavar="ZONE", help="Time zone of the job; default: the time zone of the file.")
+@click.option("--shell", metavar="TEXT", help="Shell script to run instead of a command.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set another job key. Repeatable.")
 @dry_run_option
 @click.pass_obj
 def add_command(
@@ -39,7 +41,7 @@ def add_command(
     settings: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Add a job NAME to rota.yaml; without a schedule it is started by hand.
+    """Add a job NAME to rota.yaml. A job without a schedule is started manually.
 
     rota add digest --cron "0 8 * * *" --set timeout=5m -- ./digest.sh --short
     """
@@ -110,10 +112,10 @@ KINDS = ("crontab", "jobs")
 @click.command("import", cls=RotaCommand)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("file", required=False, metavar="[FILE|-]")
-@click.option("--system", is_flag=True, help="The crontab has a user before each command, as /etc/crontab has.")
+@click.option("--system", is_flag=True, help="The crontab has a user column, like /etc/crontab.")
 @click.pass_obj
 def import_command(invocation: Invocation, *, kind: str, file: str | None, system: bool) -> None:
-    """Turn a crontab (or a jobs.yaml of document 000) into a rota.yaml on stdout; the report is on stderr.
+    """Convert a crontab or a jobs.yaml file to rota.yaml on stdout; the report goes to stderr.
 
     rota import crontab - < FILE, or: crontab -l | rota import crontab > rota.yaml
     """

@@ -26,7 +26,7 @@ NOTHING = "nothing was changed (--dry-run)"
 @click.group("groups", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def groups_command(ctx: click.Context) -> None:
-    """List the groups: what became of their newest run, and of its members. See `rota groups show --help` and so on."""
+    """List groups with the status of their newest run and its members. See also `rota groups show --help`."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
 
@@ -55,7 +55,7 @@ def _list(invocation: Invocation) -> None:
 @click.argument("group")
 @click.pass_obj
 def show(invocation: Invocation, *, group: str) -> None:
-    """Show GROUP (NAME:NUMBER; NAME alone is its newest) with each member, its attempts and why it ended so."""
+    """Show GROUP (NAME:NUMBER; NAME means its newest) with each member, its attempts and its reason."""
     from rota.operations.groups import show_group
 
     with invocation.store() as (_, store):
@@ -68,7 +68,7 @@ def show(invocation: Invocation, *, group: str) -> None:
 @dry_run_option
 @click.pass_obj
 def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
-    """Cancel GROUP: queued members at once, running ones by stopping them. Members that always run do not any more."""
+    """Cancel GROUP: queued members end at once, running ones are stopped. `always` members do not run either."""
     from rota.engine.membership.control import wake
     from rota.operations.group_actions import cancel as cancel_group
     from rota.operations.groups import running_members
@@ -92,11 +92,11 @@ def cancel(invocation: Invocation, *, group: str, dry_run: bool) -> None:
 
 @groups_command.command("retry", cls=RotaCommand)
 @click.argument("group")
-@click.option("--force", is_flag=True, help="Pass overlap; it is recorded.")
+@click.option("--force", is_flag=True, help="Ignore the overlap policy. The override is recorded.")
 @dry_run_option
 @click.pass_obj
 def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> None:
-    """Make a new group of what failed in GROUP: of a sequence from the first failed member on, with the same params.
+    """Create a new group from the failed members of GROUP; a sequence restarts at its first failed member, same params.
 
     GROUP itself is final and does not change.
     """
@@ -124,9 +124,9 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
 @groups_command.command("run", cls=RotaCommand)
 @click.argument("name")
 @click.argument("members", metavar="MEMBER…", nargs=-1)
-@click.option("--parallel", is_flag=True, help="Run the members side by side, not one after another.")
-@click.option("--continue", "goes_on", is_flag=True, help="Go on after a member that failed (on_failure: continue).")
-@click.option("--always", "always", metavar="JOB", multiple=True, help="Run JOB last, whatever became of the others.")
+@click.option("--parallel", is_flag=True, help="Run the members in parallel instead of in sequence.")
+@click.option("--continue", "goes_on", is_flag=True, help="Continue after a failed member (on_failure: continue).")
+@click.option("--always", "always", metavar="JOB", multiple=True, help="Run JOB last, even if other members fail.")
 @dry_run_option
 @click.pass_obj
 def run(
@@ -139,7 +139,7 @@ def run(
     always: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Make a group NAME of jobs at run time, all of them or none. MEMBER is JOB, or JOB:PARAM=VALUE,PARAM=VALUE."""
+    """Create a group NAME of jobs, all or none. MEMBER is JOB, or JOB:PARAM=VALUE,PARAM=VALUE."""
     from rota.engine.membership.control import wake
     from rota.model.spec import GroupMode, Member, OnFailure
     from rota.operations.group_actions import create

@@ -25,18 +25,24 @@ LIMIT = 50
 
 @click.command("history", cls=RotaCommand)
 @click.argument("job", required=False)
-@click.option("--status", "statuses", metavar="S", multiple=True, help="Only runs of this status; may be repeated.")
-@click.option("--reason", "reasons", metavar="R", multiple=True, help="Only runs of this reason; may be repeated.")
-@click.option("--label", "labels", metavar="L", multiple=True, help="Only runs of jobs that carry this label.")
-@click.option("--trigger", "triggers", metavar="T", multiple=True, help="Only runs that came through this door.")
-@click.option("--agent", metavar="NAME", default="", help="Only runs of jobs that ask this agent.")
-@click.option("--since", metavar="TIME", help="From then on: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.")
-@click.option("--until", metavar="TIME", help="Before then; the same words.")
-@click.option("--grep", "text", metavar="TEXT", help="Only runs whose summary or error holds this text, in any case.")
+@click.option("--status", "statuses", metavar="S", multiple=True, help="Only runs with this status. Repeatable.")
+@click.option("--reason", "reasons", metavar="R", multiple=True, help="Only runs with this reason. Repeatable.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Only runs of jobs with this label.")
+@click.option("--trigger", "triggers", metavar="T", multiple=True, help="Only runs with this trigger.")
+@click.option("--agent", metavar="NAME", default="", help="Only runs of this agent.")
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="How many lines."
+    "--since",
+    metavar="TIME",
+    help="Only runs since this time: 30d, 2h, today, yesterday, 2026-11-15, 2026-11-15T20:41Z.",
 )
-@click.option("--all", "each", is_flag=True, help="Show each run on a line of its own.")
+@click.option("--until", metavar="TIME", help="Only runs before this time; same formats as --since.")
+@click.option(
+    "--grep", "text", metavar="TEXT", help="Only runs whose summary or error contains this text; ignores case."
+)
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 100_000), default=LIMIT, show_default=True, help="Maximum number of lines."
+)
+@click.option("--all", "each", is_flag=True, help="Print one line per run; do not collapse equal runs.")
 @click.pass_obj
 def history_command(
     invocation: Invocation,
@@ -53,7 +59,7 @@ def history_command(
     limit: int,
     each: bool,
 ) -> None:
-    """Show runs, newest first. Equal neighbours of one job are one line, `disk-check ×288`; --json never collapses."""
+    """Show runs, newest first. Equal adjacent runs of a job share a line, `disk-check ×288`; not with --json."""
     from rota.model.serialize import run_json
     from rota.operations.jobs import project_timezone
     from rota.operations.runs import RunFilter, history_with
@@ -176,14 +182,22 @@ Look = Callable[[], OutputSource]
 
 @click.command("logs", cls=RotaCommand)
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run is finished.")
-@click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Only the last N lines.")
-@click.option("--raw", is_flag=True, help="As it was written, with control characters; of an agent, its events.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
+@click.option("--tail", "lines", metavar="N", type=click.IntRange(0), help="Print only the last N lines.")
+@click.option("--raw", is_flag=True, help="Print the raw output with control characters; for agents, the raw events.")
 @click.option(
-    "--grep", "text", metavar="TEXT", help="Lines that hold this text, in any case: of all runs, or of a JOB."
+    "--grep", "text", metavar="TEXT", help="Search the output of all runs, or of one JOB, for this text; ignores case."
 )
-@click.option("--since", metavar="TIME", help="With --grep: only runs from then on (30d, 2h, yesterday, 2026-11-15).")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=200, show_default=True, help="With --grep: how many.")
+@click.option(
+    "--since", metavar="TIME", help="With --grep: only runs since this time (30d, 2h, yesterday, 2026-11-15)."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    help="With --grep: maximum number of lines.",
+)
 @click.pass_obj
 def logs_command(
     invocation: Invocation,
@@ -196,7 +210,7 @@ def logs_command(
     since: str | None,
     limit: int,
 ) -> None:
-    """Print the output of a RUN (JOB:NUMBER; JOB alone is its newest that started; a direct call by its identifier)."""
+    """Print the output of a RUN (JOB:NUMBER; JOB means its newest started run; a direct call by its identifier)."""
     if text is not None:
         if follow or raw or lines is not None:
             raise click.UsageError("--grep goes with none of --follow, --tail and --raw")

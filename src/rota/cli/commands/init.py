@@ -19,11 +19,11 @@ AGENTS = ("claude", "codex")
 
 
 @click.command("init", cls=RotaCommand)
-@click.option("--with", "kind", type=click.Choice(["cron", "python", *AGENTS]), help="What the first job shows.")
+@click.option("--with", "kind", type=click.Choice(["cron", "python", *AGENTS]), help="Kind of the example job.")
 @dry_run_option
 @click.pass_obj
 def init_command(invocation: Invocation, *, kind: str | None, dry_run: bool) -> None:
-    """Write a first, commented rota.yaml here and the state folder .rota/. Asks nothing and overwrites nothing."""
+    """Create a commented rota.yaml and the state folder .rota/ here. Never prompts, never overwrites files."""
     from rota.operations.project.edit import inspect_machine, make_project, plan_project
 
     given = invocation.directory or invocation.environ.get("ROTA_DIR")
@@ -82,7 +82,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion_command(ctx: click.Context, *, shell: str) -> None:
-    """Print the completion script of a SHELL.
+    """Print the shell completion script for SHELL.
 
     bash: eval "$(rota completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc; fish: rota completion fish |
     source in its config.fish
@@ -101,13 +101,13 @@ def completion_command(ctx: click.Context, *, shell: str) -> None:
 
 
 @click.command("trust", cls=RotaCommand)
-@click.option("--remove", is_flag=True, help="Trust this folder no longer.")
+@click.option("--remove", is_flag=True, help="Revoke the trust in this folder.")
 @dry_run_option
 @click.pass_obj
 def trust_command(invocation: Invocation, *, remove: bool, dry_run: bool) -> None:
-    """Trust the project in this folder: commands that look at it may run its code.
+    """Trust this folder: commands may import the Python modules of its project.
 
-    Without trust `rota check` and others read the source of Python modules and run nothing of them.
+    Without trust, `rota check` and other commands read the source of Python modules and execute none of it.
     """
     from rota.model.errors import StateError
     from rota.operations.project.load import is_trusted, named_modules, set_trust

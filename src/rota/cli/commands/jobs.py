@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 
 @click.command("list", cls=RotaCommand)
-@click.option("--label", "labels", metavar="L", multiple=True, help="Only jobs that carry this label; may be repeated.")
-@click.option("--made-by", "maker", metavar="MAKER", help="Only jobs that this maker made; `agent` for all makers.")
-@click.option("--all", "retired", is_flag=True, help="Also retired jobs.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Only jobs with this label. Repeatable.")
+@click.option(
+    "--made-by", "maker", metavar="MAKER", help="Only jobs of this author; `agent` means all agents and programs."
+)
+@click.option("--all", "retired", is_flag=True, help="Include retired jobs.")
 @click.pass_obj
 def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
-    """List the jobs: what they do when, how they went, when they fire next."""
+    """List jobs: schedule, recent results, next fire."""
     from rota.cli.output import Column, print_table
     from rota.operations.jobs import list_jobs, project_timezone
     from rota.operations.proposals import made_by
@@ -84,9 +86,9 @@ def _used(run: "Run") -> str:
 @click.argument("name")
 @click.pass_obj
 def show_command(invocation: Invocation, *, name: str) -> None:
-    """Show a job (NAME) or a run (JOB:NUMBER, JOB:-1 for the one before the newest, or its identifier) in full.
+    """Show a job (NAME) or a run (JOB:NUMBER, JOB:-1 for the run before the newest, or its identifier) in full.
 
-    A direct call is shown by its identifier.
+    Show a direct call by its identifier.
     """
     from rota.model.ids import is_id
     from rota.model.records import Run
@@ -227,7 +229,7 @@ def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
 @click.argument("name", metavar="JOB|RUN")
 @click.pass_obj
 def explain_command(invocation: Invocation, *, name: str) -> None:
-    """Tell the chain of decisions about a run, or about a job and its newest run, from what is stored."""
+    """Explain a run, or a job and its newest run: print the stored decisions as sentences."""
     from rota.operations.explain import explain, explanation_json
 
     with invocation.store() as (place, store):

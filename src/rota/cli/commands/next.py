@@ -27,13 +27,17 @@ class Coming:
 
 @click.command("next", cls=RotaCommand)
 @click.argument("job", required=False)
-@click.option("-n", "count", type=click.IntRange(1, MOST), help="How many fires (5; with --days: all of them).")
-@click.option("--days", type=click.IntRange(1, 3660), help="Only fires within this many days.")
-@click.option("--cron", metavar="EXPR", multiple=True, help="A cron expression instead of a job; may be repeated.")
-@click.option("--interval", metavar="D", help="An interval instead of a job: 30s, 5m, 1h, 1d.")
-@click.option("--at", "instant", metavar="TIME", help="One instant instead of a job: 2026-11-16T02:30.")
-@click.option("--timezone", metavar="ZONE", help="Their zone, and that of the times shown; else the project's, or UTC.")
-@click.option("--after", metavar="TIME", help="Show fires after this instant instead of now.")
+@click.option("-n", "count", type=click.IntRange(1, MOST), help="Number of fires to show; default 5, with --days all.")
+@click.option("--days", type=click.IntRange(1, 3660), help="Only fires within the next N days.")
+@click.option("--cron", metavar="EXPR", multiple=True, help="Preview a cron expression instead of a job. Repeatable.")
+@click.option("--interval", metavar="D", help="Preview an interval instead of a job: 30s, 5m, 1h, 1d.")
+@click.option("--at", "instant", metavar="TIME", help="Preview one instant instead of a job: 2026-11-16T02:30.")
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    help="Time zone of the schedule and of the output; default: the time zone of the project, or UTC.",
+)
+@click.option("--after", metavar="TIME", help="Show fires after this time; default: now.")
 @click.pass_obj
 def next_command(
     invocation: Invocation,
@@ -47,7 +51,7 @@ def next_command(
     timezone: str | None,
     after: str | None,
 ) -> None:
-    """Show when jobs fire next: all of them by time, one JOB, or a schedule given by --cron, --interval or --at."""
+    """Show the next fires: of all jobs by time, of one JOB, or of a schedule given by --cron, --interval or --at."""
     limit = count or (MOST if days else 5)
     given = [name for name, value in (("--cron", cron), ("--interval", interval), ("--at", instant)) if value]
     if len(given) > 1 or (given and job):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.group("notify", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def notify_command(ctx: click.Context) -> None:
-    """List the targets of notifications: how they are told, of what, and whether it works. See `test`, `enable`."""
+    """List notification targets: channel, events, and whether deliveries succeed. See `test`, `enable`."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
 
@@ -69,7 +69,7 @@ def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
 @click.argument("name")
 @click.pass_obj
 def test(invocation: Invocation, *, name: str) -> int:
-    """Send a test to the target NAME of rota.yaml, applied or not. Exit codes: 0 delivered, 1 not."""
+    """Send a test notification to the target NAME of rota.yaml, applied or not. Exit codes: 0 delivered, 1 failed."""
     from rota.operations.notifications import find_target, receipt_json, try_target
     from rota.operations.project.load import load_project
     from rota.text.ansi import plain
@@ -92,7 +92,7 @@ def test(invocation: Invocation, *, name: str) -> int:
 @dry_run_option
 @click.pass_obj
 def enable(invocation: Invocation, *, name: str, dry_run: bool) -> None:
-    """Send to the target NAME again, which was switched off by a 410 or is left alone since it kept failing."""
+    """Re-enable the target NAME after an HTTP 410 or repeated failures disabled it."""
     from rota.engine.membership.control import wake
     from rota.operations.notifications import enable_target
 
@@ -114,18 +114,23 @@ SHORT = 8
 
 
 @click.group("deliveries", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[retry …]")
-@click.option("--failed", is_flag=True, help="Only those that failed for good.")
-@click.option("--pending", is_flag=True, help="Only those that are still to be sent.")
-@click.option("--job", metavar="JOB", help="Only those about a job, or about a run as JOB:NUMBER.")
-@click.option("--target", metavar="NAME", help="Only those to a target.")
+@click.option("--failed", is_flag=True, help="Only notifications that failed permanently.")
+@click.option("--pending", is_flag=True, help="Only notifications that are not sent yet.")
+@click.option("--job", metavar="JOB", help="Only notifications about this job, or this run (JOB:NUMBER).")
+@click.option("--target", metavar="NAME", help="Only notifications to this target.")
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, 1000), default=LIMIT, show_default=True, help="How many, newest first."
+    "--limit",
+    "-n",
+    type=click.IntRange(1, 1000),
+    default=LIMIT,
+    show_default=True,
+    help="Maximum number of notifications, newest first.",
 )
 @click.pass_context
 def deliveries_command(
     ctx: click.Context, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
 ) -> None:
-    """List what was told to whom, newest first: how often it was tried, and what became of it."""
+    """List notifications, newest first: target, attempts, result."""
     if ctx.invoked_subcommand is not None:
         return
     if failed and pending:
@@ -173,11 +178,11 @@ def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]
 
 @deliveries_command.command("retry", cls=RotaCommand)
 @click.argument("ids", metavar="[ID…]", nargs=-1)
-@click.option("--failed", is_flag=True, help="All that failed for good.")
+@click.option("--failed", is_flag=True, help="Retry all notifications that failed permanently.")
 @dry_run_option
 @click.pass_obj
 def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run: bool) -> None:
-    """Send deliveries again, under their own ids: those that end with ID, or all that failed."""
+    """Send notifications again, under their own ids: those that end with ID, or all that failed."""
     from rota.engine.membership.control import wake
     from rota.model.serialize import delivery_json
     from rota.operations.notifications import retry_deliveries

@@ -19,11 +19,13 @@ NAMED = 5
 
 @click.command("pause", cls=RotaCommand)
 @click.argument("jobs", metavar="[JOB…]", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every job, and start nothing: triggers wait in the queue.")
-@click.option("--label", "labels", metavar="L", multiple=True, help="Jobs that carry this label; may be repeated.")
-@click.option("--for", "duration", metavar="D", help="End the pause by itself after this long: 30m, 2h, 1d.")
-@click.option("--until", metavar="TIME", help="End it by itself at this time: 22:43, or 2026-11-15T22:43.")
-@click.option("--reason", metavar="TEXT", default="", help="Why, shown wherever the pause is.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Pause all jobs and start no run at all; triggered runs stay queued."
+)
+@click.option("--label", "labels", metavar="L", multiple=True, help="Jobs with this label. Repeatable.")
+@click.option("--for", "duration", metavar="D", help="Resume automatically after this long: 30m, 2h, 1d.")
+@click.option("--until", metavar="TIME", help="Resume automatically at this time: 22:43, or 2026-11-15T22:43.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason for the pause, shown with it.")
 @dry_run_option
 @click.pass_obj
 def pause_command(
@@ -37,9 +39,9 @@ def pause_command(
     reason: str,
     dry_run: bool,
 ) -> None:
-    """Hold JOBs back: they do not fire until they are resumed, or until the time given.
+    """Pause JOBs: they do not fire until they are resumed, or until the given time.
 
-    What runs or is queued goes on, and a job can still be started by hand. With --all nothing is started at all.
+    Running and queued runs continue, and manual starts still work. With --all no run starts at all.
     Instants in the pause are recorded as SKIPPED with the reason `paused`. Pausing again changes end and reason.
     """
     from rota.operations.jobs import project_timezone
@@ -127,13 +129,13 @@ def _account(told: "Paused", end: datetime | None) -> str:
 
 @click.command("resume", cls=RotaCommand)
 @click.argument("jobs", metavar="[JOB…]", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every job, and start again what waits in the queue.")
-@click.option("--label", "labels", metavar="L", multiple=True, help="Jobs that carry this label; may be repeated.")
+@click.option("--all", "everything", is_flag=True, help="Resume all jobs and start queued runs again.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Jobs with this label. Repeatable.")
 @click.option(
     "--catch-up",
     type=click.Choice(["none", "once"]),
     default="none",
-    help="Make up nothing of the pause (none), or each job's latest instant (once).",
+    help="Missed instants of the pause: skip all (none), or run the latest of each job (once).",
 )
 @dry_run_option
 @click.pass_obj
@@ -146,7 +148,7 @@ def resume_command(
     catch_up: str,
     dry_run: bool,
 ) -> None:
-    """Let paused JOBs go: they fire again from now on, and the instants of the pause become one SKIPPED row a job."""
+    """Resume paused JOBs: they fire again from now on. The instants of the pause become one SKIPPED row per job."""
     from rota.operations.bulk import resumed_json
     from rota.operations.pause import resume
     from rota.operations.views import pauses

@@ -23,11 +23,16 @@ MOST = 1000
 
 @click.command("queue", cls=RotaCommand)
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="How many lines of each."
+    "--limit",
+    "-n",
+    type=click.IntRange(1, MOST),
+    default=LIMIT,
+    show_default=True,
+    help="Maximum number of lines in each section.",
 )
 @click.pass_obj
 def queue_command(invocation: Invocation, *, limit: int) -> None:
-    """Show what waits: direct callers first, then runs that may start, in order, then those that wait."""
+    """Show the queue: waiting direct calls, then ready runs in order, then blocked runs."""
     from rota.operations.jobs import project_timezone
     from rota.operations.queue import look_at_queue, queue_json
 
@@ -126,10 +131,10 @@ def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "lis
 
 @click.command("move", cls=RotaCommand)
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
-@click.option("--first", is_flag=True, help="Before all others of their priority.")
-@click.option("--last", is_flag=True, help="Behind all others of their priority.")
-@click.option("--before", metavar="RUN", help="Just before this run, of the same priority.")
-@click.option("--to", "place", metavar="N", type=int, help="To this place as `rota queue` counts it, 1 to 1000.")
+@click.option("--first", is_flag=True, help="To the front of their priority.")
+@click.option("--last", is_flag=True, help="To the end of their priority.")
+@click.option("--before", metavar="RUN", help="Directly before this run of the same priority.")
+@click.option("--to", "place", metavar="N", type=int, help="To this position in `rota queue`, 1 to 1000.")
 @dry_run_option
 @click.pass_obj
 def move_command(
@@ -142,7 +147,7 @@ def move_command(
     place: int | None,
     dry_run: bool,
 ) -> None:
-    """Move queued RUNs to another place, in the order in which they are named. They stay within their priority."""
+    """Move queued RUNs to another position, in the given order. They stay within their priority."""
     from rota.operations.run_actions import move_runs
 
     destination = _destination(first=first, last=last, before=before, place=place)
@@ -189,13 +194,13 @@ def place_words(one: "ReorderedRun") -> str:
 @click.command("edit", cls=RotaCommand)
 @click.argument("run")
 @param_option
-@click.option("--priority", type=int, metavar="N", help="Higher goes first in the queue, -1000 to 1000.")
+@click.option("--priority", type=int, metavar="N", help="Priority, -1000 to 1000; higher runs first.")
 @dry_run_option
 @click.pass_obj
 def edit_command(
     invocation: Invocation, *, run: str, params: tuple[str, ...], priority: int | None, dry_run: bool
 ) -> None:
-    """Change a queued RUN: its params until it is dispatched for the first time, its priority until it starts."""
+    """Edit a queued RUN: its params before its first dispatch, its priority before its start."""
     from rota.operations.run_actions import edit_run
 
     given = read_params(params)

@@ -29,21 +29,27 @@ STILL_WAITING = 5
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "SKIPPED": 3, "CANCELLED": 4}
 
 param_option = click.option(
-    "--param", "params", metavar="NAME=VALUE", multiple=True, help="A param of this run: JSON, else text. Repeatable."
+    "--param", "params", metavar="NAME=VALUE", multiple=True, help="Set a param: JSON, otherwise text. Repeatable."
 )
-force_option = click.option("--force", is_flag=True, help="Pass overlap and conditions; it is recorded.")
+force_option = click.option(
+    "--force", is_flag=True, help="Ignore the overlap policy and conditions. The override is recorded."
+)
 
 
 @click.command("run", cls=RotaCommand)
 @click.argument("job")
-@click.option("--detach", is_flag=True, help="Do not wait: print the queued run and end.")
+@click.option("--detach", is_flag=True, help="Print the queued run and exit without waiting.")
 @param_option
 @force_option
-@click.option("--retry", is_flag=True, help="Retry a failure as the job's policy says; without it: one attempt.")
-@click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if it is not finished.")
-@click.option("--next-slot", is_flag=True, help="Before the whole queue and without a run: `rota direct`.")
+@click.option("--retry", is_flag=True, help="Retry failures by the retry policy of the job; default: one attempt.")
+@click.option(
+    "--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m); exit 5 if the run is not finished."
+)
+@click.option(
+    "--next-slot", is_flag=True, help="Make a direct call, ahead of the queue and without a run: `rota direct`."
+)
 @dry_run_option
-@click.option("--full", is_flag=True, help="With --dry-run: print the whole prompt of an agent too.")
+@click.option("--full", is_flag=True, help="With --dry-run: also print the full agent prompt.")
 @click.pass_obj
 def run_command(
     invocation: Invocation,
@@ -58,9 +64,9 @@ def run_command(
     dry_run: bool,
     full: bool,
 ) -> int:
-    """Start JOB now and follow it to its end: one attempt. Ctrl-C leaves it running.
+    """Start JOB now and follow the run until it ends: one attempt. Ctrl-C stops following; the run continues.
 
-    It takes the place of a retry of JOB that waits for its backoff.
+    The run replaces a retry of JOB that waits for its backoff.
 
     Exit codes: 0 COMPLETED, 1 FAILED, 3 SKIPPED, 4 CANCELLED, 5 not finished at the --wait limit, 69 no scheduler.
     """
@@ -335,14 +341,17 @@ def rehearse_run(
 @param_option
 @force_option
 @click.option(
-    "--each", "file", metavar="FILE|-", help="One run for each line of this file, a JSON object of params; all or none."
+    "--each",
+    "file",
+    metavar="FILE|-",
+    help="Enqueue one run per line of this file; each line is a JSON object of params. All or none.",
 )
 @dry_run_option
 @click.pass_obj
 def trigger_command(
     invocation: Invocation, *, job: str, params: tuple[str, ...], force: bool, file: str | None, dry_run: bool
 ) -> int:
-    """Start JOB now and do not wait for it; a failure is retried as the job says. With --each, once for each line."""
+    """Start JOB now without waiting; failures are retried by the policy of the job. With --each, once per line."""
     given = read_params(params)
     if file is not None:
         return _start_each(invocation, job, read_lines(_text(invocation, file)), given, force=force, dry_run=dry_run)
@@ -426,15 +435,15 @@ def _tell(invocation: Invocation, job: str, born: "list[RunRef]", *, dry_run: bo
 @click.command("direct", cls=RotaCommand)
 @click.argument("job")
 @param_option
-@click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m), then give up; exit 5.")
+@click.option("--wait", "limit", metavar="D", help="Wait at most this long (30s, 5m), then give up and exit 5.")
 @dry_run_option
 @click.pass_obj
 def direct_command(
     invocation: Invocation, *, job: str, params: tuple[str, ...], limit: str | None, dry_run: bool
 ) -> int:
-    """Execute JOB in the next free slot and follow it to its end, without making a run: `rota run --next-slot`.
+    """Execute JOB in the next free slot and follow it until it ends, without creating a run: `rota run --next-slot`.
 
-    It comes before the whole queue and asks for slot, pools and budgets alone; without room in a budget it is refused.
+    A direct call is ahead of the whole queue and needs only a slot, pools and budgets; an exhausted budget refuses it.
     Ctrl-C gives up the place, or cancels the call.
 
     Exit codes: 0 COMPLETED, 1 FAILED, 4 CANCELLED, 5 given up at the --wait limit, 69 no scheduler.

@@ -18,9 +18,9 @@ COLOURS = {"missing": "red"}
 @click.group("secrets", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def secrets_command(ctx: click.Context) -> None:
-    """List the secrets that jobs and targets name: where each comes from, as this shell sees it; never a value.
+    """List the secrets of jobs and targets and the source of each, as seen by this shell; values are never printed.
 
-    A run looks in $CREDENTIALS_DIRECTORY, in the scheduler's environment, and in secrets.env of the state folder.
+    A run searches $CREDENTIALS_DIRECTORY, the environment of the scheduler, and secrets.env of the state folder.
     """
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
@@ -60,9 +60,9 @@ def _who(one: "SecretView") -> str:
 @dry_run_option
 @click.pass_obj
 def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
-    """Store the secret NAME in secrets.env of the state folder (mode 0600); its value is asked for, or read from stdin.
+    """Store the secret NAME in secrets.env of the state folder (mode 0600); prompts for the value, or reads stdin.
 
-    A run that starts from then on gets it; the scheduler is not restarted.
+    Runs that start later get the new value; the scheduler needs no restart.
     """
     from rota.operations.admin.secrets import store_secret
 
@@ -84,7 +84,7 @@ def set_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
 @dry_run_option
 @click.pass_obj
 def remove_secret(invocation: Invocation, *, secret: str, dry_run: bool) -> None:
-    """Remove the secret NAME from secrets.env of the state folder; runs that have it already keep it."""
+    """Remove the secret NAME from secrets.env of the state folder; running runs keep it."""
     from rota.operations.admin.secrets import drop_secret
 
     drop_secret(invocation.place().state, secret, dry_run=dry_run)

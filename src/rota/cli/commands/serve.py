@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 @click.command("serve", cls=RotaCommand)
 @entering_options
-@click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
-@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
-@click.option("--no-http", is_flag=True, help="Serve no HTTP API.")
-@click.option("--listen", metavar="ADDR:PORT", help="Where the HTTP API listens; beyond this machine only so.")
-@click.option("--behind-proxy", is_flag=True, help="A proxy in front of it encrypts; believe its X-Forwarded headers.")
-@click.option("--tls-cert", metavar="FILE", help="The certificate with which HTTP is encrypted (PEM).")
-@click.option("--tls-key", metavar="FILE", help="Its key, where it is in a file of its own.")
+@click.option("--quiet", is_flag=True, help="Print no console lines; keep the log on stderr.")
+@click.option("--verbose", is_flag=True, help="Log at level DEBUG, including starts and ends of runs.")
+@click.option("--no-http", is_flag=True, help="Disable the HTTP API and the dashboard.")
+@click.option(
+    "--listen", metavar="ADDR:PORT", help="Address to bind, default 127.0.0.1:7682. Required for remote access."
+)
+@click.option(
+    "--behind-proxy", is_flag=True, help="Trust the X-Forwarded headers of a reverse proxy that terminates TLS."
+)
+@click.option("--tls-cert", metavar="FILE", help="TLS certificate file (PEM).")
+@click.option("--tls-key", metavar="FILE", help="TLS private key, if it is not in the certificate file.")
 @click.pass_obj
 def serve_command(
     invocation: Invocation,
@@ -43,14 +47,14 @@ def serve_command(
     tls_key: str | None,
     **entering: Any,
 ) -> int:
-    """Run the scheduler in the foreground: apply rota.yaml, then do what is due until stopped (Ctrl-C, `rota stop`).
+    """Run the scheduler in the foreground: apply rota.yaml, then run due jobs until stopped (Ctrl-C, `rota stop`).
 
-    The console on stdout shows what fires and how it ends; the log goes to stderr, as JSON where that is no terminal.
-    With --json the console prints one JSON object a line.
+    The console on stdout shows fires and results; the log goes to stderr, as JSON if stderr is not a terminal.
+    With --json the console prints one JSON object per line.
 
-    The dashboard and the HTTP API are served on 127.0.0.1:7682, or as `http:` or --listen say; where no port is
-    written, a 7682 that is in use gives way to the next free port. `rota open` logs a browser in, `rota token` prints
-    the token that everything else needs.
+    The dashboard and the HTTP API bind 127.0.0.1:7682, or the address of `http:` or --listen. If no port is set and
+    7682 is in use, rota takes the next free port. `rota open` logs a browser in. `rota token` prints the token for
+    other clients.
     """
     http = None if no_http else _flags(invocation, listen, behind_proxy=behind_proxy, cert=tls_cert, key=tls_key)
     entrance = entrance_of(**entering)
@@ -109,14 +113,14 @@ def _known_zone(invocation: Invocation) -> str:
 
 @click.command("worker", cls=RotaCommand)
 @entering_options
-@click.option("--quiet", is_flag=True, help="Print no console lines; the log on stderr stays.")
-@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@click.option("--quiet", is_flag=True, help="Print no console lines; keep the log on stderr.")
+@click.option("--verbose", is_flag=True, help="Log at level DEBUG, including starts and ends of runs.")
 @click.pass_obj
 def worker_command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **entering: Any) -> int:
-    """Take runs from a database that machines share and carry them out here, until stopped (Ctrl-C, `rota stop`).
+    """Run a worker: claim runs from a shared database and execute them here, until stopped (Ctrl-C, `rota stop`).
 
-    A worker fires nothing and applies no file: `rota serve` does, on at least one machine. Its rota.yaml tells where
-    the database is (`store: postgresql://…`), how it works, and which functions there are.
+    A worker fires no jobs and applies no file; `rota serve` on at least one machine does. The rota.yaml of the worker
+    sets the database (`store: postgresql://…`), the settings and the functions.
     """
     entrance = entrance_of(**entering)
 
@@ -143,18 +147,18 @@ LOOK_AGAIN = 0.05
 
 
 @click.command("stop", cls=RotaCommand)
-@click.option("--when-idle", is_flag=True, help="Start nothing more and wait for the runs, however long they take.")
-@click.option("--within", metavar="D", help="Wait at most this long for the runs (30s, 5m), then end them.")
-@click.option("--now", "at_once", is_flag=True, help="End the runs at once, without grace.")
-@click.option("--detach", is_flag=True, help="Leave running commands to the next scheduler; nothing is interrupted.")
+@click.option("--when-idle", is_flag=True, help="Start no new runs and wait for running ones without a limit.")
+@click.option("--within", metavar="D", help="Wait at most this long for running runs (30s, 5m), then kill them.")
+@click.option("--now", "at_once", is_flag=True, help="Kill running runs immediately, without grace.")
+@click.option("--detach", is_flag=True, help="Keep commands running; the next scheduler adopts them.")
 @dry_run_option
 @click.pass_obj
 def stop_command(
     invocation: Invocation, *, when_idle: bool, within: str | None, at_once: bool, detach: bool, dry_run: bool
 ) -> None:
-    """Stop the scheduler: nothing more starts; runs get `shutdown_grace` (30 s), agents 10 min, unless said otherwise.
+    """Stop the scheduler: no new runs start; running ones get `shutdown_grace` (30 s), agents 10 min, by default.
 
-    What is queued stays queued for the next start; who waits for a direct call is told and sent away.
+    Queued runs stay queued for the next start. Waiting direct calls are refused.
     """
     chosen = {"idle": when_idle, "within": bool(within), "now": at_once, "detach": detach}
     modes = [mode for mode, given in chosen.items() if given]
@@ -223,10 +227,10 @@ def _answer(invocation: Invocation, pid: int | None, carries: "Carries", *, mode
 
 
 @click.command("open", cls=RotaCommand)
-@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
+@click.option("--print", "only_print", is_flag=True, help="Print the URL instead of opening a browser.")
 @click.pass_obj
 def open_command(invocation: Invocation, *, only_print: bool) -> None:
-    """Open rota in a browser, logged in by a code that works once, within a minute; the token itself is never shown."""
+    """Open the dashboard in a browser, logged in by a one-time code that expires after a minute; hides the token."""
     from rota.operations.admin.access import login_address
 
     url = login_address(invocation.place().state)
@@ -248,16 +252,16 @@ def _opened(url: str) -> bool:
 @click.option(
     "--scope",
     type=click.Choice(["read", "run", "admin", "agent"]),
-    help="A token that may only look, or also start and steer runs, or what an agent may.",
+    help="Rights of the token: read, also run control, everything, or those of an agent.",
 )
-@click.option("--name", metavar="NAME", help="Who gets it; the audit names it so. Needed with --scope.")
-@click.option("--renew", is_flag=True, help="Replace the project's token: all tokens and logins of now end.")
+@click.option("--name", metavar="NAME", help="Name of the token holder in the audit log. Required with --scope.")
+@click.option("--renew", is_flag=True, help="Rotate the project token; invalidates all existing tokens and sessions.")
 @dry_run_option
 @click.pass_obj
 def token_command(invocation: Invocation, *, scope: str | None, name: str | None, renew: bool, dry_run: bool) -> None:
-    """Print the project's token, which may do everything; with --scope and --name one made from it that may do less.
+    """Print the project token, which has all rights; with --scope and --name, a derived token with fewer rights.
 
-    The same scope and name give the same token each time. One of them cannot be taken back alone: --renew ends all.
+    The same scope and name always give the same token. A single derived token cannot be revoked: --renew revokes all.
     """
     from rota.operations.admin.access import Scope, derive_token, project_token, renew_project_token
 

@@ -23,13 +23,13 @@ TICK_EVERY = timedelta(seconds=10)
     metavar="[NAME]",
     is_flag=False,
     flag_value=ME,
-    help="A service of your own login, the default; with --system: the user as whom it runs.",
+    help="Install a user service (default); with --system: the user account of the service.",
 )
-@click.option("--system", is_flag=True, help="A service of the machine, started at boot; needs root.")
-@click.option("--tick", is_flag=True, help="Ticks instead of a scheduler that stays: `rota tick` again and again.")
-@click.option("--every", metavar="D", help="With --tick: how far apart ticks come (10s).")
-@click.option("--print", "only_print", is_flag=True, help="Print the unit or property list; write nothing.")
-@click.option("--tail", "lines", metavar="N", type=click.IntRange(1), default=100, help="With logs: how many lines.")
+@click.option("--system", is_flag=True, help="Install a system service that starts at boot; requires root.")
+@click.option("--tick", is_flag=True, help="Run `rota tick` periodically instead of a resident scheduler.")
+@click.option("--every", metavar="D", help="With --tick: time between ticks (10s).")
+@click.option("--print", "only_print", is_flag=True, help="Print the unit file or property list; write nothing.")
+@click.option("--tail", "lines", metavar="N", type=click.IntRange(1), default=100, help="With logs: number of lines.")
 @dry_run_option
 @click.pass_obj
 def service_command(
@@ -44,9 +44,9 @@ def service_command(
     lines: int,
     dry_run: bool,
 ) -> int:
-    """Run this project's scheduler as a service: install, remove, restart, status, logs.
+    """Manage the system service of this project: install, remove, restart, status, logs.
 
-    Stopping and restarting it leaves running commands alone: the next start takes them over.
+    Running commands survive a stop or restart of the service; the next start adopts them.
     """
     from rota.cli.commands.init import ensure_trust
 

@@ -31,20 +31,29 @@ MOST_DAYS = 366.0
     type=click.FloatRange(0, MOST_DAYS, min_open=True),
     default=1.0,
     show_default=True,
-    help="How many days to play; fractions are allowed.",
+    help="Number of days to simulate; fractions are allowed.",
 )
-@click.option("--from", "since", metavar="TIME", help="Begin here, everything as if just applied, instead of now.")
-@click.option("--job", "jobs", metavar="JOB", multiple=True, help="Show only this job; may be repeated.")
 @click.option(
-    "--activity", metavar="WINDOW", multiple=True, help='Hours of activity: "mon-fri 09:00-17:00"; repeatable.'
+    "--from", "since", metavar="TIME", help="Start at this time, as if the file had just been applied; default: now."
 )
-@click.option("--modes", metavar="MODES", help="Force the modes in turn: active=8h,idle=8h,dormant=8h.")
-@click.option("--duration", "durations", metavar="JOB=D", multiple=True, help="How long a job's runs take: backup=3m.")
-@click.option("--fail", "failures", metavar="JOB=P%", multiple=True, help="How many of a job's runs fail: backup=10%.")
-@click.option("--against", metavar="D=N", help="Compare with a single tick every D that makes N remote calls: 60s=16.")
-@click.option("--unapplied", is_flag=True, help="Play rota.yaml as it is now, as if it had been applied.")
+@click.option("--job", "jobs", metavar="JOB", multiple=True, help="Show only this job. Repeatable.")
 @click.option(
-    "--svg", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Draw a timeline into FILE."
+    "--activity",
+    metavar="WINDOW",
+    multiple=True,
+    help='Assume activity in these hours: "mon-fri 09:00-17:00". Repeatable.',
+)
+@click.option("--modes", metavar="MODES", help="Cycle through these modes: active=8h,idle=8h,dormant=8h.")
+@click.option(
+    "--duration", "durations", metavar="JOB=D", multiple=True, help="Assume this run duration for a job: backup=3m."
+)
+@click.option(
+    "--fail", "failures", metavar="JOB=P%", multiple=True, help="Assume this failure rate for a job: backup=10%."
+)
+@click.option("--against", metavar="D=N", help="Compare with one tick every D that makes N remote calls: 60s=16.")
+@click.option("--unapplied", is_flag=True, help="Simulate the current rota.yaml, as if it had been applied.")
+@click.option(
+    "--svg", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a timeline as SVG to FILE."
 )
 @click.pass_obj
 def simulate_command(
@@ -61,9 +70,9 @@ def simulate_command(
     unapplied: bool,
     svg: Path | None,
 ) -> None:
-    """Play the rules for some days on a virtual clock: fires, collisions, remote calls, budgets, cost.
+    """Simulate some days on a virtual clock: fires, collisions, remote calls, budgets, cost.
 
-    Nothing is started or changed. The stored state is played from now on; before a first apply, the file alone.
+    The simulation starts and changes nothing. It begins with the stored state, or before a first apply with the file.
     """
     from rota.operations.simulate.player import SimulationRequest, read_assumptions, read_tick
     from rota.operations.simulate.report import report_json

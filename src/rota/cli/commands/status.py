@@ -33,16 +33,18 @@ LEAST = 16
 
 
 @click.command("status", cls=RotaCommand)
-@click.option("--strict", is_flag=True, help="Exit 1 also when something needs attention.")
-@click.option("--loops", is_flag=True, help="Also the scheduler's loops: rounds, last round, errors.")
-@click.option("--poll", is_flag=True, help="Only counts, mode and when to ask again, for programs that ask often.")
-@click.option("--worker", metavar="ID", help="With --poll: also whether this worker, by id or name, is registered.")
+@click.option("--strict", is_flag=True, help="Also exit 1 if any problem needs attention.")
+@click.option("--loops", is_flag=True, help="Also show the scheduler loops: rounds, last round, errors.")
+@click.option(
+    "--poll", is_flag=True, help="Print only counts, mode and the next poll time; for programs that poll often."
+)
+@click.option("--worker", metavar="ID", help="With --poll: also report whether this worker (id or name) is registered.")
 @click.pass_obj
 def status_command(invocation: Invocation, *, strict: bool, loops: bool, poll: bool, worker: str | None) -> int:
-    """Show whether the scheduler lives, what needs you, what runs and what is next.
+    """Show scheduler health, problems that need attention, running runs and next fires.
 
-    Exit codes: 0 alive, or ticks come; 1 dead, stalled, stopping, or unable to start runs; with --strict 1 also when
-    something needs attention.
+    Exit codes: 0 alive, or ticks are regular; 1 dead, stalled, stopping, or unable to start runs; with --strict also 1
+    if any problem needs attention.
     """
     if poll and (strict or loops):
         raise click.UsageError(f"--poll and {'--strict' if strict else '--loops'} do not go together")
@@ -435,15 +437,15 @@ def _worker(worker: WorkerView) -> str:
 
 @click.command("ack", cls=RotaCommand)
 @click.argument("what", metavar="[WHAT…]", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Everything that needs attention now.")
-@click.option("--undo", is_flag=True, help="Show it again.")
+@click.option("--all", "everything", is_flag=True, help="Acknowledge all current problems.")
+@click.option("--undo", is_flag=True, help="Remove the acknowledgement.")
 @dry_run_option
 @click.pass_obj
 def ack_command(invocation: Invocation, *, what: tuple[str, ...], everything: bool, undo: bool, dry_run: bool) -> None:
-    """Acknowledge WHAT needs attention: a job, a run or another name that `rota status` shows.
+    """Acknowledge a problem: WHAT is a job, a run or another name that `rota status` shows.
 
-    It stays quiet, here and on the dashboard, until something new happens to it, such as the next failure.
-    Without WHAT: list what needs attention and what was acknowledged.
+    The problem stays hidden, here and on the dashboard, until something new happens, such as the next failure.
+    Without WHAT, list current and acknowledged problems.
     """
     if what and everything:
         raise click.UsageError("name what is meant, or pass --all, not both")
@@ -529,7 +531,7 @@ def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
 @dry_run_option
 @click.pass_obj
 def touch_command(invocation: Invocation, *, dry_run: bool) -> None:
-    """Count as activity: jobs with intervals by mode become active at once."""
+    """Report activity: jobs with intervals by mode become active at once."""
     from rota.engine.membership.control import wake
     from rota.operations.status.status import current_mode, touch
 

@@ -24,17 +24,18 @@ TELLS = "ROTA_TICK_TELLS"
 
 
 @click.command("tick", cls=RotaCommand)
-@click.option("--detach", is_flag=True, help="Return when the look is over; runs are carried on in the background.")
-@click.option("--quiet", is_flag=True, help="Print nothing of what was done; the log on stderr stays.")
-@click.option("--verbose", is_flag=True, help="Log starts and ends too (DEBUG).")
+@click.option("--detach", is_flag=True, help="Return after the pass; runs continue in the background.")
+@click.option("--quiet", is_flag=True, help="Print no report; keep the log on stderr.")
+@click.option("--verbose", is_flag=True, help="Log at level DEBUG, including starts and ends of runs.")
 @dry_run_option
 @click.pass_obj
 def tick_command(invocation: Invocation, *, detach: bool, quiet: bool, verbose: bool, dry_run: bool) -> int:
-    """Do what is due, carry what that starts to its end, and exit: for cron, launchd and systemd timers.
+    """Fire due jobs, run them until they end, and exit: for cron, launchd and systemd timers.
 
-    Other ticks look meanwhile and use the slots that are free. While `rota serve` runs, a tick does nothing.
+    Other ticks may run at the same time and use free slots. While `rota serve` runs, a tick does nothing.
 
-    Exit codes: 0 done or left to another, 65 done with the last good set since the file has problems, 1 a part failed.
+    Exit codes: 0 done, or skipped because another process schedules; 65 file has problems, used the last applied jobs;
+    1 a part failed.
     """
     place = invocation.own_place("tick")
     if dry_run:

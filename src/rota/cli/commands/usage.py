@@ -24,14 +24,20 @@ UNKNOWN = "?"
     type=click.Choice(["job", "agent", "model", "day"]),
     default="job",
     show_default=True,
-    help="What each line is.",
+    help="Group the rows by this.",
 )
-@click.option("--since", metavar="TIME", default="30d", show_default=True, help="From then on: 30d, today, 2026-11-15.")
-@click.option("--job", metavar="JOB", help="Only what this job used.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    help="Only usage since this time: 30d, today, 2026-11-15.",
+)
+@click.option("--job", metavar="JOB", help="Only usage of this job.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @click.pass_obj
 def usage_command(invocation: Invocation, *, by: str, since: str, job: str | None, as_csv: bool) -> None:
-    """Show what runs and direct calls used. `?` is unknown, `≥` means that some runs did not tell."""
+    """Show the usage of runs and direct calls. `?` is unknown; `≥` means that some runs reported no usage."""
     from rota.operations.budgets import By, look_at_usage, usage_json
     from rota.operations.jobs import project_timezone
     from rota.text.format import read_instant
@@ -117,7 +123,7 @@ BAR = 12
 @click.argument("account", required=False)
 @click.pass_obj
 def budgets_command(invocation: Invocation, *, account: str | None) -> None:
-    """Show the accounts of `budgets`: used, reserved, left, reopening, forecast, who waits; or one with its history."""
+    """Show budget accounts: used, reserved, left, reopening, forecast, waiting runs; or one with its history."""
     from rota.operations.budgets import account_json, history_json, list_accounts, show_account
 
     now = invocation.now()

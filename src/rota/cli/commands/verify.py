@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @click.command("verify", cls=RotaCommand)
 @click.argument("jobs", metavar="[JOB…]", nargs=-1)
-@click.option("--quick", is_flag=True, help="Leave out the check of every page, and instants older than 30 days.")
+@click.option("--quick", is_flag=True, help="Skip the page-by-page database check and instants older than 30 days.")
 @click.pass_obj
 def verify_command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool) -> int:
-    """Check that every due instant has exactly one row, and everything else that rota promises; of JOBs, or of all.
+    """Verify that every due instant has exactly one row, and all other invariants; for JOBs, or for all jobs.
 
-    Reads only, also while the scheduler works. Exit codes: 0 clean, 1 something is wrong.
+    Read-only; the scheduler may keep running. Exit codes: 0 clean, 1 violations found.
     """
     from rota.operations.verify.report import report_json
     from rota.operations.verify.verify import verify
@@ -58,12 +58,12 @@ COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
 
 
 @click.command("doctor", cls=RotaCommand)
-@click.option("--quiet", is_flag=True, help="Leave out what is well.")
+@click.option("--quiet", is_flag=True, help="Print only findings; hide passed checks.")
 @click.pass_obj
 def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
     """Check SQLite, disk, clock, PATH, permissions, limits, the file, the scheduler, the database and the agents.
 
-    Exit codes: 0 when there is no problem (warnings and notes are none), else 1.
+    Exit codes: 0 if there is no problem (warnings and notes do not count), else 1.
     """
     from rota.model.errors import ProjectMissing
     from rota.operations.admin.doctor import examine, findings_json
@@ -95,12 +95,14 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
 
 
 @click.command("audit", cls=RotaCommand)
-@click.option("--actor", metavar="A", help="Only what this one did, as the column ACTOR names it.")
-@click.option("--since", metavar="TIME", help="Only from then on: 2h, yesterday, 2026-11-15.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
+@click.option("--actor", metavar="A", help="Only changes by this actor (column ACTOR).")
+@click.option("--since", metavar="TIME", help="Only changes since this time: 2h, yesterday, 2026-11-15.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of lines."
+)
 @click.pass_obj
 def audit_command(invocation: Invocation, *, actor: str | None, since: str | None, limit: int) -> None:
-    """Show who changed what, newest first: through commands, HTTP and tools. Lines are added, never changed."""
+    """Show the audit log of changes by commands, HTTP and tools, newest first. It is append-only."""
     from rota.cli.output import Column, print_table
     from rota.operations.admin.audit import entry_json, read_trail
     from rota.operations.jobs import project_timezone

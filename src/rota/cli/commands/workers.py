@@ -25,10 +25,10 @@ COLOURS = {"alive": "green", "draining": "yellow", "gone": "red"}
 
 
 @click.group("workers", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[drain | resume | forget NAME]")
-@click.option("--label", "labels", metavar="K=V", multiple=True, help="Only those with this label. Repeatable.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Only workers with this label. Repeatable.")
 @click.pass_context
 def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
-    """List the machines that run jobs: whether they are there, what they take, how many of their slots hold a run."""
+    """List workers: state, accepted pools, used slots."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation), labels=labels)
 
@@ -79,7 +79,7 @@ def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | st
 @dry_run_option
 @click.pass_obj
 def drain(invocation: Invocation, *, name: str, dry_run: bool) -> None:
-    """Let a worker finish what it has and take no more, until `rota workers resume`."""
+    """Drain a worker: it finishes its runs and claims no new ones until `rota workers resume`."""
     _change(invocation, name, draining=True, dry_run=dry_run)
 
 
@@ -88,7 +88,7 @@ def drain(invocation: Invocation, *, name: str, dry_run: bool) -> None:
 @dry_run_option
 @click.pass_obj
 def resume(invocation: Invocation, *, name: str, dry_run: bool) -> None:
-    """Let a worker take runs again."""
+    """Resume a drained worker: it claims runs again."""
     _change(invocation, name, draining=False, dry_run=dry_run)
 
 
@@ -113,7 +113,7 @@ def _change(invocation: Invocation, name: str, *, draining: bool, dry_run: bool)
 @dry_run_option
 @click.pass_obj
 def forget(invocation: Invocation, *, name: str, dry_run: bool) -> None:
-    """Take a worker off the list that is gone for good; what it still had fails as worker_lost and is retried."""
+    """Remove a dead worker from the list; its unfinished runs fail as worker_lost and are retried."""
     from rota.engine.membership.control import wake
     from rota.operations.group_actions import forget_worker
 
