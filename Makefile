@@ -30,7 +30,7 @@ $(VENV)/installed: $(UV) requirements/dev.txt pyproject.toml
 setup: $(VENV)/installed ## make the virtual environment from the locked requirements
 
 run: setup ## start rota on the example project (Ctrl-C stops it)
-	@$(BIN)/rota --dir examples/first serve
+	@ROTA_TRUST="$(CURDIR)/examples/first" $(BIN)/rota --dir examples/first serve
 
 test: setup ## run all tests
 	@$(MAKE) --no-print-directory --jobs 3 test-computing test-waiting test-on-postgres

@@ -1,9 +1,12 @@
 """A real `rota serve` in a process of its own, and the commands that talk to it."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -246,3 +249,26 @@ def test_the_example_project_passes_check(tmp_path: Path) -> None:
         "command",
         "command",
     ]
+
+
+def test_make_run_serves_the_example_without_a_terminal(tmp_path: Path) -> None:
+    """The first command of the README, on a machine that has never seen the example."""
+    root = Path(__file__).parents[2]
+    shutil.copy(root / "Makefile", tmp_path)
+    shutil.copytree(
+        root / "examples" / "first", tmp_path / "examples" / "first", ignore=shutil.ignore_patterns(".rota")
+    )
+    command = ["make", "--assume-old=setup", "run", f"BIN={Path(sys.executable).parent}"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    printed = tmp_path / "printed"
+    with printed.open("wb") as out:
+        made = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0
+        )
+    try:
+        until(lambda: "next " in printed.read_text() or made.poll(), what=printed.read_text)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(made.pid, signal.SIGINT)
+        made.wait(LONGEST_WAIT)
+    assert "next " in printed.read_text()
