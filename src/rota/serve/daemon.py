@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +9,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from rota import faults
 from rota.declare.plan import Plan
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.functions import FunctionTable
@@ -20,10 +18,6 @@ from rota.engine.membership.control import WakeSocket, collect_rarely
 from rota.engine.membership.session import (
     UNNAMED,
     Entrance,
-    Session,
-    close_session,
-    open_session,
-    sweep_locks,
     take_serving_lock,
     with_slots,
 )
@@ -33,11 +27,9 @@ from rota.engine.membership.shutdown import (
     ShortLockStore,
     StartupRetry,
     Stop,
-    Stopping,
-    fitting,
     wanted_stop,
 )
-from rota.engine.recovery import DamageCheck, Loss, watch_state
+from rota.engine.recovery import DamageCheck
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.pause import pause_in_crash_loop
 from rota.http.server import Flags
@@ -45,25 +37,23 @@ from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, StateError, StoreNotShared
 from rota.operations.project.apply import adopt_tzdata
-from rota.operations.project.declarations import Sdk
 from rota.operations.project.load import Loaded
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.status.attention import MOVED, moved_to
 from rota.operations.status.feed import QueueWatch, SchedulerObserver, ended_with
 from rota.operations.views import pauses
 from rota.operations.workers import SHARED_HINT
-from rota.runners.processes import identity
 from rota.serve.file_watch import ServedFile
-from rota.serve.host import Runtime, tell_carried, tell_status
+from rota.serve.host import Host, tell_carried, tell_status
 from rota.settings import Settings
 from rota.store.driver import OpenStore, Store
 from rota.store.sqlite.store import process_lock_held
 from rota.store.tables import processes
+from rota.store.tables.processes import Ending
 
 if TYPE_CHECKING:
     from rota.http.server import HttpServerThread
 
-Ending = Literal["clean", "detached"]
 Kind = Literal["serve", "worker"]
 
 LOOK_AT_FILES = timedelta(seconds=2)
@@ -74,8 +64,11 @@ LOST_HINT = "its lease was over: the machine slept, was stopped, or could not re
 RESUME_HINT = "find the cause, then `rota resume --all`"
 
 
-class Daemon:
+class Daemon(Host):
     """One serving scheduler."""
+
+    _successor = "the next `rota serve`"
+    _while_running = "while rota served it"
 
     def __init__(
         self,
@@ -88,16 +81,13 @@ class Daemon:
         kind: Kind = "serve",
         entrance: Entrance = UNNAMED,
     ) -> None:
-        self._kind: Kind = kind
+        super().__init__(place.state, clock, kind=kind, table=FunctionTable())
         self._entrance = entrance
         self._place = place
-        self._clock = clock
         self._environ = environ
         self._observer = observer
         self._flags = http
         self._http: HttpServerThread | None = None
-        self._stopping = Stopping(gone=lambda: self._store.problem)
-        self._table = FunctionTable()
         self._file = ServedFile(
             place,
             clock,
@@ -108,14 +98,11 @@ class Daemon:
             applies=kind == "serve",
         )
         self._leases: Leases | None = None
-        self._declared_lost = False
-        self._leaving = False
         self._announced = False
         self._boot_fired = True
         """Whether the jobs at boot were fired; they wait for a clock that is right."""
         self._unapplied: Loaded | None = None
         self._socket: WakeSocket | None = None
-        self._loss: Loss | None = None
         self._damage = DamageCheck(place.state / "rota.db", who="rota")
         self._started_at = clock.now()
         self._watch = Loop("watch", self._watch_round, clock=clock)
@@ -129,7 +116,7 @@ class Daemon:
             if store.copied_to is not None:
                 log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
             self._tell_if_moved(store)
-            lock = await take_serving_lock(self._place.state, self._clock)
+            lock = await take_serving_lock(self._state, self._clock)
             try:
                 await self._serve(store)
             finally:
@@ -140,12 +127,12 @@ class Daemon:
 
     async def _serve(self, store: OpenStore) -> None:
         loaded = await self._file.first_load(store)
-        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
+        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._state)
         settings = with_slots(settings, self._entrance.slots)
         self._bind_http(store, settings)
         self._store, self._settings, self._unapplied = store, settings, loaded
         try:
-            with self._signals():
+            with self._signals({signal.SIGHUP: self._look_again}):
                 await self._schedule_patiently(store, settings)
                 while self._begins_anew:
                     log.warning(LOST, hint=LOST_HINT)
@@ -174,15 +161,20 @@ class Daemon:
 
     async def _schedule(self, store: OpenStore, settings: Settings, patience: StartupRetry) -> None:
         """Schedule under one epoch: until stopped, or until other machines said that we were lost."""
-        session = await patience.do(partial(self._enter, store, settings))
-        self._set_up(store, settings, session)
+        slots = settings.scheduler.concurrency if settings.scheduler.enabled else 0
+        entrance = replace(self._entrance, slots=slots)
+        await patience.do(partial(self._enter, entrance, environ=self._environ))
+        self._ticks = list(self._session.living)
+        self._queue = QueueWatch(store)
+        self._socket = self._socket or WakeSocket(self._state, wake=self._wake, answer=self._answer)
         ending: Ending = "clean"
         try:
-            with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
-                recovered = await self._prepare(store, patience)
-            with self._damage_looked_for():
-                async with store.listening(self._wake):
-                    ending = await self._until_stopped(recovered)
+            with self._lease() as self._leases:
+                with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
+                    recovered = await self._prepare(store, patience)
+                with self._damage_looked_for():
+                    async with store.listening(self._wake):
+                        ending = await self._until_stopped(recovered)
         except PASSING:
             if self._declared_lost:
                 await self._engine.abandon()  # what it had adopted
@@ -190,72 +182,25 @@ class Daemon:
         finally:
             if not self._begins_anew:
                 self._close_socket()
-            if self._leases is not None:
-                self._leases.stop()
-            self._workshop.close()
-            if self._declared_lost:
-                session.lock.release(remove=True)  # others have closed its row
-            elif self._loss is None:
-                self._close_session(store, session, ending)
-
-    def _set_up(self, store: OpenStore, settings: Settings, session: Session) -> None:
-        """Make what works under an epoch, keep its lease, and answer from here on."""
-        self._workshop = Runtime(
-            store,
-            self._clock,
-            settings=settings,
-            session=session,
-            table=self._table,
-            environ=self._environ,
-            fires=self._kind == "serve",
-            sdk=Sdk(store, self._place.state, self._clock),
-            on_fired=self._observe_fired,
-            on_finished=self._observe_finished,
-        )
-        self._engine = self._workshop.engine
-        self._queue = QueueWatch(store)
-        if session.leased:
-            self._leases = Leases(
-                store,
-                self._clock,
-                holder=session.holder,
-                lost=self._take_loss,
-                changed=self._engine.wake,
-                ended=self._observe_finished,
-            )
-            self._leases.start()
-        self._socket = self._socket or WakeSocket(self._place.state, wake=self._wake, answer=self._answer)
+            self._leave(ending)
 
     async def _prepare(self, store: OpenStore, patience: StartupRetry) -> int:
         """Do what comes before the first fire (R-23); return how many runs of dead processes there were."""
         await patience.do(self._queue.begin)
-        recovered = await patience.do(partial(self._workshop.recover, self._session.dead, again=True))
-        await patience.do(self._workshop.sweep_strays)
+        recovered = await patience.do(partial(self._runtime.recover, self._session.dead, again=True))
+        await patience.do(self._runtime.sweep_strays)
         await patience.do(self._guard)
         if self._unapplied is not None:
             await self._file.first_apply(store, self._unapplied)
             self._unapplied = None
         if self._settings.scheduler.enabled and self._kind == "serve":
-            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
+            self._boot_fired = await patience.do(self._runtime.fire_at_boot)
         return recovered
 
     def _close_socket(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-    async def _enter(self, store: OpenStore, settings: Settings) -> Session:
-        state = self._place.state
-        entrance = replace(self._entrance, slots=settings.scheduler.concurrency if settings.scheduler.enabled else 0)
-        me = identity(os.getpid())
-        session = open_session(
-            ShortLockStore(store), state, self._clock, kind=self._kind, identity=me, entrance=entrance
-        )
-        sweep_locks(state)
-        self._state_watch = watch_state(state, session, alone=True)
-        self._session = session
-        self._ticks = list(session.living)
-        return session
 
     def _refuse_alone(self, store: Store) -> None:
         if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
@@ -266,17 +211,6 @@ class Daemon:
         moved = store.read(moved_to)
         if moved is not None:
             log.warning("this database was moved, and is served all the same", to=moved, hint=MOVED)
-
-    def _refuse_losses(self) -> None:
-        self._stopping.refuse_unstored(self._place.state, who="the next `rota serve`")
-        if self._loss is not None:
-            raise StateError(f"{self._loss.what} while rota served it", hint=self._loss.hint)
-
-    def _close_session(self, store: Store, session: Session, ending: Ending) -> None:
-        try:
-            close_session(store, session, self._clock, ending=ending)
-        except StateError as error:
-            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
 
     def _damage_looked_for(self) -> contextlib.AbstractContextManager[None]:
         """Return what looks for damage beside the work, after an unclean stop."""
@@ -293,7 +227,7 @@ class Daemon:
             store,
             self._clock,
             folder=self._place.folder,
-            state=self._place.state,
+            state=self._state,
             wanted=self._flags.over(settings.http),
             environ=self._environ,
             settings=settings,
@@ -335,12 +269,7 @@ class Daemon:
         watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
         self._announce(recovered)
         try:
-            stop = await self._stopping.asked()
-            if self._declared_lost:
-                await self._engine.abandon()
-                return "clean"
-            self._leaving = True
-            return await self._stop_in_order(stop)
+            return await self._stop(await self._stopping.asked())
         finally:
             for task in watching:
                 task.cancel()
@@ -363,49 +292,19 @@ class Daemon:
                 self._observer.listening(self._http.url)
         collect_rarely()
 
-    def _take_loss(self) -> None:
-        """Somebody said that we are lost: what we run is no longer ours, and may already run elsewhere (R-22)."""
-        self._declared_lost = True
-        self._stopping.ask(Stop("now", timedelta()))
-
-    # stopping
-
-    @contextlib.contextmanager
-    def _signals(self) -> Any:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
-        loop.add_signal_handler(signal.SIGHUP, self._look_again)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                loop.remove_signal_handler(number)
-
-    def _signalled(self) -> None:
-        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
-
-    async def _stop_in_order(self, stop: Stop) -> Ending:
-        engine = self._engine
-        engine.quiesce()
-        faults.point("shutdown.quiesced")
-        if self._loss is not None:
-            stop = Stop("now", timedelta())
+    def _announce_stop(self, stop: Stop) -> None:
         if self._observer:
-            self._observer.stopping(fitting(stop, engine), running=len(engine.executor.carried))
-        return "detached" if await self._stopping.carry_out(stop, engine) else "clean"
+            self._observer.stopping(stop, running=len(self._engine.executor.carried))
 
     # the file
 
     async def _watch_round(self) -> datetime | None:
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
-        self._loss = self._state_watch.lost()
-        if self._loss is not None:
-            self._stopping.ask(Stop("now", timedelta()))
+        if self._state_lost():
             return None
         await self._look_after_ticks()
         if not self._boot_fired:
-            self._boot_fired = await self._workshop.fire_at_boot()
+            self._boot_fired = await self._runtime.fire_at_boot()
         await self._file.look(self._store, self._settings)
         with contextlib.suppress(StateError):  # it is looked for again
             await self._observe_queue()
@@ -413,9 +312,9 @@ class Daemon:
 
     async def _look_after_ticks(self) -> None:
         """Take over what ticks carried that began before us and died since (R-23, R-24)."""
-        gone = [process for process in self._ticks if not process_lock_held(self._place.state, process.lock)]
+        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
         if gone:
-            await self._workshop.recover([process.epoch for process in gone])
+            await self._runtime.recover([process.epoch for process in gone])
             self._ticks = [process for process in self._ticks if process not in gone]
             self._engine.wake()
 
@@ -488,12 +387,12 @@ class Daemon:
         if self._observer:
             self._observer.paused(pauses(self._store))
 
-    def _observe_fired(self, fired: Fired) -> None:
+    def _take_fired(self, fired: Fired) -> None:
         self._queue.stir()  # it may have replaced others
         if self._observer:
             self._observer.fired(fired)
 
-    def _observe_finished(self, run_id: str) -> None:
+    def _take_finished(self, run_id: str) -> None:
         if self._observer:
             for run in ended_with(self._store, run_id):
                 if run.group_id is not None:

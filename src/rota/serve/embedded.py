@@ -16,32 +16,29 @@ from typing import Any, TypeVar
 from rota.declare.project import Declared
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.functions import FunctionTable
-from rota.engine.loops.leases import Leases, kept_lease
+from rota.engine.loops.leases import Leases
 from rota.engine.loops.loop import Loop
 from rota.engine.membership.control import WakeSocket
 from rota.engine.membership.session import (
     Entrance,
     Session,
-    close_session,
-    open_session,
-    sweep_locks,
     take_serving_lock,
 )
-from rota.engine.membership.shutdown import AT_FIRST, PASSING, ShortLockStore, StartupRetry, Stop, Stopping, wanted_stop
-from rota.engine.recovery import DamageCheck, Loss, watch_state
+from rota.engine.membership.shutdown import AT_FIRST, PASSING, StartupRetry, Stop, wanted_stop
+from rota.engine.recovery import DamageCheck
 from rota.log import log
 from rota.model.clock import Clock
-from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError, StateError
+from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError
 from rota.model.records import Run
 from rota.model.spec import JobSpec
 from rota.operations.direct_actions import Reservation, reserve_slot
 from rota.operations.project.apply import DECLARED, KEPT, adopt_tzdata, apply_declared, put_job, remove_job
-from rota.operations.project.declarations import Sdk, for_code, run_of
+from rota.operations.project.declarations import for_code, run_of
 from rota.operations.project.locate import open_state
-from rota.runners.processes import identity
-from rota.serve.host import Runtime, tell_carried, tell_status
+from rota.serve.host import Host, tell_carried, tell_status
 from rota.store.driver import OpenStore, Store
 from rota.store.sqlite.store import process_lock_held
+from rota.store.tables.processes import Ending
 
 T = TypeVar("T")
 
@@ -56,8 +53,10 @@ NOT_RUNNING = "the scheduler is not running"
 START_HINT = "call `start()`, or enter it with `async with scheduler:`"
 
 
-class EmbeddedScheduler:
+class EmbeddedScheduler(Host):
     """One scheduler at work. Its loop and its threads are its own; other threads call its public methods."""
+
+    _while_running = "while the scheduler ran"
 
     def __init__(
         self,
@@ -72,15 +71,13 @@ class EmbeddedScheduler:
         host: asyncio.AbstractEventLoop | None,
         on_over: Callable[[], None],
     ) -> None:
+        super().__init__(state, clock, kind=KIND, table=table)
         self.served: Future[None] = Future()
         """Ends when the scheduler is at work, or with the reason why it cannot be."""
         self.gone: Future[int] = Future()
         """Ends when everything is over: how many runs had to be ended, or what went wrong."""
         self._declared = declared
         self._settings = replace(declared.settings, state=state, store=store)
-        self._clock = clock
-        self._state = state
-        self._table = table
         self._kept = kept
         self._allow_empty = allow_empty
         self._host = host
@@ -89,9 +86,6 @@ class EmbeddedScheduler:
         self._bells: set[asyncio.Event] = set()
         self._asked: set[asyncio.Task[Any]] = set()
         self._stopped = False
-        self._loss: Loss | None = None
-        self._declared_lost = False
-        self._leaving = False
         self._boot_fired = True
         self._damage = DamageCheck(self._state / "rota.db", who="the scheduler")
         self._watch = Loop("watch", self._watch_round, clock=clock)
@@ -179,7 +173,6 @@ class EmbeddedScheduler:
 
     async def _run(self) -> int:
         self._loop = asyncio.get_running_loop()
-        self._stopping = Stopping(gone=lambda: self._store.problem)
         self._store = store = open_state(self._state, self._clock, create=True, store=self._settings.store)
         try:
             store.read(lambda db: db.row("probe_indexes"))
@@ -212,24 +205,22 @@ class EmbeddedScheduler:
             if self._declared_lost:
                 await self._stopping.asked()  # our own wish: it is heard
 
-    async def _enter(self, store: OpenStore) -> Session:
-        me = identity(os.getpid())
-        entrance = Entrance(slots=self._settings.scheduler.concurrency)
-        return open_session(ShortLockStore(store), self._state, self._clock, kind=KIND, identity=me, entrance=entrance)
-
     async def _serve(self, store: OpenStore, patience: StartupRetry) -> None:
-        session = await patience.do(partial(self._enter, store))
-        self._set_up(store, session)
+        entrance = Entrance(slots=self._settings.scheduler.concurrency)
+        await patience.do(partial(self._enter, entrance, environ=os.environ.copy(), host=self._host))
+        session = self._session
+        self._ticks = list(session.living)
+        self._started_at = self._clock.now()
         socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
-        detached = False
+        ending: Ending = "clean"
         try:
-            with self._lease(session) as leases:
+            with self._lease() as leases:
                 with self._engine.slots.shut():
                     await self._prepare(session, patience)
                 with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
                     with self._damage_looked_for(session):
                         async with store.listening(self._engine.wake):
-                            detached = await self._until_stopped(leases)
+                            ending = await self._until_stopped(leases)
                     if not self._declared_lost:
                         await self._say_goodbye()
         except PASSING:
@@ -238,45 +229,13 @@ class EmbeddedScheduler:
             raise
         finally:
             socket.close()
-            self._workshop.close()
-            if self._declared_lost:
-                session.lock.release(remove=True)  # others have closed its row
-            elif self._loss is None:
-                self._close_session(session, detached=detached)
-
-    def _set_up(self, store: OpenStore, session: Session) -> None:
-        """Make what works under an epoch."""
-        sweep_locks(self._state)
-        self._state_watch = watch_state(self._state, session, alone=True)
-        self._ticks = list(session.living)
-        self._started_at = self._clock.now()
-        self._workshop = Runtime(
-            store,
-            self._clock,
-            settings=self._settings,
-            session=session,
-            table=self._table,
-            environ=os.environ.copy(),
-            sdk=Sdk(store, self._state, self._clock),
-            host=self._host,
-            on_finished=self._take_finished,
-        )
-        self._engine = self._workshop.engine
-
-    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
-        wake = self._engine.wake
-        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
-
-    def _take_loss(self) -> None:
-        """Other machines said that we are lost: what we run is no longer ours (R-22)."""
-        self._declared_lost = True
-        self._stopping.ask(Stop("now", timedelta()))
+            self._leave(ending)
 
     async def _prepare(self, session: Session, patience: StartupRetry) -> None:
         """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
         now = self._clock.now()
-        await patience.do(partial(self._workshop.recover, session.dead, again=True))
-        await patience.do(self._workshop.sweep_strays)
+        await patience.do(partial(self._runtime.recover, session.dead, again=True))
+        await patience.do(self._runtime.sweep_strays)
         adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=now)
         await patience.do(partial(self._store.submit, adopt))
         apply = partial(
@@ -284,10 +243,10 @@ class EmbeddedScheduler:
         )
         await patience.do(partial(self._store.submit, apply))
         if self._settings.scheduler.enabled:
-            self._boot_fired = await patience.do(self._workshop.fire_at_boot)
+            self._boot_fired = await patience.do(self._runtime.fire_at_boot)
 
-    async def _until_stopped(self, leases: Leases | None) -> bool:
-        """Work until asked to stop, then stop in order; tell whether commands were left to their keepers."""
+    async def _until_stopped(self, leases: Leases | None) -> Ending:
+        """Work until asked to stop, then stop in order."""
         engine, alarm = self._engine, partial(make_alarm, self._clock)
         if self._settings.scheduler.enabled:
             engine.start(alarm)
@@ -296,15 +255,7 @@ class EmbeddedScheduler:
         if not self.served.done():
             self.served.set_result(None)
         try:
-            stop = await self._stopping.asked()
-            if self._declared_lost:
-                await engine.abandon()
-                return False
-            self._leaving = True
-            engine.quiesce()
-            if self._loss is not None:
-                stop = Stop("now", timedelta())
-            return await self._stopping.carry_out(stop, engine)
+            return await self._stop(await self._stopping.asked())
         finally:
             for task in watching:
                 task.cancel()
@@ -322,30 +273,17 @@ class EmbeddedScheduler:
         await asyncio.gather(*self._asked, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
-    def _close_session(self, session: Session, *, detached: bool) -> None:
-        try:
-            close_session(self._store, session, self._clock, ending="detached" if detached else "clean")
-        except StateError as error:
-            log.error("the stop could not be stored; the next start sees an unclean one", error=str(error))
-
-    def _refuse_losses(self) -> None:
-        self._stopping.refuse_unstored(self._state, who="the next start")
-        if self._loss is not None:
-            raise StateError(f"{self._loss.what} while the scheduler ran", hint=self._loss.hint)
-
     async def _watch_round(self) -> datetime | None:
         """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
-        self._loss = self._state_watch.lost()
-        if self._loss is not None:
-            self._stopping.ask(Stop("now", timedelta()))
+        if self._state_lost():
             return None
         gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
         if gone:
             self._ticks = [process for process in self._ticks if process not in gone]
-            await self._workshop.recover([process.epoch for process in gone])
+            await self._runtime.recover([process.epoch for process in gone])
             self._engine.wake()
         if not self._boot_fired:
-            self._boot_fired = await self._workshop.fire_at_boot()
+            self._boot_fired = await self._runtime.fire_at_boot()
         return self._clock.now() + LOOK_AROUND
 
     def _damage_looked_for(self, session: Session) -> contextlib.AbstractContextManager[None]:

@@ -1,22 +1,27 @@
-"""The runtime of a scheduling process: engine, runners, and the statistics of its loops."""
+"""The lifecycle of a scheduling process: enter, run, lose the lease, stop, leave; its runtime and its status."""
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+from rota import faults
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
+from rota.engine.loops.leases import Leases, kept_lease
 from rota.engine.loops.loop import Loop
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.loops.work_sources import ThreadedSources
-from rota.engine.membership.session import Session
-from rota.engine.membership.shutdown import ShortLockStore, Stopping
+from rota.engine.membership.session import Entrance, Session, close_session, open_session, sweep_locks
+from rota.engine.membership.shutdown import ShortLockStore, Stop, Stopping, fitting, wanted_stop
 from rota.engine.processes import KeeperProcesses
-from rota.engine.recovery import RecoveryContext, recover
+from rota.engine.recovery import Loss, RecoveryContext, recover, watch_state
 from rota.engine.scheduler import Engine
 from rota.engine.transactions.budgets import charge_request
 from rota.engine.transactions.finish import Finished
@@ -24,10 +29,15 @@ from rota.engine.transactions.fire import Fired, fire_at_boot
 from rota.engine.transactions.poll import scheduler_state
 from rota.log import log
 from rota.model.clock import Clock, iso
-from rota.runners.processes import machine_boot, runs_here
+from rota.model.errors import StateError
+from rota.operations.project.declarations import Sdk
+from rota.runners.processes import identity, machine_boot, runs_here
 from rota.settings import Settings
-from rota.store.driver import Store
+from rota.store.driver import Database, OpenStore, Store
+from rota.store.tables.processes import Ending
 from rota.store.tables.runs import owned_runs
+
+NOW = Stop("now", timedelta())
 
 
 class Runtime:
@@ -132,6 +142,137 @@ class Runtime:
 
     def _take_released(self, run_id: str) -> None:
         self.engine.released(run_id)
+
+
+class Host:
+    """The lifecycle that daemon, tick and embedded scheduler share; they set `_store` and `_settings`, then enter."""
+
+    _stays: ClassVar[bool] = True
+    """Whether the process serves; a tick leaves when its runs have ended."""
+    _successor: ClassVar[str] = "the next start"
+    _while_running: ClassVar[str]
+    _unstored_end: ClassVar[str] = "the stop could not be stored; the next start sees an unclean one"
+
+    _store: OpenStore
+    _settings: Settings
+
+    def __init__(self, state: Path, clock: Clock, *, kind: str, table: FunctionTable) -> None:
+        self._state = state
+        self._clock = clock
+        self._kind = kind
+        self._table = table
+        self._stopping = Stopping(gone=lambda: self._store.problem)
+        self._loss: Loss | None = None
+        self._declared_lost = False
+        self._leaving = False
+
+    async def _enter(
+        self, entrance: Entrance, *, environ: Mapping[str, str], host: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Register this process under a new epoch, and make the runtime that works under it."""
+        store, state, me = self._store, self._state, identity(os.getpid())
+        enters = ShortLockStore(store) if self._stays else store
+        session = open_session(enters, state, self._clock, kind=self._kind, identity=me, entrance=entrance)
+        sweep_locks(state)
+        self._state_watch = watch_state(state, session, alone=self._stays)
+        self._session = session
+        self._runtime = Runtime(
+            store,
+            self._clock,
+            settings=self._settings,
+            session=session,
+            table=self._table,
+            environ=environ,
+            stays=self._stays,
+            fires=self._kind != "worker",
+            sdk=Sdk(store, state, self._clock),
+            host=host,
+            on_fired=self._take_fired,
+            on_finished=self._take_finished,
+        )
+        self._engine = self._runtime.engine
+
+    def _take_fired(self, fired: Fired) -> None:
+        """Handle a fire."""
+
+    def _take_finished(self, run_id: str) -> None:
+        """Handle the end of a run."""
+
+    def _lease(self) -> contextlib.AbstractContextManager[Leases | None]:
+        """Renew the lease of this process meanwhile."""
+        return kept_lease(
+            self._store,
+            self._clock,
+            holder=self._session.holder,
+            lost=self._take_loss,
+            changed=self._engine.wake,
+            ended=self._take_finished,
+        )
+
+    def _take_loss(self) -> None:
+        """Stop at once: the lease expired, and the runs of this process may already run elsewhere (R-22)."""
+        self._declared_lost = True
+        self._stopping.ask(NOW)
+
+    def _state_lost(self) -> bool:
+        """Check the state folder; stop at once if it is gone or is another one."""
+        self._loss = self._state_watch.lost()
+        if self._loss is not None:
+            self._stopping.ask(NOW)
+        return self._loss is not None
+
+    @contextlib.contextmanager
+    def _signals(self, further: Mapping[int, Callable[[], None]] | None = None) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT; `further`: the handlers of other signals."""
+        loop = asyncio.get_running_loop()
+        handlers = {signal.SIGTERM: self._signalled, signal.SIGINT: self._signalled, **(further or {})}
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
+
+    async def _stop(self, stop: Stop) -> Ending:
+        """Claim nothing more and end the runs (R-08); after a lost lease abandon them."""
+        engine = self._engine
+        if self._declared_lost:
+            await engine.abandon()
+            return "clean"
+        self._leaving = True
+        engine.quiesce()
+        faults.point("shutdown.quiesced")
+        if self._loss is not None:
+            stop = NOW
+        self._announce_stop(fitting(stop, engine))
+        return "detached" if await self._stopping.carry_out(stop, engine) else "clean"
+
+    def _announce_stop(self, stop: Stop) -> None:
+        """Show that the process stops."""
+
+    def _leave(self, ending: Ending = "clean") -> None:
+        """Close the runtime, and the row of this process unless others closed it or it is gone."""
+        self._runtime.close()
+        if self._declared_lost:
+            self._session.lock.release(remove=True)
+        elif self._loss is None:
+            try:
+                close_session(self._store, self._session, self._clock, ending=ending, last_words=self._last_words)
+            except StateError as error:
+                log.error(self._unstored_end, error=str(error))
+
+    def _last_words(self, db: Database) -> None:
+        """Write what is stored together with the end of the process."""
+
+    def _refuse_losses(self) -> None:
+        """Raise if results could not be stored, or the state folder was lost."""
+        self._stopping.refuse_unstored(self._state, who=self._successor)
+        if self._loss is not None:
+            raise StateError(f"{self._loss.what} {self._while_running}", hint=self._loss.hint)
 
 
 def tell_status(

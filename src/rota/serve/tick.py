@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import os
-import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,12 +14,10 @@ from rota.engine.activity import KIND, note_look
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.functions import FunctionTable
 from rota.engine.loops.executor import InFlightRun, handle_of
-from rota.engine.loops.leases import Leases, kept_lease
 from rota.engine.loops.loop import Loop
 from rota.engine.membership.locks import SERVE_LOCK, TICK_LOCK, holder_pid, serving_pid
-from rota.engine.membership.session import Entrance, Session, close_session, open_session, sweep_locks, take_turn
-from rota.engine.membership.shutdown import Stop, Stopping, fitting, wanted_stop
-from rota.engine.recovery import Loss, watch_state
+from rota.engine.membership.session import Entrance, take_turn
+from rota.engine.membership.shutdown import Stop
 from rota.engine.scheduler import run_once
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.pause import next_release
@@ -30,13 +26,11 @@ from rota.model.clock import EPOCH, Clock
 from rota.model.errors import RotaError, StateError
 from rota.model.records import Run
 from rota.operations.project.apply import adopt_tzdata
-from rota.operations.project.declarations import Sdk
 from rota.operations.project.load import Loaded
 from rota.operations.project.locate import ProjectPaths, open_place
 from rota.operations.status.feed import ended_with
-from rota.runners.processes import identity
 from rota.serve.file_watch import ServedFile
-from rota.serve.host import Runtime
+from rota.serve.host import Host
 from rota.settings import Settings
 from rota.store.driver import Database, OpenStore
 from rota.store.sqlite.store import is_held
@@ -104,8 +98,13 @@ class TickObserver(Protocol):
         ...
 
 
-class Tick:
+class Tick(Host):
     """One tick. All ticks of a project are one worker with one set of slots; each is a process with its own epoch."""
+
+    _stays = False
+    _successor = "the next tick"
+    _while_running = "while a tick carried runs"
+    _unstored_end = "the end of this tick could not be stored; the next one sees an unclean one"
 
     def __init__(
         self,
@@ -116,25 +115,21 @@ class Tick:
         observer: TickObserver | None = None,
         patience: timedelta = PATIENCE,
     ) -> None:
+        super().__init__(place.state, clock, kind=KIND, table=FunctionTable())
         self._place = place
-        self._clock = clock
         self._environ = environ
         self._observer = observer
         self._patience = patience
         self._report = TickReport()
-        self._stopping = Stopping(gone=lambda: self._store.problem)
-        self._table = FunctionTable()
         self._file = ServedFile(
             place, clock, environ=environ, table=self._table, applied=self._take_plan, broken=self._take_broken
         )
-        self._loss: Loss | None = None
-        self._declared_lost = False
         self._looked_at: datetime | None = None
         self._watch = Loop("watch", self._watch_round, clock=clock)
 
     async def run(self) -> TickReport:
         """Do what is due, carry what that starts to its end, and return what was done."""
-        state = self._place.state
+        state = self._state
         store = open_place(self._place, self._clock, create=True)
         try:
             store.read(lambda db: db.row("probe_indexes"))
@@ -147,63 +142,27 @@ class Tick:
                 turn_over.callback(turn.release)
                 if is_held(state / SERVE_LOCK):
                     return TickReport(left_to="serve", pid=serving_pid(state))
-                await self._enter(store, turn_over)
+                await self._work(store, turn_over)
         finally:
             store.close()
         return self._report
 
-    async def _enter(self, store: OpenStore, turn_over: contextlib.ExitStack) -> None:
+    async def _work(self, store: OpenStore, turn_over: contextlib.ExitStack) -> None:
         loaded = await self._file.first_load(store)
-        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._place.state)
-        session = self._set_up(store, settings)
+        settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._state)
+        self._store, self._settings = store, settings
+        await self._enter(Entrance(slots=settings.scheduler.concurrency), environ=self._environ)
         if self._observer:
             self._observer.begun(settings)
         try:
-            with self._signals(), self._lease(session):
+            with self._signals(), self._lease():
                 await self._look(loaded)
                 turn_over.close()  # the lock covers fire and claim, not execution
                 faults.point("tick.looked")
                 await self._carry()
         finally:
-            self._workshop.close()
-            if self._declared_lost:
-                session.lock.release(remove=True)  # others have closed its row
-            elif self._loss is None:
-                self._leave(session)
+            self._leave()
         self._refuse_losses()
-
-    def _set_up(self, store: OpenStore, settings: Settings) -> Session:
-        """Enter under an epoch, and make what works under it."""
-        state = self._place.state
-        me = identity(os.getpid())
-        entrance = Entrance(slots=settings.scheduler.concurrency)
-        session = open_session(store, state, self._clock, kind=KIND, identity=me, entrance=entrance)
-        sweep_locks(state)
-        self._state_watch = watch_state(state, session, alone=False)
-        self._store, self._settings = store, settings
-        self._workshop = Runtime(
-            store,
-            self._clock,
-            settings=settings,
-            session=session,
-            table=self._table,
-            environ=self._environ,
-            stays=False,
-            sdk=Sdk(store, state, self._clock),
-            on_fired=self._take_fired,
-            on_finished=self._take_finished,
-        )
-        self._engine = self._workshop.engine
-        return session
-
-    def _lease(self, session: Session) -> contextlib.AbstractContextManager[Leases | None]:
-        wake = self._engine.claim_now
-        return kept_lease(self._store, self._clock, holder=session.holder, lost=self._take_loss, changed=wake)
-
-    def _take_loss(self) -> None:
-        """Other machines said that we are lost: what we carry is no longer ours (R-22)."""
-        self._declared_lost = True
-        self._stopping.ask(Stop("now", timedelta()))
 
     # the look
 
@@ -211,13 +170,13 @@ class Tick:
         """Recover, apply the file, and give every duty its round; claim what has come until the end of it."""
         engine, report = self._engine, self._report
         with engine.slots.shut():
-            report.recovered = await self._workshop.recover(self._workshop.session.dead)
-            await self._workshop.sweep_strays()
+            report.recovered = await self._runtime.recover(self._session.dead)
+            await self._runtime.sweep_strays()
             await self._store.submit(partial(adopt_tzdata, tzdata=tzdata_version(), now=self._clock.now()))
             if loaded is not None:
                 await self._file.first_apply(self._store, loaded)
             if self._settings.scheduler.enabled:
-                await self._workshop.fire_at_boot()
+                await self._runtime.fire_at_boot()
         engine.claimer.allowed = report.enabled = self._settings.scheduler.enabled
         looked_at = await run_once(engine, self._clock)
         self._sum_up()
@@ -266,11 +225,9 @@ class Tick:
 
     async def _watch_round(self) -> datetime | None:
         """Look for wishes to cancel and for callers who left; leave further claims to a serving process."""
-        self._loss = self._state_watch.lost()
-        if self._loss is not None:
-            self._stopping.ask(Stop("now", timedelta()))
+        if self._state_lost():
             return None
-        if is_held(self._place.state / SERVE_LOCK):
+        if is_held(self._state / SERVE_LOCK):
             self._engine.claimer.until = EPOCH
         await self._engine.cancel_loop.turn()
         await self._engine.direct_loop.turn()
@@ -278,47 +235,19 @@ class Tick:
 
     # stopping
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-
-    def _signalled(self) -> None:
-        self._stopping.ask(wanted_stop("grace", None, scheduler=self._settings.scheduler))
-
-    async def _stop(self, stop: Stop) -> None:
-        """Claim nothing more and end what is carried, as a serving process does (R-08)."""
-        if self._declared_lost:
-            await self._engine.abandon()
-            return
-        self._engine.quiesce()
+    def _announce_stop(self, stop: Stop) -> None:
         if self._observer:
-            self._observer.stopping(fitting(stop, self._engine), running=len(self._engine.executor.carried))
-        await self._stopping.carry_out(stop, self._engine)
-
-    def _leave(self, session: Session) -> None:
-        """Say goodbye; a tick that carried nothing stores its look with that, and leaves its epoch to the next."""
-        try:
-            close_session(self._store, session, self._clock, ending="clean", last_words=self._last_words)
-        except StateError as error:
-            log.error("the end of this tick could not be stored; the next one sees an unclean one", error=str(error))
+            self._observer.stopping(stop, running=len(self._engine.executor.carried))
 
     def _last_words(self, db: Database) -> None:
+        """Store the look of a tick that carried nothing, and leave its epoch to the next."""
         if self._engine.executor.idle and self._looked_at is not None:
-            holder = self._workshop.session.holder
+            holder = self._session.holder
             unused = {holder.worker_id: holder.epoch}
             note_look(db, slots=self._settings.scheduler.concurrency, now=self._looked_at, unused=unused)
 
     def _refuse_losses(self) -> None:
-        self._stopping.refuse_unstored(self._place.state, who="the next tick")
-        if self._loss is not None:
-            raise StateError(f"{self._loss.what} while a tick carried runs", hint=self._loss.hint)
+        super()._refuse_losses()
         if self._declared_lost:
             raise StateError(
                 "other machines declared this tick lost: its lease was over; what it ran was ended",

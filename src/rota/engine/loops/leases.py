@@ -158,13 +158,19 @@ def _look(db: Database, *, but: str) -> PeerState:
 
 @contextlib.contextmanager
 def kept_lease(
-    store: Store, clock: Clock, *, holder: ClaimOwner, lost: Callable[[], None], changed: Callable[[], None]
+    store: Store,
+    clock: Clock,
+    *,
+    holder: ClaimOwner,
+    lost: Callable[[], None],
+    changed: Callable[[], None],
+    ended: Callable[[str], None],
 ) -> Iterator[Leases | None]:
     """Renew the lease of a process meanwhile; none where its lock tells that it is alive."""
     if not holder.leased:
         yield None
         return
-    leases = Leases(store, clock, holder=holder, lost=lost, changed=changed)
+    leases = Leases(store, clock, holder=holder, lost=lost, changed=changed, ended=ended)
     leases.start()
     try:
         yield leases
