@@ -143,7 +143,7 @@ async def test_a_client_is_told_what_happens(api: Api) -> None:
         assert [(name, event["id"]) for name, event in await events(stream, 1)] == [("run.created", run)]
         cancel_run(api.store, run, now=api.project.clock.now())
         assert [(name, event["status"]) for name, event in await events(stream, 1)] == [("run.finished", "CANCELLED")]
-    assert feed.clients == 0
+    assert not feed._subscribers
 
 
 @pytest.mark.anyio

@@ -237,7 +237,7 @@ def join_parts(main: Document, parts: Sequence[Included]) -> Document:
 
 def _joined(whole: Document, part: Document) -> Document:
     problems = (*whole.problems, *part.problems, *_foreign(part))
-    whole = replace(whole, problems=problems, digest=whole.digest + part.digest)
+    whole = replace(whole, problems=problems)
     for section in PART_SECTIONS:
         if part.data.get(section) is not None and (section,) not in part.spoilt:
             whole = _with_section(whole, part, section)

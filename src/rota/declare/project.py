@@ -231,7 +231,6 @@ class Declared:
     jobs: tuple[JobSpec, ...]
     notes: tuple[str, ...]
     positions: Mapping[str, tuple[int, int]]
-    text_digest: str
     included: tuple[Included, ...] = ()
     """The parts and projects that were included."""
     left_out: tuple[LeftOut, ...] = ()
@@ -300,7 +299,6 @@ def read_project(
             *counting_notes(whole.jobs),
         ),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
-        text_digest=main.document.digest,
         included=whole.included,
         left_out=whole.left_out,
         agents=whole.agents,
@@ -326,7 +324,7 @@ def read_given(
     if found.problems:
         raise JobProblems(found.problems)
     settings = _with_agents(found.settings, found.jobs)
-    return Declared(settings, found.jobs, notes=(), positions={}, text_digest="", agents=found.agents)
+    return Declared(settings, found.jobs, notes=(), positions={}, agents=found.agents)
 
 
 def read_further(

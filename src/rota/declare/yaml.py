@@ -1,6 +1,5 @@
 """YAML files: finding, composing with line and column, and recovery from unquoted scalars."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -386,7 +385,6 @@ class Document:
     keys: Mapping[KeyPath, tuple[int, int]]
     problems: tuple[Problem, ...] = ()
     spoilt: frozenset[KeyPath] = frozenset()
-    digest: str = ""
     files: Mapping[KeyPath, str] = field(default_factory=dict)
     """The files of the keys that stand in another one than `file`."""
 
@@ -497,7 +495,7 @@ def parse(content: bytes, file: str = FILE_NAME) -> Document:
                 raise FileProblems(_all_problems(file, Composed.empty(stopped), mends)) from None
             text = mended.text
             mends.append(mended)
-    return _document(file, composed, mends=mends, digest=hashlib.sha256(content).hexdigest())
+    return _document(file, composed, mends=mends)
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -511,14 +509,14 @@ def _decode(content: bytes, file: str) -> str:
         raise FileProblems([problem]) from None
 
 
-def _document(file: str, composed: Composed, *, mends: list[Mend], digest: str) -> Document:
+def _document(file: str, composed: Composed, *, mends: list[Mend]) -> Document:
     problems = _all_problems(file, composed, mends)
     data = {} if composed.data is None else composed.data  # no text but comments: a file that declares nothing
     if not isinstance(data, dict):
         raise FileProblems([*problems, Problem(NO_MAP, "yaml_top_level", file, 1, 1, hint=SECTIONS_HINT)])
     spoilt = {flaw.path for flaw in composed.flaws if flaw.code != "yaml_duplicate_key"}
     spoilt |= {composed.values.get(mended.mark, ()) for mended in mends}
-    return Document(file, data, composed.keys, tuple(problems), frozenset(spoilt - {()}), digest)
+    return Document(file, data, composed.keys, tuple(problems), frozenset(spoilt - {()}))
 
 
 def _all_problems(file: str, composed: Composed, mends: list[Mend]) -> list[Problem]:

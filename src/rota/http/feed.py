@@ -84,11 +84,6 @@ class Feed:
         self._seq = 0
         self._entering = asyncio.Lock()
 
-    @property
-    def clients(self) -> int:
-        """How many clients follow."""
-        return len(self._subscribers)
-
     def check_room(self) -> None:
         """Refuse a client more than there is room for, before anything is answered."""
         if len(self._subscribers) >= STREAMS:

@@ -397,14 +397,6 @@ class Summary(Shape):
     suggested_poll_seconds: int
 
 
-class Stopped(Shape):
-    """What a stop did."""
-
-    mode: str
-    running: int
-    direct: int
-
-
 class Usage(Shape):
     """What runs used, as `rota usage --json`."""
 

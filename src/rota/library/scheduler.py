@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rota.engine.clock import SystemClock
 from rota.engine.membership.shutdown import Stop
@@ -48,7 +48,7 @@ from rota.operations.project.declarations import (
     story_of,
     trigger_job,
 )
-from rota.operations.project.locate import is_applied, locate, open_place, open_state
+from rota.operations.project.locate import DATABASE, is_applied, locate, open_place, open_state
 from rota.operations.tools.catalog import Tool, tools_of
 from rota.operations.tools.context import RUN_ID, maker_of, named_maker, project_declares, tools_maker
 from rota.operations.tools.toolbox import Toolbox
@@ -115,34 +115,10 @@ async def _leave(
             raise
 
 
-class Waitable(Protocol):
-    """What a scheduler begins and somebody waits for."""
-
-    def begin_trigger(
-        self, name: str, schedule: str | None, *, params: Mapping[str, Any] | None, force: bool
-    ) -> "Future[TriggerResult]":
-        """Begin to trigger a job."""
-        ...
-
-    def begin_wait(self, run: str) -> "Future[Run]":
-        """Begin to wait for a run."""
-        ...
-
-    def reserve_slot(
-        self,
-        pools: Sequence[str] | Mapping[str, int] = (),
-        *,
-        job: str | None = None,
-        within: str | float | timedelta | None = None,
-    ) -> Reserved:
-        """Return a slot to be held."""
-        ...
-
-
 class Blocking:
     """The methods that are awaited, as ones that block the calling thread. Not for the thread of an event loop."""
 
-    def __init__(self, scheduler: Waitable) -> None:
+    def __init__(self, scheduler: "Scheduler") -> None:
         self._scheduler = scheduler
 
     def trigger(
@@ -199,9 +175,6 @@ def _finish(given: "Future[None] | None") -> None:
     with contextlib.suppress(CancelledError):  # the scheduler stopped, and took it back itself
         if given is not None:
             given.result()
-
-
-DATABASE = "rota.db"
 
 
 def state_of(store: Path) -> Path:

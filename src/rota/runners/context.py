@@ -6,7 +6,6 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,10 +18,9 @@ from rota.rules.activity import changes
 from rota.runners.output import make_folder
 from rota.runners.result import Counter, Meter
 from rota.runners.writer import OUTPUT_LIMIT, BoundedWriter
+from rota.sources.http import trusted
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 
@@ -57,14 +55,6 @@ def open_async_client(meter: Meter) -> "httpx2.AsyncClient":
 
     hooks = {"request": [charge]}
     return httpx2.AsyncClient(timeout=_timeout(), verify=trusted(), follow_redirects=True, event_hooks=hooks)
-
-
-@cache
-def trusted() -> "ssl.SSLContext":
-    """Return the certificates of this machine; reading them costs more than most requests."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 def _timeout() -> "httpx2.Timeout":

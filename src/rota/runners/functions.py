@@ -22,8 +22,9 @@ from rota.model.errors import InvalidValue
 from rota.model.records import ERROR_LIMIT, SUMMARY_LIMIT, Outcome, cut
 from rota.model.states import Reason, Status
 from rota.rules.outcome import retry_after
-from rota.runners.context import JobContext, trusted
+from rota.runners.context import JobContext
 from rota.runners.result import judge_scheduler_state, judge_state, storable
+from rota.sources.http import trusted
 
 Function = Callable[..., Any]
 Reader = Callable[[JobContext, Any], Outcome]

@@ -18,8 +18,7 @@ from rota.model.errors import AddressRefused, AddressUnknown, InvalidValue
 from rota.model.notifications import DeliveryResult
 from rota.rules.addresses import is_allowed, is_public, private, read_address
 from rota.rules.outcome import retry_after
-from rota.runners.context import trusted
-from rota.sources.http import finish_within
+from rota.sources.http import finish_within, trusted
 
 Resolve = Callable[[str, int], Collection[str]]
 

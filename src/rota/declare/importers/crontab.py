@@ -8,12 +8,11 @@ from typing import Any
 
 from rota.declare.applicability import secret_in
 from rota.declare.export import write_comment, write_entry, write_job, write_map
-from rota.declare.problems import ENV_NAME
+from rota.declare.problems import ENV_NAME, REBOOT
 from rota.model.errors import FileProblems, InvalidCron, InvalidTimezone, Problem
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import zone
 
-REBOOT = "@reboot"
 SIZE_LIMIT = 1_000_000
 _VARIABLE = re.compile(r"""\s*(?P<name>"[^"]*"|'[^']*'|[^\s=#"'@*][^\s="']*)\s*=\s*(?P<value>.*?)\s*""")
 _ALIAS = re.compile(r"(?P<fields>@\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)

@@ -538,7 +538,6 @@ def _page(job: str) -> str:
     return f"{LIST}/{segment(job)}"
 
 
-NEW_JOB_PATH = "/ui/new"
 LIKE = "-2"
 KINDS = (("command", "A program"), ("shell", "A text for the shell"), ("prompt", "A task for an agent"))
 EXAMPLES = ("every 15m", "weekdays at 9:30", "0 8 * * mon-fri", "last friday at 17:00", "tomorrow at 9:00")

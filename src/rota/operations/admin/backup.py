@@ -32,7 +32,7 @@ from rota.model.errors import BackupUnusable, FileExists, FileProblems, StateErr
 from rota.model.states import Status
 from rota.model.store_url import shown
 from rota.operations.project.includes import parts_of
-from rota.operations.project.locate import ProjectPaths, locate, make_state
+from rota.operations.project.locate import DATABASE, ProjectPaths, locate, make_state
 from rota.rules.pause import plan_pause_end
 from rota.runners.output import RUNS
 from rota.settings import FILE_NAME, STATE_NAME
@@ -43,7 +43,6 @@ from rota.store.tables import jobs, run_queries
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-DATABASE = "rota.db"
 PARTS = "parts"
 CHUNK = 1 << 20
 # A run's folder also holds what it was started with: params and environment, secrets among them.

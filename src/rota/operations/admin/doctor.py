@@ -26,7 +26,7 @@ from rota.operations.admin.secrets import missing_secrets
 from rota.operations.agents import AgentView, look_at_agents
 from rota.operations.project.edit import AGENTS, found_agents
 from rota.operations.project.load import Loaded, load_project
-from rota.operations.project.locate import ProjectPaths, is_applied, look_at, open_place
+from rota.operations.project.locate import DATABASE, ProjectPaths, is_applied, look_at, open_place
 from rota.operations.status.attention import given_up, left_behind_findings
 from rota.operations.status.status import Heartbeat, Liveness, heartbeat
 from rota.operations.workers import worker_states
@@ -54,7 +54,6 @@ from rota.store.tables.work_items import kept_worktrees
 from rota.text.format import ago, roughly
 from rota.text.jobs import remedy_of
 
-DATABASE = "rota.db"
 NAMES_SHOWN = 3
 FIRES = frozenset({"serve", "guest"})
 UNTOLD = timedelta(days=7)

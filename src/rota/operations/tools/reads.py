@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.declare.entries import refuse_past
 from rota.declare.yaml import write_path
-from rota.model.clock import iso
+from rota.model.clock import EPOCH, iso
 from rota.model.errors import (
     FileProblems,
     JobDisabled,
@@ -132,7 +132,6 @@ def next_start(view: JobView) -> datetime | None:
     return next((fire.at for fire in coming_fires(view.job, n=1)), None)
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 LINES = 60
 

@@ -206,9 +206,9 @@ def wrong_fate(reason: str | None, at: int, lulls: Lulls, *, created_at: int | N
         return None
     end = lulls.quiet_end(at)
     if fate is Fate.SKIPPED or reason in (Reason.MISSED, Reason.EXCLUDED):
-        return f"has quiet hours until {_say(end)}"
+        return f"has quiet hours until {say(end)}"
     early = end is not None and created_at is not None and created_at < end
-    return f"lets it wait for {_say(end)}" if early else None
+    return f"lets it wait for {say(end)}" if early else None
 
 
 def waits(job: AuditedJob, stretch: Stretch) -> bool:
@@ -225,11 +225,7 @@ def wrong_wait(job: AuditedJob, stretch: Stretch) -> str | None:
     end = stretch.lulls.quiet_end(job.next_for)
     if end is None or end == job.next_at:
         return None
-    return f"{_say(job.next_for)} fires at {_say(job.next_at)}, but it lies in quiet hours until {_say(end)}"
-
-
-def _say(ms: int | None) -> str:
-    return "none" if ms is None else iso(from_ms(ms))
+    return f"{say(job.next_for)} fires at {say(job.next_at)}, but it lies in quiet hours until {say(end)}"
 
 
 COUNTED = 10_000
