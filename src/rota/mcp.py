@@ -79,7 +79,7 @@ def serve(toolbox: ServedTools) -> None:
                 if reply is not None:
                     _write(json.dumps(reply, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         except (BrokenPipeError, ConnectionResetError):
-            logger.info("the client is gone")
+            logger.info("client disconnected")
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -95,7 +95,7 @@ def test_only_the_default_port_gives_way_and_says_to_which_process(
         with bind(Flags().over(http)) as second:
             port = second.getsockname()[1]
     assert DEFAULT_PORT < port < DEFAULT_PORT + PORTS_TRIED
-    assert f"the port {DEFAULT_PORT} is in use, HTTP listens on {port}" in caplog.text
+    assert f"port {DEFAULT_PORT} is in use, listening on {port}" in caplog.text
     assert "used_by=" in caplog.text
 
 

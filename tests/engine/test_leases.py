@@ -243,8 +243,8 @@ async def test_a_renewal_that_fails_is_logged_with_a_traceback_where_nobody_fore
     kept.start()
     await until_true(other.lives)
     kept.stop()
-    (record,) = [one for one in caplog.records if "could not be renewed" in one.getMessage()]
-    assert record.getMessage() == f"the lease could not be renewed, trying again error={str(error)!r}"
+    (record,) = [one for one in caplog.records if "lease renewal failed" in one.getMessage()]
+    assert record.getMessage() == f"lease renewal failed, retrying error={str(error)!r}"
     assert bool(record.exc_info) is isinstance(error, ValueError)
 
 

@@ -76,7 +76,7 @@ async def test_a_step_that_others_held_up_is_done_again_and_told_once(
     with caplog.at_level(logging.INFO):
         assert await patience().do(step) == "done"
     assert step.attempts == 4
-    assert caplog.text.count("trying again") == caplog.text.count("goes on") == 1
+    assert caplog.text.count("retrying") == caplog.text.count("startup continues") == 1
 
 
 async def test_what_does_not_pass_by_itself_is_not_tried_again(patience: Callable[..., StartupRetry]) -> None:

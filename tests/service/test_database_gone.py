@@ -95,9 +95,9 @@ def test_who_was_declared_lost_begins_anew_whatever_keeps_it_from_that(
         held.execute("SELECT 1 FROM worker FOR UPDATE")
         way.admit()
         until(lambda: all(gone(pid) for pid in tree), what="its tree to end")
-        until(lambda: "the start waits for the database" in machine.log(), what="it to meet the row that is held")
+        until(lambda: "database not ready at startup" in machine.log(), what="it to meet the row that is held")
         way.refuse()
-        until(lambda: machine.log().count("the database is gone") > 1, what="it to miss the database")
+        until(lambda: machine.log().count("database unreachable") > 1, what="it to miss the database")
         assert (ask(machine.state, {"ask": "status"}) or {})["gone"]
     (machine.folder / "go").touch()
     way.admit()
@@ -118,7 +118,7 @@ def test_a_stop_while_the_database_is_gone_ends_and_the_next_start_records_what_
     until(lambda: machine.running_on("hold"), what="the run to start")
     tree = machine.processes()
     way.refuse()
-    until(lambda: "the database is gone" in machine.log(), what="it to miss the database")
+    until(lambda: "database unreachable" in machine.log(), what="it to miss the database")
     server.terminate()
     assert ended(server) == 69
     assert all(gone(pid) for pid in tree)

@@ -87,7 +87,7 @@ def test_a_timed_pause_ends_by_itself(project: Project) -> None:
     project.write(BUSY)
     project.serve()
     project.rota("pause", "tick", "--for", "3s")
-    until(lambda: "pause is over" in project.log(), what="the end of the pause")
+    until(lambda: "pause ended" in project.log(), what="the end of the pause")
     count = len(project.history("tick"))
     until(lambda: len(project.history("tick")) > count, what="fires to go on")
 

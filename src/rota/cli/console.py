@@ -348,12 +348,12 @@ def _echo(text: str, *, err: bool = False) -> None:
 
 TOLD_BY_CONSOLE = frozenset(
     {
-        "run of a lost process",
+        "recovering run of a dead process",
         "run skipped",
         "run failed",
         "run waits",
-        "run is being stopped",
-        "the file cannot be applied; the last good set goes on",
+        "stopping run",
+        "file has problems; keeping the last applied jobs",
     }
 )
 _COLOURS = {logging.DEBUG: "2", logging.INFO: "32", logging.WARNING: "33", logging.ERROR: "31"}

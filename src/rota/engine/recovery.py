@@ -75,7 +75,7 @@ async def recover_calls(heir: RecoveryContext, dead: Sequence[int]) -> int:
     found = [one for one in store.read(calls_table.unfinished) if one.holder in dead]
     for one in found:
         action = store.read(partial(_decide, found=one, children=children))
-        log.info("direct call of a lost process", call=one.id, action=action.value)
+        log.info("recovering direct call of a dead process", call=one.id, action=action.value)
         if action in (Recovery.ADOPT, Recovery.STOP):
             await _take_over_call(heir, one, stop=action is Recovery.STOP)
         else:
@@ -161,7 +161,7 @@ async def recover(heir: RecoveryContext, dead: Sequence[int]) -> int:
         for left in found:
             faults.point("recover.found")
             action = decide_recovery(left.facts)
-            log.info("run of a lost process", run=left.handle, action=action.value)
+            log.info("recovering run of a dead process", run=left.handle, action=action.value)
             await _resolve(heir, left, action)
             faults.point("recover.resolved")
         calls = await recover_calls(heir, dead)
@@ -288,9 +288,9 @@ class DamageCheck:
             found = (str(error),)
         if found:
             self.found = f"{self._path} is damaged: {found[0]}; put back a backup"
-            log.error("the database is damaged", path=str(self._path), found=found, hint=self._hint)
+            log.error("database is corrupt", path=str(self._path), found=found, hint=self._hint)
         else:
-            log.debug("the database is whole")
+            log.debug("database integrity check passed")
 
 
 def watch_state(state: Path, session: Session, *, alone: bool) -> "StateWatch":

@@ -288,7 +288,7 @@ class Engine:
         if found.stale:
             changed = await self._store.submit(partial(replan, now=now))
             for job, mode in changed.items():
-                log.info("job re-planned", job=job, mode=mode.value)
+                log.info("job rescheduled", job=job, mode=mode.value)
             self.fire_loop.wake()
             self.claim_now()
         tick = now + self._settings.scheduler.tick
@@ -412,7 +412,7 @@ class Engine:
         try:
             self._on_finished(run_id)
         except StateError as error:
-            log.warning("the end of a run could not be shown", run=run_id, error=str(error))
+            log.warning("could not display the end of a run", run=run_id, error=str(error))
 
     # release and cancel
 
@@ -427,9 +427,9 @@ class Engine:
             for run_id in ended.expired:
                 self._tell_finished(run_id)
             for pause in ended.pauses:
-                log.info("pause is over", job=pause.job, skipped=pause.count)
+                log.info("pause ended", job=pause.job, skipped=pause.count)
             for provider in ended.holds:
-                log.info("provider is no longer held", provider=provider)
+                log.info("provider hold ended", provider=provider)
             self.fire_loop.wake()
             self.deliveries.loop.wake()
             self.claim_now()
@@ -442,7 +442,7 @@ class Engine:
         for run_id, reason in self._store.read(partial(runs.cancelling_runs, epoch=self._holder.epoch)):
             carried = self.executor.carried.get(run_id)
             if carried is not None and not carried.stopping:
-                log.info("run is being stopped", run=handle_of(carried), reason=reason.value)
+                log.info("stopping run", run=handle_of(carried), reason=reason.value)
                 self.executor.stop(run_id)
         return self._clock.now() + self._settings.scheduler.tick
 

@@ -143,7 +143,7 @@ class Feed:
         try:
             found = await run_sync(follow_from, self._store, self._seq)
         except RotaError as error:
-            log.warning("changes could not be read for those who follow", error=str(error))
+            log.warning("could not read changes for event subscribers", error=str(error))
             return
         if found.events or found.reset:
             self._seq = found.seq

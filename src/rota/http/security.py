@@ -400,7 +400,7 @@ class Guard:
         except RotaError as error:
             await self._refuse(error, scope, receive, answer=answer)
         except Exception as error:
-            log.exception("a request failed", path=scope["path"], method=scope["method"], error=str(error))
+            log.exception("request failed", path=scope["path"], method=scope["method"], error=str(error))
             await self._refuse(Unexpected(), scope, receive, answer=answer)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:

@@ -168,7 +168,7 @@ PORTS_TRIED = 50
 IN_USE_HINT = (
     "stop that process, or name another port: `rota serve --listen 127.0.0.1:8000`, `http: {listen: …}` in rota.yaml"
 )
-MOVED_HINT = "write `http: {listen: 127.0.0.1:PORT}` for a port that stays the same"
+MOVED_HINT = "set a fixed port with `http: {listen: 127.0.0.1:PORT}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def bind(wanted: Listening) -> socket.socket:
         found = _bound(wanted.host, port)
         if found is not None:
             if port != DEFAULT_PORT:
-                taken = f"the port {DEFAULT_PORT} is in use, HTTP listens on {port}"
+                taken = f"port {DEFAULT_PORT} is in use, listening on {port}"
                 log.warning(taken, used_by=port_owner(DEFAULT_PORT), hint=MOVED_HINT)
             return found
     last = DEFAULT_PORT + PORTS_TRIED - 1
@@ -355,7 +355,7 @@ class HttpServerThread:
         try:
             asyncio.run(self._serve())
         except Exception as error:
-            log.exception("the HTTP side ended", error=str(error))
+            log.exception("HTTP server stopped unexpectedly", error=str(error))
 
     async def _serve(self) -> None:
         # FastAPI and uvicorn take half a second: not on the scheduler's loop

@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 Kind = Literal["serve", "worker"]
 
 LOOK_AT_FILES = timedelta(seconds=2)
-UPGRADE_HINT = "to go back, stop rota, put the copy in the place of rota.db and install the rota that made it"
-DRAIN_HINT = "find the cause, then `rota workers resume NAME`; the other workers go on"
-LOST = "this worker was declared lost: what it ran was ended here, it begins anew"
-LOST_HINT = "its lease was over: the machine slept, was stopped, or could not reach the database"
-RESUME_HINT = "find the cause, then `rota resume --all`"
+UPGRADE_HINT = "to downgrade: stop rota, replace rota.db with the copy, install the previous version"
+DRAIN_HINT = "fix the cause, then run `rota workers resume NAME`; other workers continue"
+LOST = "lease expired: killed local runs, registering again as a new process"
+LOST_HINT = "the machine slept, was suspended, or lost its connection to the database"
+RESUME_HINT = "fix the cause, then run `rota resume --all`"
 
 
 class Daemon(Host):
@@ -114,7 +114,7 @@ class Daemon(Host):
             self._refuse_alone(store)
             store.read(lambda db: db.row("probe_indexes"))
             if store.copied_to is not None:
-                log.warning("the database was upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
+                log.warning("database upgraded", copy=str(store.copied_to), hint=UPGRADE_HINT)
             self._tell_if_moved(store)
             lock = await take_serving_lock(self._state, self._clock)
             try:
@@ -155,7 +155,7 @@ class Daemon(Host):
         except PASSING as error:
             if not self._stopping.wished or self._leaving:
                 raise
-            log.warning("the start was given up", error=str(error))
+            log.warning("startup aborted", error=str(error))
             if self._declared_lost:
                 await self._stopping.asked()  # our own wish: it is heard
 
@@ -210,7 +210,7 @@ class Daemon(Host):
     def _tell_if_moved(self, store: Store) -> None:
         moved = store.read(moved_to)
         if moved is not None:
-            log.warning("this database was moved, and is served all the same", to=moved, hint=MOVED)
+            log.warning("serving a database that was migrated elsewhere", to=moved, hint=MOVED)
 
     def _damage_looked_for(self) -> contextlib.AbstractContextManager[None]:
         """Return what looks for damage beside the work, after an unclean stop."""
@@ -247,24 +247,24 @@ class Daemon(Host):
             worker_id = self._session.holder.worker_id
             lost = await store.submit(partial(pause_in_crash_loop, worker_id=worker_id, now=now))
         if lost and self._session.leased:
-            log.error("started drained: this worker crashed again and again", crashes=lost, hint=DRAIN_HINT)
+            log.error("crash loop: worker started drained", crashes=lost, hint=DRAIN_HINT)
         elif lost:
-            log.error("started paused: the scheduler crashed again and again", crashes=lost, hint=RESUME_HINT)
+            log.error("crash loop: scheduler started paused", crashes=lost, hint=RESUME_HINT)
         elif self._session.leased:
             self._tell_if_drained(store)
 
     def _tell_if_drained(self, store: Store) -> None:
         worker = store.read(partial(processes.worker_by_id, worker_id=self._session.holder.worker_id))
         if worker is not None and worker.draining:
-            hint = f"let it take runs with `rota workers resume {worker.called}`"
-            log.warning("this worker is drained, and takes no runs", hint=hint)
+            hint = f"resume it with `rota workers resume {worker.called}`"
+            log.warning("worker is drained and claims no runs", hint=hint)
 
     async def _until_stopped(self, recovered: int) -> Ending:
         alarm = partial(make_alarm, self._clock)
         if self._settings.scheduler.enabled:
             self._engine.start(alarm)
         else:
-            log.warning("the scheduler is switched off by `scheduler.enabled: false`; nothing is fired or started")
+            log.warning("scheduler disabled by `scheduler.enabled: false`: no job fires, no run starts")
         loops = [self._watch, *((self._leases.loop,) if self._leases is not None else ())]
         watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
         self._announce(recovered)
@@ -285,7 +285,7 @@ class Daemon(Host):
                 going_on = frozenset(self._engine.executor.carried)
                 self._observer.serving(self._settings, recovered=recovered, going_on=going_on)
             except StateError as error:  # the database went just now: a console that cannot read ends nobody
-                log.warning("the start could not be shown", error=str(error))
+                log.warning("could not display the startup", error=str(error))
         if self._http is not None:
             self._http.start()
             if self._observer:

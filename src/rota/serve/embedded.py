@@ -165,7 +165,7 @@ class EmbeddedScheduler(Host):
             if not self.served.done():
                 self.served.set_exception(error)
             elif not self._stopped:
-                log.error("the scheduler stopped by itself", error=str(error))
+                log.error("scheduler stopped unexpectedly", error=str(error))
             self.gone.set_exception(error)
         else:
             self._on_over()
@@ -180,7 +180,7 @@ class EmbeddedScheduler(Host):
             try:
                 await self._serve_patiently(store)
                 while self._declared_lost and not self._leaving:
-                    log.warning("this scheduler was declared lost: what it ran was ended, it begins anew")
+                    log.warning("lease expired: killed local runs, registering again as a new process")
                     self._declared_lost = False
                     await self._serve_patiently(store)
             finally:
@@ -199,7 +199,7 @@ class EmbeddedScheduler(Host):
         except PASSING as error:
             if not self._stopping.wished or self._leaving:
                 raise
-            log.warning("the start was given up", error=str(error))
+            log.warning("startup aborted", error=str(error))
             if not self.served.done():
                 raise
             if self._declared_lost:

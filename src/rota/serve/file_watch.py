@@ -77,7 +77,7 @@ class ServedFile:
         try:
             await self._apply(store, loaded)
         except StateError as error:
-            log.error("the file is not applied yet, trying again", error=str(error))
+            log.error("applying the file failed, retrying", error=str(error))
             self.forget()
 
     async def _apply(self, store: Store, loaded: Loaded) -> None:
@@ -114,7 +114,7 @@ class ServedFile:
             self._break(error)
         else:
             if not _starts_alike(loaded.declared.settings, settings):
-                log.warning("settings of the scheduler changed; they take effect at the next start")
+                log.warning("scheduler settings changed; restart to apply them")
             await self._apply(store, loaded)
         self._seen = stamps
 
@@ -128,7 +128,7 @@ class ServedFile:
         if held is None:
             return False
         if held != self.problem:
-            log.warning("a change of the file waits for a person", problem=held)
+            log.warning("file change needs approval: run `rota apply`", problem=held)
         self.problem = held
         self.forget()
         return True
@@ -168,12 +168,15 @@ class ServedFile:
         try:
             remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
         except OSError as error:
-            log.warning("commands inside included projects may not find this scheduler", error=str(error))
+            log.warning(
+                "could not register with included projects; their commands may not find this scheduler",
+                error=str(error),
+            )
 
     def _break(self, error: RotaError) -> None:
         text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)
         self.problem = text
-        log.error("the file cannot be applied; the last good set goes on", problem=text)
+        log.error("file has problems; keeping the last applied jobs", problem=text)
         self._broken(error)
 
 

@@ -102,7 +102,7 @@ class Runtime:
         )
         strays = await asyncio.to_thread(runs_here, self._settings.state)
         for run_id in strays - ours:
-            log.warning("processes of a run that is no longer ours are ended", run=run_id)
+            log.warning("killing processes of a run that this scheduler no longer owns", run=run_id)
             await self._processes.sweep(run_id)
         return len(strays - ours)
 
@@ -151,7 +151,7 @@ class Host:
     """Whether the process serves; a tick leaves when its runs have ended."""
     _successor: ClassVar[str] = "the next start"
     _while_running: ClassVar[str]
-    _unstored_end: ClassVar[str] = "the stop could not be stored; the next start sees an unclean one"
+    _unstored_end: ClassVar[str] = "could not record the shutdown; the next start will run crash recovery"
 
     _store: OpenStore
     _settings: Settings

@@ -104,7 +104,7 @@ class Tick(Host):
     _stays = False
     _successor = "the next tick"
     _while_running = "while a tick carried runs"
-    _unstored_end = "the end of this tick could not be stored; the next one sees an unclean one"
+    _unstored_end = "could not record the end of this tick; the next one will run crash recovery"
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Tick(Host):
         try:
             store.read(lambda db: db.row("probe_indexes"))
             if store.copied_to is not None:
-                log.warning("the database was upgraded", copy=str(store.copied_to))
+                log.warning("database upgraded", copy=str(store.copied_to))
             turn = await take_turn(state, self._clock, within=self._patience)
             if turn is None:
                 return TickReport(left_to="tick", pid=holder_pid(state / TICK_LOCK))
@@ -191,7 +191,7 @@ class Tick(Host):
         try:
             await self._store.submit(partial(note_look, slots=self._settings.scheduler.concurrency, now=looked_at))
         except StateError as error:
-            log.error("the look of this tick could not be stored", error=str(error))
+            log.error("could not record this tick", error=str(error))
 
     def _sum_up(self) -> None:
         report, engine = self._report, self._engine

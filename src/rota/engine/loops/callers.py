@@ -77,7 +77,7 @@ class Callers:
                 boot_id = self._holder.identity.boot_id if self._holder.leased else None
                 await self._store.submit(partial(direct_calls.dismiss, boot_id=boot_id))
         except StateError as error:
-            log.error("callers who wait could not be told of the stop", error=str(error))
+            log.error("could not notify waiting callers of the shutdown", error=str(error))
 
     def close(self) -> None:
         """Watch nobody any more."""
@@ -103,14 +103,14 @@ class Callers:
             except StateError:
                 await pause_for(STORAGE_PAUSE)
         if unfinished:
-            log.info("the caller of a direct call ended", call=call_id, pid=caller.pid)
+            log.info("caller of a direct call exited", call=call_id, pid=caller.pid)
             self._stop(call_id)
             self._changed()
 
     def _stop(self, call_id: str) -> None:
         carried = self._executor.carried.get(call_id)
         if carried is not None and not carried.reserved and not carried.stopping:
-            log.info("direct call is being stopped", call=handle_of(carried))
+            log.info("stopping direct call", call=handle_of(carried))
             self._executor.stop(call_id)
 
     def _free_handed_back(self, held: set[str]) -> None:

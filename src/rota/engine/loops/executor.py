@@ -112,7 +112,7 @@ class Outputs:
         try:
             await self._copy(run_id, limit=None)
         except RotaError as error:
-            log.warning("the output of a run could not be shared; its files are on this machine", error=str(error))
+            log.warning("could not upload run output; the files stay on this machine", error=str(error))
         finally:
             self._sent.pop(run_id, None)
 
@@ -361,7 +361,7 @@ class Executor:
         except RotaError as error:
             await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=str(error)))
         except Exception as error:
-            log.exception("run could not be started", run=claimed.run.handle)
+            log.exception("run failed to start", run=claimed.run.handle)
             text = f"{type(error).__name__}: {error}"
             await self._give_up(claimed, Outcome(Status.FAILED, Reason.SPAWN_FAILED, error=text))
 

@@ -62,7 +62,7 @@ class Firer:
             raise  # not this job's fault: the loop waits and tries all of them again, late instants fall under R-10
         except Exception as error:
             self.quarantine[job_id] = now + QUARANTINE
-            log.exception("job could not be fired", job=job_id, error=str(error))
+            log.exception("job failed to fire", job=job_id, error=str(error))
             return None
         faults.point("fire.committed")
         self.quarantine.pop(job_id, None)
@@ -144,10 +144,10 @@ class ServerClock:
     async def _note(self) -> None:
         """Say so where people look: in the log, and in the database for the other machines."""
         if self.agrees:
-            log.info("the clock agrees with the database server's again: firing and claiming")
+            log.info("clock agrees with the database server: firing and claiming resumed")
         else:
-            hint = "set the clock; rota begins by itself when it is right"
-            log.error("nothing is fired or claimed: the clock is wrong", clock=say_skew(self.skew), hint=hint)
+            hint = "set the clock; rota resumes automatically"
+            log.error("clock is wrong: firing and claiming stopped", clock=say_skew(self.skew), hint=hint)
         skew = None if self.agrees else self.skew
         await self._store.submit(partial(processes.note_skew, worker_id=self._holder.worker_id, skew=skew))
 
@@ -181,9 +181,9 @@ class ClockJumpDetector:
         told = (
             {}
             if moved
-            else {"hint": "nothing is moved: the database server and other machines have clocks of their own"}
+            else {"hint": "stored times are unchanged: the database server and other machines have their own clocks"}
         )
-        log.warning("the clock was set back", seconds=back.total_seconds(), **told)
+        log.warning("clock jumped back", seconds=back.total_seconds(), **told)
 
     async def _remember(self, clock_offset: timedelta) -> None:
         """Store where the clock stands, steps forward too: the next process tells by it whether it was set back."""
@@ -296,7 +296,7 @@ class Pinger:
         """Tell a failure once, and that it is over."""
         error = None if receipt.ok else receipt.error or "it failed"
         if error is not None and error != self._error:
-            log.warning("`scheduler.ping_url` cannot be reached", error=error)
+            log.warning("ping to `scheduler.ping_url` failed", error=error)
         elif error is None and self._error is not None:
-            log.info("`scheduler.ping_url` is reached again")
+            log.info("ping to `scheduler.ping_url` succeeded again")
         self._error = error

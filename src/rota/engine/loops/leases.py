@@ -123,12 +123,12 @@ class Leases:
     def _tell_refused(self, error: Exception) -> None:
         if self._refused != str(error):
             tell = log.warning if isinstance(error, RotaError) else log.exception
-            tell("the lease could not be renewed, trying again", error=str(error))
+            tell("lease renewal failed, retrying", error=str(error))
         self._refused = str(error)
 
     def _works(self) -> None:
         if self._refused is not None:
-            log.info("the lease is renewed again")
+            log.info("lease renewal recovered")
         self._refused = None
 
     async def round(self) -> datetime | None:
@@ -146,7 +146,7 @@ class Leases:
         left = await self._store.submit(partial(lose, epoch=one.epoch, worker=one.worker, now=self._clock.now()))
         if left is not None:
             told = {"failed": left.failed, "requeued": left.requeued}
-            log.warning("a worker was lost", worker=one.worker, host=one.host, kind=one.kind, **told)
+            log.warning("worker lost", worker=one.worker, host=one.host, kind=one.kind, **told)
             self._changed()
             for run_id in left.runs:
                 self._ended(run_id)

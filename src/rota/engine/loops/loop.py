@@ -116,13 +116,13 @@ class StorageErrors:
         """Tell a refusal once, however often it is met again."""
         told, _ = self._met.get(stage, ("", 0.0))
         if told != str(error):
-            log.error("the storage refuses, trying again", stage=stage, error=str(error))
+            log.error("database write failed, retrying", stage=stage, error=str(error))
         self._met[stage] = (str(error), self._clock.monotonic())
 
     def clear(self, stage: str) -> None:
         """Note that a stage could store."""
         if self._met.pop(stage, None) is not None:
-            log.info("the storage works again", stage=stage)
+            log.info("database write recovered", stage=stage)
 
     @contextlib.contextmanager
     def telling(self, stage: str) -> Iterator[None]:

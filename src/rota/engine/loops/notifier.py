@@ -91,7 +91,7 @@ class Deliveries:
         try:
             await self.round()
         except RotaError as error:
-            log.warning("notifications are sent later", error=str(error))
+            log.warning("notifications deferred to the next start", error=str(error))
         tasks = [task for _, task in self._sending.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=within.total_seconds())
@@ -120,9 +120,9 @@ class Deliveries:
                 partial(_record, delivery=delivery, receipt=receipt, now=self._clock.now())
             )
         except RotaError as error:  # the storage: sent again when the lease is over, under the same id
-            log.warning("what became of a notification could not be stored", run=delivery.handle, error=str(error))
+            log.warning("could not store a delivery result", run=delivery.handle, error=str(error))
         except Exception:
-            log.exception("a notification could not be sent", run=delivery.handle, target=delivery.target)
+            log.exception("notification failed unexpectedly", run=delivery.handle, target=delivery.target)
         else:
             _log(delivery, receipt, final=final)
 
@@ -132,9 +132,9 @@ def _log(delivery: Delivery, receipt: DeliveryResult, *, final: bool) -> None:
     if receipt.ok:
         log.debug("notification delivered", **told)
     elif final:
-        log.warning("notification failed; `rota deliveries retry` sends it again", **told, error=receipt.error)
+        log.warning("notification failed permanently; resend with `rota deliveries retry`", **told, error=receipt.error)
     else:
-        log.info("notification failed, it is tried again", **told, error=receipt.error)
+        log.info("notification failed, retrying", **told, error=receipt.error)
 
 
 def _target(db: Database, delivery: Delivery) -> Target | None:

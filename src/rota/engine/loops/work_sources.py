@@ -82,7 +82,7 @@ class WorkReporter:
                 await asyncio.wait(self._taking, timeout=within.total_seconds())
             await self.round()
         except RotaError as error:
-            log.warning("work sources are told later", error=str(error))
+            log.warning("work source reports deferred to the next start", error=str(error))
         tasks = [task for _, task in self._telling.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=within.total_seconds())
@@ -118,9 +118,9 @@ class WorkReporter:
             faults.point("items.told")
             await self._store.submit(partial(work_items.told, claim=claim.claim, now=self._clock.now()))
         except RotaError as error:  # the storage: told again when the lease is over, which changes nothing outside
-            log.warning("what a work source was told could not be stored", run=claim.handle, error=str(error))
+            log.warning("could not store a work source report", run=claim.handle, error=str(error))
         except Exception:
-            log.exception("a work source could not be told", run=claim.handle, source=claim.source.title)
+            log.exception("work source report failed", run=claim.handle, source=claim.source.title)
 
     async def _refused(self, claim: Claim, error: RotaError) -> None:
         now = self._clock.now()
@@ -128,7 +128,7 @@ class WorkReporter:
         pause = pause_before_report(tries, wish=error.again_after if isinstance(error, SourceError) else None)
         what = "report" if claim.state is ClaimState.REPORTING else "release"
         if tries == 1 or pause is None:
-            said = "a work source could not be told" if pause else "a work source could not be told; this is given up"
+            said = "work source report failed" if pause else "work source report failed permanently"
             log.warning(said, run=claim.handle, source=claim.source.title, what=what, error=str(error))
         text = cut(str(error), ERROR_LIMIT) or ""
         again = None if pause is None else now + pause

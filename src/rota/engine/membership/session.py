@@ -180,7 +180,7 @@ def _enter(
             db, boot_id=identity.boot_id, clock_offset=clock_offset, now=now, shared=own is not None
         )
         if back is not None:
-            log.warning("the clock was set back while no scheduler ran", seconds=back.total_seconds())
+            log.warning("clock jumped back while no scheduler was running", seconds=back.total_seconds())
     epoch = processes.open_process(
         db,
         worker_id=worker_id,

@@ -266,10 +266,10 @@ class StartupRetry:
 
     def _tell(self, error: Exception) -> None:
         if self._told is None:
-            log.warning("the start waits for the database, trying again", error=str(error))
+            log.warning("database not ready at startup, retrying", error=str(error))
         self._told = str(error)
 
     def _tell_through(self) -> None:
         if self._told is not None:
-            log.info("the start goes on")
+            log.info("startup continues")
         self._told = None

@@ -180,14 +180,14 @@ class ConnectionPool:
             self._why = error
             self.gone_since = self.gone_since or self._now()
             if self._stays and self._there.is_set() and not self._closing.is_set():
-                log.error("the database is gone, waiting for it", database=self.place, error=_reason(error))
+                log.error("database unreachable, reconnecting", database=self.place, error=_reason(error))
                 self._there.clear()
                 threading.Thread(target=self._look, name="rota-reach", daemon=True).start()
 
     def _found(self) -> None:
         with self._lock:
             if self.gone_since is not None and self._stays:
-                log.info("the database is back", database=self.place, gone_since=self.gone_since.isoformat())
+                log.info("database reconnected", database=self.place, gone_since=self.gone_since.isoformat())
             self.gone_since = self._why = None
             self._there.set()
 
