@@ -1,4 +1,4 @@
-"""Crash points and planted bugs, for tests alone: armed only by a variable that names a private file of our own.
+"""Crash points, for tests alone: armed only by a variable that names a private file of our own.
 
 Standard library only: the spawner and its keepers use it too, without the rest of the package.
 """
@@ -31,7 +31,6 @@ def _load() -> dict[str, Any]:
 
 _armed = _load()
 _crash: dict[str, int] = dict(_armed.get("crash", {}))
-_planted = frozenset(_armed.get("planted", ()))
 
 
 def armed() -> bool:
@@ -72,8 +71,3 @@ def _count(path: str) -> int:
         return os.fstat(file).st_size
     finally:
         os.close(file)
-
-
-def planted(name: str) -> bool:
-    """Tell whether a test planted this bug, to see whether the suite finds it."""
-    return name in _planted

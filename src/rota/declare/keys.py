@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rota import faults
 from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, Trouble, shown, unknown_key, wrong_type
 from rota.declare.types import (
     AccessWord,
@@ -559,8 +558,6 @@ def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Tro
         findings = error.errors(include_url=False)
     bad = {finding["loc"][0] for finding in findings}
     good = {key: value for key, value in raw.items() if key not in bad}
-    if faults.planted("unknown_key_ignored"):
-        findings = [finding for finding in findings if finding["type"] != "extra_forbidden"]
     troubles = [trouble for finding in findings for trouble in _translated(model, finding)]
     return _written(model.model_validate(good), good) | _rests(findings), troubles
 

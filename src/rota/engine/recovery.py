@@ -221,7 +221,7 @@ async def _take_over(heir: RecoveryContext, left: Left, *, stop: bool) -> None:
 async def _outcome_of(heir: RecoveryContext, left: Left, action: Recovery) -> Outcome:
     if action is Recovery.READ_OUTCOME and left.owned.process is not None:
         return await heir.children.outcome(left.owned.id, left.owned.process)
-    outcome = RESTARTED if faults.planted("recovery_without_kill") else await heir.end_tree(left.owned.id)
+    outcome = await heir.end_tree(left.owned.id)
     faults.point("recover.swept")
     return outcome
 

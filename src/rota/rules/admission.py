@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from rota import faults
 from rota.model.spec import Draw, Gates, Overlap, OverlapPolicy, WhenFalse
 from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.queue_order import Room
@@ -65,7 +64,7 @@ def decide(
     if forced:
         return GO
     for result in conditions:
-        if result.answer == "error" and not faults.planted("condition_error_opens"):
+        if result.answer == "error":
             return Skip(Reason.CONDITION_ERROR, f"condition {result.title} failed: {result.detail}")
     for result in conditions:
         if result.answer == "false":

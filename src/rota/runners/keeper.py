@@ -84,7 +84,7 @@ def keep(gate: int, spec_file: int, *, spawner: int = 0) -> NoReturn:
 
 def become_subreaper() -> None:
     """Make orphans below this process its own children, where the system can."""
-    if _prctl is not None and not faults.planted("group_kill_only"):
+    if _prctl is not None:
         _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -216,9 +216,6 @@ class Keeper:
             self.why, self.left = "unkillable", survivors
 
     def _signal(self, *signals: int) -> list[int]:
-        if faults.planted("group_kill_only") and self.child:
-            send(-self.child, *signals)
-            return []
         strays = self._strays()
         for pid in strays:
             send(pid, *signals)

@@ -9,12 +9,9 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from rota import faults
-
 SUFFIX = ".sql"
 HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 LOCK = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
-EPOCH_CHECK = re.compile(r"\bepoch (IS|IS NOT DISTINCT FROM) :epoch\b")
 
 
 @cache
@@ -22,15 +19,12 @@ def load_queries(backend: str, *, writing: bool = False) -> dict[str, str]:
     """Return name -> statement of all queries of `backend`; on PostgreSQL those of a `writing` transaction lock."""
     lock = r"\1" if writing and backend == "postgres" else ""
     folders = (_folder(), _folder() / backend)
-    queries = {
+    return {
         name: LOCK.sub(lock, text)
         for folder in folders
         for file in _files(folder)
         for name, text in split_queries(file.read_text("utf-8")).items()
     }
-    if faults.planted("no_epoch_check"):
-        return {name: EPOCH_CHECK.sub(r"CAST(:epoch AS bigint) \1 :epoch", text) for name, text in queries.items()}
-    return queries
 
 
 def split_queries(text: str) -> dict[str, str]:
@@ -50,10 +44,6 @@ def load_migrations(backend: str) -> list[tuple[int, str, str]]:
     for file in _files(_folder() / backend / "migrations"):
         number, _, name = file.name.removesuffix(SUFFIX).partition("_")
         found.append((int(number), name, file.read_text("utf-8")))
-    if faults.planted("unique_key_dropped"):
-        found = [
-            (number, name, text.replace("UNIQUE INDEX run_fire", "INDEX run_fire")) for number, name, text in found
-        ]
     return sorted(found)
 
 

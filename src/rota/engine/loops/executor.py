@@ -523,8 +523,6 @@ class Executor:
         prepared = self._processes.prepare(claimed)
         launched = await self._processes.launch(claimed.run.id, prepared)
         faults.point("execute.launched")
-        if faults.planted("gate_opened_before_commit"):
-            launched.open()
         if not await self._start_at_gate(claimed, launched):
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return

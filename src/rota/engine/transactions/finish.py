@@ -61,8 +61,7 @@ def retry(db: Database, ended: runs.FinishedRun, *, now: datetime) -> RunRef | N
     if at is None or failed is None or failed.decisions.get(ONE_ATTEMPT):
         return None
     born = create_run(db, _attempt(db, failed, spec, at=at, now=now))
-    if not faults.planted("retry_not_waited_for"):
-        run_queries.relink_followers(db, failed.id, born.id)
+    run_queries.relink_followers(db, failed.id, born.id)
     faults.point("retry.born")
     return born
 

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from rota import faults
 from rota.model.clock import MILLISECOND, say_duration, to_ms
 from rota.model.spec import Anchor, FirstRun, Jitter, Schedule
 from rota.rules.schedule.blackouts import waiting_run
@@ -144,8 +143,6 @@ def count_instants(
         last = min(last, schedule.end_at - _INSTANT)
     if last < first:
         return 0
-    if faults.planted("count_off_by_one"):
-        last -= _INSTANT
     if schedule.cron:
         return cron_count(schedule.cron, schedule.timezone, first=first, last=last, at_most=at_most)
     count = _simple_count(schedule, first=first, last=last, created_at=created_at)

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.errors import InvalidParameterValue
 
-from rota import faults
 from rota.model.errors import DatabaseGone, StateError
 from rota.store.driver import (
     PLAIN,
@@ -23,7 +22,6 @@ from rota.store.driver import (
     Writer,
     failed,
     foretell,
-    hand_back,
     store_counts,
 )
 from rota.store.postgres.pipeline import (
@@ -429,8 +427,6 @@ class Batches:
                     store_counts(database)
                     if database.announces:
                         link.later(ANNOUNCE)
-                    if faults.planted("acknowledged_before_commit"):
-                        hand_back(done)
                     commit(link, meanwhile=partial(foretell, batch, done))
         except Unknown as unknown:
             self.drop()

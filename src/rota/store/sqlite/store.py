@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import apsw
 
-from rota import faults
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseForeign, DatabaseReadOnly, StateError, StorageFull
 from rota.store.driver import (
     PLAIN,
@@ -28,7 +27,6 @@ from rota.store.driver import (
     WriteOptions,
     Writer,
     failed,
-    hand_back,
     refused,
     store_counts,
 )
@@ -240,8 +238,6 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
                 store_counts(database)
-                if faults.planted("acknowledged_before_commit"):
-                    hand_back(done)
                 connection.execute("COMMIT")
         except Exception as error:
             with contextlib.suppress(apsw.Error):
@@ -323,8 +319,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         raise DatabaseReadOnly(f"the database {path} cannot be written", hint=_OWNER_HINT)
     connection.set_busy_handler(LockWait())
     _require(connection, path, "journal_mode", "wal")
-    full, value = (1, "NORMAL") if faults.planted("synchronous_normal") else (2, "FULL")
-    _require(connection, path, "synchronous", full, value=value)
+    _require(connection, path, "synchronous", 2, value="FULL")
     _require(connection, path, "foreign_keys", 1, value="ON")
     # SQLite builds a small table for each longer IN list and RETURNING: 30 µs in a temporary file, 5 in memory.
     _require(connection, path, "temp_store", 2, value="MEMORY")
