@@ -18,7 +18,8 @@ PATIENCE = 20.0
 def serving(folder: Path, yaml: str) -> Iterator[subprocess.Popen[bytes]]:
     """Serve a project until the block ends."""
     (folder / "rota.yaml").write_text(yaml, "utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "ROTA_TRUST": str(folder)}
     command = [sys.executable, "-m", "rota", "--dir", str(folder), "serve", "--no-http"]
     served = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

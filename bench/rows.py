@@ -133,7 +133,7 @@ class RawRows:
         now = to_ms(CLOCK.now())
         claims = json.dumps([[run_id, slot, "RUNNING", now] for slot, run_id in enumerate(run_ids)])
         self._run("run_claim", runs=claims, now=now, **self._held)
-        starts = json.dumps([[run_id, run_id, self.job.id, slot] for slot, run_id in enumerate(run_ids)])
+        starts = json.dumps([[run_id, self.job.id, slot] for slot, run_id in enumerate(run_ids)])
         process = {"boot_id": ME.boot_id, "pid": ME.pid, "pid_start": ME.start}
         self._run("execution_insert", executions=starts, now=now, **process, **self._held)
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -182,7 +183,9 @@ def test_who_is_not_logged_in_is_asked_to(site: Site, path: str) -> None:
 
 
 def test_logging_out_ends_the_session(site: Site) -> None:
-    with site.context() as context:
+    own = replace(site, session=[])
+    own.log_in()
+    with own.context() as context:
         page = context.new_page()
         page.goto("/ui/jobs")
         page.get_by_role("button", name="Log out").click()
