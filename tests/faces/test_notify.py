@@ -147,13 +147,13 @@ def test_retrying_names_something(told: Project) -> None:
 
 
 def test_a_target_that_was_switched_off_is_enabled_again(told: Project) -> None:
-    assert told.ok("notify", "enable", "ops") == "ops was not switched off\n"
+    assert told.ok("notify", "enable", "ops") == "ops was not disabled\n"
     store = open_state(told.folder / ".rota", told.clock, create=False)
     endpoint = store.read(notifications.targets)["ops"].endpoint
     store.write(partial(notifications.endpoint_gone, name=endpoint, error="410 Gone", now=NOW))
     store.close()
     assert "off: 410 Gone" in told.ok("notify")
-    assert told.ok("notify", "enable", "ops") == "ops is told again\n"
+    assert told.ok("notify", "enable", "ops") == "ops is enabled again\n"
     assert "off:" not in told.ok("notify")
 
 

@@ -35,8 +35,8 @@ def failed_delivery(site: Site) -> Site:
 
 def test_the_scheduler_is_told_to_be_where_none_answers(site: Site) -> None:
     page = site.get("/ui/system")
-    assert "Process none answers" in page.words
-    assert "No scheduler answers." in page.words
+    assert "Process not running" in page.words
+    assert "No scheduler is running." in page.words
 
 
 def test_the_versions_are_told(site: Site) -> None:
@@ -55,9 +55,9 @@ def test_who_claimed_runs_is_a_worker_with_counts(site: Site) -> None:
 
 def test_a_scheduler_elsewhere_is_listed_while_it_says_that_it_is_there(site: Site) -> None:
     site.api.call("PUT", "/api/v1/workers/laptop")
-    assert "laptop reads from elsewhere registered" in site.get("/ui/system").words
+    assert "laptop remote registered" in site.get("/ui/system").words
     site.clock.advance(timedelta(days=1))
-    assert "laptop reads from elsewhere not heard of" in site.get("/ui/system").words
+    assert "laptop remote no contact" in site.get("/ui/system").words
 
 
 def test_a_worker_is_drained_and_takes_runs_again(site: Site) -> None:
@@ -83,7 +83,7 @@ def test_all_deliveries_that_failed_are_sent_again_and_none_is_refused(failed_de
 
 
 def test_a_target_is_told_again(failed_delivery: Site) -> None:
-    assert "ops was not switched off" in failed_delivery.post("/ui/notify/ops/enable").words
+    assert "ops was not disabled" in failed_delivery.post("/ui/notify/ops/enable").words
     assert "no target is named 'oops'" in failed_delivery.post("/ui/notify/oops/enable").words
 
 

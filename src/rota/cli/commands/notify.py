@@ -103,7 +103,7 @@ def enable(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     if invocation.as_json:
         print_json({"target": name, "changed": changed, "dry_run": dry_run})
         return
-    click.echo(f"{name} is told again" if changed else f"{name} was not switched off")
+    click.echo(f"{name} is enabled again" if changed else f"{name} was not disabled")
     if dry_run:
         click.echo("nothing was changed (--dry-run)")
 

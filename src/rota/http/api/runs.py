@@ -302,7 +302,7 @@ def _destination(wish: schemas.MoveWish) -> Destination:
         *([Destination(Where.TO, place=wish.to)] if wish.to is not None else []),
     ]
     if len(given) != 1:
-        raise InvalidValue("it is not clear where the run is to stand", hint="name one of first, last, before, to")
+        raise InvalidValue("give exactly one of first, last, before, to", hint='for example `{"first": true}`')
     return given[0]
 
 

@@ -168,4 +168,4 @@ def enable_notify(visit: VisitOf, target: TargetName) -> Response:
     """Send to a target again that was switched off, or is left alone since it kept failing."""
     changed = enable_target(visit.desk.store, target)
     visit.desk.wake()
-    return visit.done(f"{target} is told again" if changed else f"{target} was not switched off", back="/ui/system")
+    return visit.done(f"{target} is enabled again" if changed else f"{target} was not disabled", back="/ui/system")

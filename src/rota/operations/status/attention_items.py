@@ -81,7 +81,7 @@ def chosen_among(
 ) -> tuple[AttentionItem, ...]:
     """Return what is meant: everything, or names as `rota status` shows them, or runs; else NothingNeeds."""
     if everything == bool(names):
-        raise InvalidValue("either names or everything must be meant", hint="name what `rota ack` lists, or all of it")
+        raise InvalidValue("name items, or pass `all`", hint="`rota ack` lists the items")
     if everything:
         return tuple(needs)
     for name in names:
