@@ -30,16 +30,7 @@ from rota.agents.adapter import (
     text_at,
     total,
 )
-from rota.model.agents import (
-    Access,
-    AgentInvocation,
-    AgentProblem,
-    AgentResult,
-    AgentTask,
-    Capabilities,
-    Probe,
-    ProcessEnd,
-)
+from rota.model import agents
 
 READING = ("Read", "Grep", "Glob")
 EDITING = ("Edit", "Write", "NotebookEdit")
@@ -50,7 +41,7 @@ EVERYTHING = (
     *(*READING, *EDITING, "Bash", "Task", "Skill"),
     *("WebFetch", "WebSearch", "Monitor", "TaskStop", "ToolSearch"),
 )
-TOOLS = {Access.READ: READING, Access.WRITE: WRITING, Access.FULL: EVERYTHING}
+TOOLS = {agents.Access.READ: READING, agents.Access.WRITE: WRITING, agents.Access.FULL: EVERYTHING}
 OWN_TIMETABLE = ("CronCreate", "CronDelete", "ScheduleWakeup")
 """Tools that schedule inside Claude Code, where nothing of rota sees it."""
 ENV = {"CLAUDE_CODE_MAX_RETRIES": "2", "DISABLE_AUTOUPDATER": "1"}
@@ -64,7 +55,7 @@ WRITTEN = ("outputTokens", "usage.output_tokens")
 UNAVAILABLE = "No such tool available: "
 
 
-def invoke(task: AgentTask) -> AgentInvocation:
+def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     """Return the process of a task."""
     argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
     argv += _option("--model", task.model) + _option("--max-turns", task.max_turns)
@@ -72,12 +63,12 @@ def invoke(task: AgentTask) -> AgentInvocation:
     argv += [] if task.trust_project else ["--setting-sources=user"]
     argv += _permissions(task) + _denials(task) + _servers(task)
     env = ENV | ({"MCP_TIMEOUT": str(PATIENCE * 1000)} if task.tools_server else {})
-    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
+    return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt)
 
 
-def beyond(access: Access, tools: Sequence[str]) -> tuple[str, ...]:
+def beyond(access: agents.Access, tools: Sequence[str]) -> tuple[str, ...]:
     """Return the tools that change something although the access is to read."""
-    if access is not Access.READ:
+    if access is not agents.Access.READ:
         return ()
     return tuple(tool for tool in tools if _plain(tool) in (*EDITING, "MultiEdit", "Bash"))
 
@@ -87,22 +78,22 @@ def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [f"{name}={value}"]
 
 
-def _permissions(task: AgentTask) -> list[str]:
+def _permissions(task: agents.AgentTask) -> list[str]:
     """Name what is allowed; everything else is denied without asking."""
     refused = beyond(task.access, task.allowed_tools)
     tools = [tool for tool in task.allowed_tools if tool not in refused] or TOOLS[task.access]
-    edits = task.access is Access.WRITE and not {*EDITING}.isdisjoint(tools)
+    edits = task.access is agents.Access.WRITE and not {*EDITING}.isdisjoint(tools)
     # An editing tool that is named may edit everywhere; `acceptEdits` lets it edit in the workspace alone.
     allowed = [tool for tool in tools if not (edits and tool in EDITING)]
     own = [f"mcp__{SERVER}"] if task.tools_server else []
     argv = ["--permission-mode", "acceptEdits" if edits else "dontAsk", "--allowedTools", ",".join([*allowed, *own])]
-    if task.allowed_tools or task.access is not Access.FULL:
+    if task.allowed_tools or task.access is not agents.Access.FULL:
         # Without this, commands that only look would run although Bash is not among the tools.
         argv += ["--tools", ",".join(distinct(_plain(tool) for tool in tools if not tool.startswith("mcp__")))]
     return [*argv, "--disallowedTools", ",".join(OWN_TIMETABLE)]
 
 
-def _denials(task: AgentTask) -> list[str]:
+def _denials(task: agents.AgentTask) -> list[str]:
     """Deny what is rota's own by rules of a settings text: they win over every rule that allows."""
     # No rule allows again what another one denies, so the folders of the run stay out of them.
     hidden = hidden_from(task)
@@ -120,17 +111,17 @@ def _plain(tool: str) -> str:
     return tool.partition("(")[0].strip()
 
 
-def _servers(task: AgentTask) -> list[str]:
+def _servers(task: agents.AgentTask) -> list[str]:
     """Start rota's server; those of the user's own settings only for who may use them."""
     argv = ["--mcp-config", json.dumps(mcp_config(task))] if task.tools_server else []
-    others = task.access is Access.FULL or any(tool.startswith("mcp__") for tool in task.allowed_tools)
+    others = task.access is agents.Access.FULL or any(tool.startswith("mcp__") for tool in task.allowed_tools)
     return argv if others else [*argv, "--strict-mcp-config"]
 
 
 # what it said
 
 
-def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
+def read(ended: agents.ProcessEnd, task: agents.AgentTask) -> agents.AgentResult:
     """Return what a process did: a success is exit code 0, a result event and no error, all three."""
     events = read_events(ended.stdout)
     result = last_of(events, "result")
@@ -144,13 +135,13 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     return found if found.summary.strip() or _used(events, found) else did_nothing(found)
 
 
-def _figures(events: list[Event], result: Event) -> AgentResult:
+def _figures(events: list[Event], result: Event) -> agents.AgentResult:
     started = next((event for event in events if event.get("subtype") == "init"), {})
     # By model, because `usage` leaves out what subagents and the last request of a spent budget used. A run that did
     # not come to its result has told its usage message by message.
     used = (list(part(result, "modelUsage").values()) or [result]) if result else _messages(events)
     turns = count_at(result, "num_turns")
-    return AgentResult(
+    return agents.AgentResult(
         summary=text_at(result, "result") or "",
         tokens_in=total(count_at(each, kind) for each in used for kind in SENT),
         tokens_cached=total(count_at(each, kind) for each in used for kind in CACHED),
@@ -179,7 +170,7 @@ def _denied(events: list[Event], result: Event) -> tuple[str, ...]:
     return distinct([*refused, *missing])
 
 
-def _used(events: list[Event], found: AgentResult) -> bool:
+def _used(events: list[Event], found: agents.AgentResult) -> bool:
     """Say whether a tool was used that was not denied."""
     blocks = (block for event in events for block in items_at(event, "message.content"))
     used = {text_at(block, "name") for block in blocks if text_at(block, "type") == "tool_use"}
@@ -187,8 +178,8 @@ def _used(events: list[Event], found: AgentResult) -> bool:
 
 
 def _with_error(
-    found: AgentResult, result: Event, *, events: list[Event], ended: ProcessEnd, task: AgentTask
-) -> AgentResult:
+    found: agents.AgentResult, result: Event, *, events: list[Event], ended: agents.ProcessEnd, task: agents.AgentTask
+) -> agents.AgentResult:
     found = replace(found, summary="")
     if result.get("subtype") == "error_max_turns":
         return failed(found, f"claude stopped at max_turns ({task.max_turns})", plain=True)
@@ -198,7 +189,7 @@ def _with_error(
     text = text_at(result, "result") or "; ".join(told) or end_of("claude", ended)
     failure = failed(found, text, status=count_at(result, "api_error_status"), at=ended.ended_at)
     limit = last_of(events, "rate_limit_event")
-    if failure.problem is AgentProblem.QUOTA and text_at(limit, "rate_limit_info.status") == "rejected":
+    if failure.problem is agents.AgentProblem.QUOTA and text_at(limit, "rate_limit_info.status") == "rejected":
         resets_at = from_epoch(number(look_up(limit, "rate_limit_info.resetsAt")))
         return replace(failure, resets_at=resets_at or failure.resets_at)
     return failure
@@ -227,10 +218,10 @@ ADAPTER = Adapter(
     name="claude",
     provider="anthropic",
     executable="claude",
-    capabilities=Capabilities(
+    capabilities=agents.Capabilities(
         allowed_tools=True, max_turns=True, max_usd=True, resume=True, cost=True, tools_server=True, trust=True
     ),
-    probe=Probe(
+    probe=agents.Probe(
         version=("claude", "--version"),
         login=("claude", "auth", "status"),
         login_env=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),

@@ -6,34 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rota.agents.adapter import (
-    Adapter,
-    Event,
-    TranscriptPiece,
-    count_at,
-    did_nothing,
-    distinct,
-    end_of,
-    failed,
-    last_of,
-    part,
-    read_events,
-    say_failure,
-    say_tool,
-    text_at,
-)
-from rota.model.agents import (
-    Access,
-    AgentInvocation,
-    AgentProblem,
-    AgentResult,
-    AgentTask,
-    Capabilities,
-    Probe,
-    ProcessEnd,
-)
+from rota.agents import adapter
+from rota.model import agents
 
-APPROVALS = {Access.READ: "default", Access.WRITE: "auto_edit", Access.FULL: "yolo"}
+APPROVALS = {agents.Access.READ: "default", agents.Access.WRITE: "auto_edit", agents.Access.FULL: "yolo"}
 POLICY = "policy.toml"
 NAMED = r'"[a-z_]*(?:path|dir|include|pattern)[a-z_]*":\[?"'
 """How an argument that names a file begins."""
@@ -45,7 +21,7 @@ REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
 """Errors of tools that the access leaves out."""
 
 
-def invoke(task: AgentTask) -> AgentInvocation:
+def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
     """Return the process of a task; without a terminal Gemini leaves out the tools that it would ask about."""
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
     argv += [f"--model={task.model}"] if task.model else []
@@ -54,10 +30,10 @@ def invoke(task: AgentTask) -> AgentInvocation:
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
     # `--skip-trust` counts after the settings of the folder were read or, as this variable says, were not.
     env = {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
-    return AgentInvocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
+    return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
 
 
-def _policy(task: AgentTask) -> str:
+def _policy(task: agents.AgentTask) -> str:
     """Return the rules that deny what is rota's own; they look at the arguments of a tool as JSON."""
     rules: list[tuple[Sequence[str], str]]
     rules = [(CHANGES, f"{NAMED}{name}") for path in task.protected for name in _spellings(path, task.cwd)]
@@ -88,20 +64,20 @@ def _rule(tools: Sequence[str], pattern: str) -> str:
     return "\n".join(["[[rule]]", *(f"{key} = {json.dumps(value)}" for key, value in told.items()), ""])
 
 
-def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
+def read(ended: agents.ProcessEnd, task: agents.AgentTask) -> agents.AgentResult:
     """Return what a process did: a success is exit code 0 and a result event that says so."""
-    events = read_events(ended.stdout)
-    result = last_of(events, "result")
+    events = adapter.read_events(ended.stdout)
+    result = adapter.last_of(events, "result")
     found = _figures(events, result, task=task)
     if ended.exit_code == NO_LOGIN:
-        return replace(failed(found, end_of("gemini", ended)), problem=AgentProblem.AUTH)
-    if text_at(result, "status") == "error":
-        text = text_at(result, "error.message") or end_of("gemini", ended)
-        return failed(found, text, status=_status(ended.exit_code), at=ended.ended_at)
+        return replace(adapter.failed(found, adapter.end_of("gemini", ended)), problem=agents.AgentProblem.AUTH)
+    if adapter.text_at(result, "status") == "error":
+        text = adapter.text_at(result, "error.message") or adapter.end_of("gemini", ended)
+        return adapter.failed(found, text, status=_status(ended.exit_code), at=ended.ended_at)
     if result is None or ended.exit_code != 0:
-        return failed(found, end_of("gemini", ended), at=ended.ended_at)
+        return adapter.failed(found, adapter.end_of("gemini", ended), at=ended.ended_at)
     worked = any(event.get("type") == "tool_result" and not _refused(event) for event in events)
-    return found if found.summary.strip() or worked else did_nothing(found)
+    return found if found.summary.strip() or worked else adapter.did_nothing(found)
 
 
 def _status(exit_code: int | None) -> int | None:
@@ -113,55 +89,57 @@ def _status(exit_code: int | None) -> int | None:
     return exit_code + 256 if exit_code is not None and 144 <= exit_code <= 255 else None
 
 
-def _figures(events: list[Event], result: Event | None, *, task: AgentTask) -> AgentResult:
-    started, models = last_of(events, "init"), list(part(result, "stats.models"))
+def _figures(
+    events: list[adapter.Event], result: adapter.Event | None, *, task: agents.AgentTask
+) -> agents.AgentResult:
+    started, models = adapter.last_of(events, "init"), list(adapter.part(result, "stats.models"))
     uses = (event for event in events if event.get("type") == "tool_use")
-    tools = {text_at(event, "tool_id"): text_at(event, "tool_name") or "?" for event in uses}
-    denied = [tools.get(text_at(event, "tool_id"), "?") for event in events if _refused(event)]
-    return AgentResult(
+    tools = {adapter.text_at(event, "tool_id"): adapter.text_at(event, "tool_name") or "?" for event in uses}
+    denied = [tools.get(adapter.text_at(event, "tool_id"), "?") for event in events if _refused(event)]
+    return agents.AgentResult(
         summary=_answer(events),
-        tokens_in=count_at(result, "stats.input_tokens"),
-        tokens_cached=count_at(result, "stats.cached"),
-        tokens_out=count_at(result, "stats.output_tokens"),
-        model=models[0] if len(models) == 1 else text_at(started, "model") or task.model,
-        session_id=text_at(started, "session_id") or task.session_id,
-        denied_tools=distinct(denied),
+        tokens_in=adapter.count_at(result, "stats.input_tokens"),
+        tokens_cached=adapter.count_at(result, "stats.cached"),
+        tokens_out=adapter.count_at(result, "stats.output_tokens"),
+        model=models[0] if len(models) == 1 else adapter.text_at(started, "model") or task.model,
+        session_id=adapter.text_at(started, "session_id") or task.session_id,
+        denied_tools=adapter.distinct(denied),
     )
 
 
-def _answer(events: list[Event]) -> str:
+def _answer(events: list[adapter.Event]) -> str:
     """Return what it said after its last tool; it comes in pieces."""
     said: list[str] = []
     for event in events:
         if event.get("type") in ("tool_use", "tool_result"):
             said.clear()
         elif event.get("type") == "message" and event.get("role") == "assistant":
-            said.append(text_at(event, "content") or "")
+            said.append(adapter.text_at(event, "content") or "")
     return "".join(said)
 
 
-def _refused(event: Event) -> bool:
-    return event.get("type") == "tool_result" and text_at(event, "error.type") in REFUSALS
+def _refused(event: adapter.Event) -> bool:
+    return event.get("type") == "tool_result" and adapter.text_at(event, "error.type") in REFUSALS
 
 
-def tell(event: Event) -> Iterator[str]:
+def tell(event: adapter.Event) -> Iterator[str]:
     """Yield its words, which come in pieces, the tools that it uses, and what went wrong."""
     if event.get("type") == "message" and event.get("role") == "assistant":
-        yield TranscriptPiece(text_at(event, "content") or "")
+        yield adapter.TranscriptPiece(adapter.text_at(event, "content") or "")
     elif event.get("type") == "tool_use":
-        yield say_tool(text_at(event, "tool_name"), part(event, "parameters"))
+        yield adapter.say_tool(adapter.text_at(event, "tool_name"), adapter.part(event, "parameters"))
     elif event.get("type") == "tool_result" and event.get("status") == "error":
-        yield say_failure(text_at(event, "error.message") or text_at(event, "output"))
-    elif event.get("type") == "error" or text_at(event, "error.message"):
-        yield say_failure(text_at(event, "error.message") or text_at(event, "message"))
+        yield adapter.say_failure(adapter.text_at(event, "error.message") or adapter.text_at(event, "output"))
+    elif event.get("type") == "error" or adapter.text_at(event, "error.message"):
+        yield adapter.say_failure(adapter.text_at(event, "error.message") or adapter.text_at(event, "message"))
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter.Adapter(
     name="gemini",
     provider="google",
     executable="gemini",
-    capabilities=Capabilities(resume=True, trust=True),
-    probe=Probe(
+    capabilities=agents.Capabilities(resume=True, trust=True),
+    probe=agents.Probe(
         version=("gemini", "--version"),
         login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         headless=("gemini", "--help"),

@@ -401,7 +401,7 @@ _MARK = "zoneinfo/"
 def local_zone(environment: Mapping[str, str], etc: Path = Path("/etc")) -> str:
     """Return the IANA name of this machine's zone: TZ, /etc/timezone, or where /etc/localtime points to."""
     for name in (environment.get("TZ", "").lstrip(":"), _written(etc / "timezone"), _link(etc / "localtime")):
-        if name and (known := _known(_below_zoneinfo(name))):
+        if name and (known := _known(name.rpartition(_MARK)[2] if _MARK in name else name)):
             return known
     raise RotaError(
         "this machine's time zone cannot be found by name (TZ, /etc/timezone, /etc/localtime)",
@@ -416,10 +416,6 @@ def plain_name(name: str) -> str:
     ('UTC', 'Europe/Paris')
     """
     return "UTC" if name in ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu") else name
-
-
-def _below_zoneinfo(name: str) -> str:
-    return name.rpartition(_MARK)[2] if _MARK in name else name
 
 
 def _written(path: Path) -> str:

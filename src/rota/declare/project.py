@@ -10,33 +10,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from rota.declare import entries, references
 from rota.declare.agents import Agent, own_pools, with_registered
 from rota.declare.calendar import Calendars
-from rota.declare.entries import (
-    NO_JOBS,
-    bodies_of,
-    notes_on,
-    notes_on_files,
-    read_agents,
-    read_jobs,
-    read_poll,
-    read_schedules,
-)
 from rota.declare.include import Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes
 from rota.declare.merge import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes, pattern_troubles
 from rota.declare.problems import Trouble
-from rota.declare.references import (
-    FinderOf,
-    Findings,
-    LookedUp,
-    NamesOf,
-    known_agents,
-    left_troubles,
-    look_up,
-    modules_of,
-    with_replaced,
-)
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
     POLL,
@@ -138,7 +118,7 @@ def read_file(
     *,
     environment: Mapping[str, str],
     functions: FunctionFinder | None,
-    interpreter: FinderOf | None,
+    interpreter: references.FinderOf | None,
     calendars: MutableMapping[Path, Stamp | None],
     state: Path | None = None,
     host: Host | None = None,
@@ -151,16 +131,16 @@ def read_file(
     """
     patterns = patterns_of(document)
     found = find_included(patterns, one.path, home=home_of(environment), base=host.folder if host else None)
-    findings = Findings(join_parts(document, found.parts))
+    findings = references.Findings(join_parts(document, found.parts))
     origin = FileOrigin(one.folder, environment, host)
     content = _read_content(findings, origin, state=state, functions=functions, calendars=calendars, imports=imports)
     known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
     if modules is not None:
-        modules.update(dict.fromkeys(modules_of(findings.mentions, content.settings, content.agents)))
+        modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
     findings.tell((), [*pattern_troubles(found), *known.troubles])
-    jobs = with_need(with_replaced(content.jobs, known.names), known.names)
+    jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
-    findings.tell((), left_troubles(jobs, known.names))
+    findings.tell((), references.left_troubles(jobs, known.names))
     return FileRead(
         included=one,
         document=findings.document,
@@ -175,7 +155,7 @@ def read_file(
 
 
 def _read_content(
-    findings: Findings,
+    findings: references.Findings,
     origin: FileOrigin,
     *,
     state: Path | None,
@@ -184,39 +164,41 @@ def _read_content(
     imports: bool,
 ) -> _Content:
     """Read the sections, then what every job is seen against, then the jobs."""
-    written = bodies_of("agents", findings)
+    written = entries.bodies_of("agents", findings)
     sections = read_sections(findings)
     settings, shared = read_settings(sections, origin, findings=findings, state=state)
-    registered = known_agents(settings, functions, imports=imports)
+    registered = references.known_agents(settings, functions, imports=imports)
     findings.agents_known = registered is not None
     bodies = with_registered(written, registered or {})
     looking = Calendars(origin.place, calendars)
     around = read_surroundings(sections, settings, origin=origin, calendars=looking, findings=findings)
-    agents = read_agents(bodies, registered=registered, python=settings.python, findings=findings)
+    agents = entries.read_agents(bodies, registered=registered, python=settings.python, findings=findings)
     around = replace(around, agents=agents)
-    jobs = read_jobs(around, findings)
-    scheduled = read_schedules(bodies, around, findings=findings)
-    poll = read_poll(sections.get("poll"), around, findings=findings)
+    jobs = entries.read_jobs(around, findings)
+    scheduled = entries.read_schedules(bodies, around, findings=findings)
+    poll = entries.read_poll(sections.get("poll"), around, findings=findings)
     right = tuple(agent for agent in agents.values() if agent is not None)
     return _Content(replace(settings, quiet=around.quiet), shared, right, (*poll, *scheduled, *jobs))
 
 
 def _look_up(
-    findings: Findings,
+    findings: references.Findings,
     settings: Settings,
     *,
     functions: FunctionFinder | None,
-    interpreter: FinderOf | None,
+    interpreter: references.FinderOf | None,
     imports: bool,
-) -> LookedUp:
+) -> references.LookedUp:
     """Ask for the names that the file mentions; an interpreter that is not there is not asked."""
     if settings.python in findings.lost:
-        return LookedUp()
+        return references.LookedUp()
     mentions = [mention for mention in findings.mentions if mention.python not in findings.lost]
-    return look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=imports)
+    return references.look_up(mentions, settings, functions=functions, interpreter=interpreter, imports=imports)
 
 
-def _unpolled(jobs: Sequence[JobSpec], document: Document, *, names: NamesOf, host: Host | None) -> list[Trouble]:
+def _unpolled(
+    jobs: Sequence[JobSpec], document: Document, *, names: references.NamesOf, host: Host | None
+) -> list[Trouble]:
     """Return the jobs that need a poll which nobody makes; that of an included project is nobody's."""
     polls = "poll" in document.data if host is None else host.polls
     lacking = None if polls else "the file" if host is None else "the including file"
@@ -248,7 +230,7 @@ def read_project(
     *,
     environment: Mapping[str, str],
     functions: FunctionFinder | None = None,
-    interpreter: FinderOf | None = None,
+    interpreter: references.FinderOf | None = None,
     state: Path | None = None,
     now: datetime | None = None,
     content: bytes | None = None,
@@ -286,8 +268,8 @@ def read_project(
     whole = gather(main, projects, lenient=lenient)
     if whole.problems:
         raise FileProblems(whole.problems)
-    files = notes_on_files([one.path, *(found.path for found in whole.included)])
-    none = () if whole.jobs or whole.left_out else (NO_JOBS,)
+    files = entries.notes_on_files([one.path, *(found.path for found in whole.included)])
+    none = () if whole.jobs or whole.left_out else (entries.NO_JOBS,)
     return Declared(
         settings=_with_agents(with_shared(main.settings, whole.shared), whole.jobs),
         jobs=whole.jobs,
@@ -295,7 +277,7 @@ def read_project(
             *none,
             *files,
             *whole.notes,
-            *notes_on(whole.jobs, now=now, environ=environment),
+            *entries.notes_on(whole.jobs, now=now, environ=environment),
             *counting_notes(whole.jobs),
         ),
         positions={spec.name: main.document.position((section_of(spec), spec.name)) for spec in main.jobs},
@@ -311,7 +293,7 @@ def read_given(
     *,
     environment: Mapping[str, str],
     functions: FunctionFinder,
-    interpreter: FinderOf | None = None,
+    interpreter: references.FinderOf | None = None,
     state: Path | None = None,
 ) -> Declared:
     """Return what values in the shape of a file declare, as if it lay in `folder`; raise JobProblems with all problems.
@@ -333,7 +315,7 @@ def read_further(
     keys: Mapping[str, Any],
     *,
     environment: Mapping[str, str],
-    interpreter: FinderOf | None = None,
+    interpreter: references.FinderOf | None = None,
     inner: Path | None = None,
     imports: bool = True,
 ) -> JobSpec:

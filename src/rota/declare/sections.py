@@ -7,17 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from rota.declare import jobs
 from rota.declare.applicability import Keys
 from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
-from rota.declare.jobs import (
-    JobDefaults,
-    draw_troubles,
-    except_troubles,
-    name_troubles,
-    one_spelling,
-    place_of,
-    target_troubles,
-)
 from rota.declare.keys import (
     AgentPolicySection,
     DefaultsSection,
@@ -82,7 +74,7 @@ class FileOrigin:
 
     def place(self, text: str, *, program: bool = False) -> str:
         """Return the absolute path of what the file names."""
-        return place_of(text, str(self.folder), home=self.home, program=program)
+        return jobs.place_of(text, str(self.folder), home=self.home, program=program)
 
 
 def read_sections(findings: Findings) -> Sections:
@@ -101,7 +93,12 @@ def read_settings(
     Where its host writes the same, that of the host is among the settings.
     """
     zone = named_zone(sections.get("timezone", "UTC"), origin, findings=findings, key=("timezone",))
-    own = _shared(sections, origin, findings=findings, zone=zone)
+    own = {
+        "pools": sections.get("pools", {}),
+        "budgets": _accounts(sections.get("budgets", {}), origin, findings=findings, zone=zone),
+        "prices": sections.get("prices", {}),
+        "notify": _targets(sections.get("notify", {}), origin),
+    }
     hosted = origin.host.shared if origin.host else {}
     settings = _settings(sections, origin, findings=findings, zone=zone, state=state)
     return with_shared(settings, {section: {**own[section], **hosted.get(section, {})} for section in own}), own
@@ -137,15 +134,6 @@ def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zon
         imports=tuple(sections.get("imports", ())),
         python=_python(sections.get("python"), origin, findings=findings),
     )
-
-
-def _shared(sections: Sections, origin: FileOrigin, *, findings: Findings, zone: str) -> Shared:
-    return {
-        "pools": sections.get("pools", {}),
-        "budgets": _accounts(sections.get("budgets", {}), origin, findings=findings, zone=zone),
-        "prices": sections.get("prices", {}),
-        "notify": _targets(sections.get("notify", {}), origin),
-    }
 
 
 def _accounts(
@@ -215,9 +203,9 @@ UNREADABLE = QuietHours(("00:00-00:01",))
 
 def read_surroundings(
     sections: Sections, settings: Settings, *, origin: FileOrigin, calendars: Calendars, findings: Findings
-) -> JobDefaults:
+) -> jobs.JobDefaults:
     """Return what the project gives to each of its jobs, all but its agents."""
-    around = JobDefaults(
+    around = jobs.JobDefaults(
         folder=str(origin.folder),
         home=origin.home,
         timezone=settings.timezone,
@@ -236,13 +224,13 @@ def read_surroundings(
     return replace(around, defaults=defaults, quiet=quiet)
 
 
-def _defaults(written: Any, around: JobDefaults, *, findings: Findings) -> Keys:
+def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> Keys:
     """Return the keys that jobs have where they do not write them."""
     keys, unreadable = read_map(DefaultsSection, written)
-    keys, twice = one_spelling(keys)
-    troubles = [*unreadable, *except_troubles(keys, around.calendars), *twice]
-    troubles += draw_troubles(keys, around.pools) + name_troubles(keys, around.budgets)
-    findings.tell(("defaults",), troubles + target_troubles(keys, around.targets))
+    keys, twice = jobs.one_spelling(keys)
+    troubles = [*unreadable, *jobs.except_troubles(keys, around.calendars), *twice]
+    troubles += jobs.draw_troubles(keys, around.pools) + jobs.name_troubles(keys, around.budgets)
+    findings.tell(("defaults",), troubles + jobs.target_troubles(keys, around.targets))
     return keys
 
 
@@ -264,7 +252,7 @@ BACKING_OFF = RepeatedFailure(after=2, backoff_max=timedelta(minutes=15))
 POLL_HINT = "add `poll: {url: https://…}`, or remove what needs it"
 
 
-def poll_job(keys: Mapping[str, Any], around: JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
+def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
     """Return the job that polls from the section's read keys, or what is wrong with them."""
     troubles: list[Trouble] = []
     if ("url" in keys) == ("run" in keys):
@@ -275,7 +263,7 @@ def poll_job(keys: Mapping[str, Any], around: JobDefaults) -> tuple[JobSpec | No
     if "headers" in keys and "url" not in keys:
         hint = "add `url`, or remove this line"
         troubles.append(Trouble(("headers",), "has no effect without `url`", "no_effect", hint, ("url",)))
-    troubles += name_troubles(keys, around.budgets) or _uncountable(keys, around.budgets or {})
+    troubles += jobs.name_troubles(keys, around.budgets) or _uncountable(keys, around.budgets or {})
     return (None, troubles) if troubles else (_spec(keys, around), [])
 
 
@@ -289,7 +277,7 @@ def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> li
     ]
 
 
-def _spec(keys: Mapping[str, Any], around: JobDefaults) -> JobSpec:
+def _spec(keys: Mapping[str, Any], around: jobs.JobDefaults) -> JobSpec:
     interval = keys.get("interval", INTERVAL)
     by_mode = interval if isinstance(interval, ByMode) else None
     work = Work(

@@ -11,37 +11,11 @@ from pydantic import WithJsonSchema as Schema
 from rota.agents.registry import CAPABILITIES
 from rota.declare import agents, calendar, limits, notifications, problems, readers
 from rota.declare.problems import JOB_NAME
+from rota.model import spec
 from rota.model.agents import Access
 from rota.model.budgets import Exceeded, Per, Price, Unit
 from rota.model.notifications import Channel, Target
 from rota.model.proposals import Approval
-from rota.model.spec import (
-    AfterStep,
-    Anchor,
-    ByMode,
-    Carry,
-    Condition,
-    Draw,
-    EnvValue,
-    FirstRun,
-    GroupMode,
-    Isolate,
-    Jitter,
-    Member,
-    MisfirePolicy,
-    OnFailure,
-    OnRestart,
-    OutputPolicy,
-    OverlapPolicy,
-    QuietPolicy,
-    RepeatedFailure,
-    Retry,
-    SessionMode,
-    StepFolder,
-    WhenFalse,
-    WorkSource,
-    Workspace,
-)
 from rota.sources.github import LABELS
 
 DURATION: dict[str, Any] = {
@@ -122,7 +96,7 @@ OptionalDuration = Annotated[timedelta | None, Reads(problems.read_duration), Sc
 _MODE_INTERVAL = or_word("never", DURATION)
 ModeInterval = Annotated[timedelta | None, Reads(readers.read_one), Schema(_MODE_INTERVAL)]
 Interval = Annotated[
-    timedelta | ByMode | None,
+    timedelta | spec.ByMode | None,
     Reads(readers.read_interval),
     Schema(
         {
@@ -184,7 +158,7 @@ _QUIET: dict[str, Any] = {
         *_WINDOWS["anyOf"],
         {
             "type": "object",
-            "properties": {"windows": _WINDOWS, "policy": words_of(QuietPolicy), "timezone": {"type": "string"}},
+            "properties": {"windows": _WINDOWS, "policy": words_of(spec.QuietPolicy), "timezone": {"type": "string"}},
             "minProperties": 1,
             "additionalProperties": False,
         },
@@ -206,10 +180,10 @@ Exceptions = Annotated[
         }
     ),
 ]
-JitterValue = Annotated[Jitter, Reads(problems.read_jitter), Schema(JITTER)]
+JitterValue = Annotated[spec.Jitter, Reads(problems.read_jitter), Schema(JITTER)]
 Argv = Annotated[tuple[str, ...], Reads(readers.read_command), Schema(ARGV)]
 Gate = Annotated[
-    Condition,
+    spec.Condition,
     Reads(readers.read_condition),
     Schema(
         {
@@ -226,7 +200,7 @@ Gate = Annotated[
     ),
 ]
 EnvName = Annotated[str, Reads(readers.read_env_name), Schema(_ENV_NAME)]
-EnvEntry = Annotated[EnvValue, Reads(readers.read_env_value), Schema(ENV_ENTRY)]
+EnvEntry = Annotated[spec.EnvValue, Reads(readers.read_env_value), Schema(ENV_ENTRY)]
 Env = Annotated[dict[EnvName, EnvEntry], Schema(_ENV)]
 Params = Annotated[
     dict[str, Any],
@@ -286,17 +260,23 @@ _MEMBER = {
         },
     ]
 }
-Members = Annotated[dict[int, Member], Reads(readers.read_members), Schema({"type": "array", "items": _MEMBER})]
-GroupModeWord = Annotated[GroupMode, Reads(problems.choice(GroupMode)), Schema(words_of(GroupMode))]
-OnFailureWord = Annotated[OnFailure, Reads(problems.choice(OnFailure)), Schema(words_of(OnFailure))]
-AnchorWord = Annotated[Anchor, Reads(problems.choice(Anchor)), Schema(words_of(Anchor))]
-FirstRunWord = Annotated[FirstRun, Reads(problems.choice(FirstRun)), Schema(words_of(FirstRun))]
-MisfireWord = Annotated[MisfirePolicy, Reads(problems.choice(MisfirePolicy)), Schema(words_of(MisfirePolicy))]
-OverlapWord = Annotated[OverlapPolicy, Reads(problems.choice(OverlapPolicy)), Schema(words_of(OverlapPolicy))]
-IsolateWord = Annotated[Isolate, Reads(problems.choice(Isolate)), Schema(words_of(Isolate))]
-OutputWord = Annotated[OutputPolicy, Reads(problems.choice(OutputPolicy)), Schema(words_of(OutputPolicy))]
-OnRestartWord = Annotated[OnRestart, Reads(problems.choice(OnRestart)), Schema(words_of(OnRestart))]
-WhenFalseWord = Annotated[WhenFalse, Reads(problems.choice(WhenFalse)), Schema(words_of(WhenFalse))]
+Members = Annotated[dict[int, spec.Member], Reads(readers.read_members), Schema({"type": "array", "items": _MEMBER})]
+GroupModeWord = Annotated[spec.GroupMode, Reads(problems.choice(spec.GroupMode)), Schema(words_of(spec.GroupMode))]
+OnFailureWord = Annotated[spec.OnFailure, Reads(problems.choice(spec.OnFailure)), Schema(words_of(spec.OnFailure))]
+AnchorWord = Annotated[spec.Anchor, Reads(problems.choice(spec.Anchor)), Schema(words_of(spec.Anchor))]
+FirstRunWord = Annotated[spec.FirstRun, Reads(problems.choice(spec.FirstRun)), Schema(words_of(spec.FirstRun))]
+MisfireWord = Annotated[
+    spec.MisfirePolicy, Reads(problems.choice(spec.MisfirePolicy)), Schema(words_of(spec.MisfirePolicy))
+]
+OverlapWord = Annotated[
+    spec.OverlapPolicy, Reads(problems.choice(spec.OverlapPolicy)), Schema(words_of(spec.OverlapPolicy))
+]
+IsolateWord = Annotated[spec.Isolate, Reads(problems.choice(spec.Isolate)), Schema(words_of(spec.Isolate))]
+OutputWord = Annotated[
+    spec.OutputPolicy, Reads(problems.choice(spec.OutputPolicy)), Schema(words_of(spec.OutputPolicy))
+]
+OnRestartWord = Annotated[spec.OnRestart, Reads(problems.choice(spec.OnRestart)), Schema(words_of(spec.OnRestart))]
+WhenFalseWord = Annotated[spec.WhenFalse, Reads(problems.choice(spec.WhenFalse)), Schema(words_of(spec.WhenFalse))]
 PollGroupWord = Annotated[
     PollGroup, Reads(problems.choice(PollGroup, otherwise=problems.GROUPS)), Schema(words_of(PollGroup))
 ]
@@ -314,7 +294,7 @@ Listen = Annotated[str, Reads(readers.read_listen), Schema({"type": "string"})]
 BasePath = Annotated[str, Reads(readers.read_base_path), Schema({"type": "string", "pattern": "^/"})]
 PublicUrl = Annotated[str, Reads(readers.read_public_url), Schema({"type": "string", "format": "uri"})]
 PollHeaders = Annotated[
-    dict[str, EnvValue], Reads(readers.read_headers), Schema({"type": "object", "additionalProperties": ENV_ENTRY})
+    dict[str, spec.EnvValue], Reads(readers.read_headers), Schema({"type": "object", "additionalProperties": ENV_ENTRY})
 ]
 
 _PLACE: dict[str, Any] = {"anyOf": [{"type": "string", "format": "uri"}, SECRET]}
@@ -416,27 +396,27 @@ AdapterEntry = Annotated[
     ),
 ]
 AccessWord = Annotated[Access, Reads(problems.choice(Access)), Schema(words_of(Access))]
-SessionWord = Annotated[SessionMode, Reads(problems.choice(SessionMode)), Schema(words_of(SessionMode))]
-WorkspaceWord = Annotated[Workspace, Reads(problems.choice(Workspace)), Schema(words_of(Workspace))]
+SessionWord = Annotated[spec.SessionMode, Reads(problems.choice(spec.SessionMode)), Schema(words_of(spec.SessionMode))]
+WorkspaceWord = Annotated[spec.Workspace, Reads(problems.choice(spec.Workspace)), Schema(words_of(spec.Workspace))]
 Carried = Annotated[
-    tuple[Carry, ...],
+    tuple[spec.Carry, ...],
     Reads(agents.read_carry),
-    Schema({"anyOf": [words_of(Carry), {"type": "array", "items": words_of(Carry)}]}),
+    Schema({"anyOf": [words_of(spec.Carry), {"type": "array", "items": words_of(spec.Carry)}]}),
 ]
 AfterEntry = Annotated[
-    AfterStep | None,
+    spec.AfterStep | None,
     Reads(agents.read_after),
     Schema(
         {
             "type": "object",
-            "properties": {"command": ARGV, "shell": {"type": "string"}, "cwd": words_of(StepFolder)},
+            "properties": {"command": ARGV, "shell": {"type": "string"}, "cwd": words_of(spec.StepFolder)},
             "oneOf": [{"required": ["command"]}, {"required": ["shell"]}],
             "additionalProperties": False,
         }
     ),
 ]
 WorkSourceEntry = Annotated[
-    WorkSource | None,
+    spec.WorkSource | None,
     Reads(agents.read_work_source),
     Schema(
         {
@@ -478,7 +458,7 @@ Capacities = Annotated[
     ),
 ]
 Draws = Annotated[
-    dict[limits.KeyPath, Draw],
+    dict[limits.KeyPath, spec.Draw],
     Reads(limits.read_draws),
     Schema({"anyOf": [{"type": "array", "items": {"anyOf": [POOL, _DRAWS]}}, _DRAWS]}),
 ]
@@ -541,9 +521,9 @@ _REPEATED = {
     },
     "additionalProperties": False,
 }
-RetryPolicy = Annotated[Retry, Reads(limits.read_retry), Schema({"anyOf": [{"type": "boolean"}, _RETRY]})]
+RetryPolicy = Annotated[spec.Retry, Reads(limits.read_retry), Schema({"anyOf": [{"type": "boolean"}, _RETRY]})]
 RepeatedFailurePolicy = Annotated[
-    RepeatedFailure | None,
+    spec.RepeatedFailure | None,
     Reads(limits.read_repeated_failure),
     Schema({"anyOf": [{"type": "boolean"}, _REPEATED]}),
 ]

@@ -28,18 +28,7 @@ from rota.rules.prompts import (
     with_carried,
     with_envelope,
 )
-from rota.runners.agent_step import (
-    AGENT_OUTPUT,
-    ORDERS,
-    TASK,
-    command_line,
-    read_task,
-    read_told,
-    session_of,
-    task_of,
-    write_orders,
-    write_session,
-)
+from rota.runners import agent_step
 from rota.runners.command import check_on_path, prepare_program, working_folder
 from rota.runners.environment import RunFacts, RunSurroundings, placeholder_values, redactor
 from rota.runners.keeper import ERRORS
@@ -88,7 +77,7 @@ def agent_launch(claimed: Claimed, run: RunFacts, surroundings: RunSurroundings)
     further = {**invocation.env, **_further(claimed), **_item_variables(claimed, surroundings)}
     launch = prepare_program(invocation.argv, around, run=run, surroundings=surroundings, further=further)
     sessions = kind.sessions(launch.env) if kind.sessions is not None else ""
-    files = {**launch.files, **invocation.files, TASK: _write_task(work, task, claimed, sessions=sessions)}
+    files = {**launch.files, **invocation.files, agent_step.TASK: _write_task(work, task, claimed, sessions=sessions)}
     if claimed.brief.item is not None:
         files[ITEM] = json.dumps(write_item(claimed.brief.item), ensure_ascii=False, indent=2)
     if invocation.stdin is not None:
@@ -175,8 +164,10 @@ def _with_after(
     except SpawnFailed as error:
         raise SpawnFailed(f"after: {error.message}", hint=error.hint) from error
     cwd = launch.cwd if after.cwd is StepFolder.WORKSPACE else str(surroundings.project)
-    orders = write_orders(launch.argv, argv, folder=surroundings.folder, cwd=cwd, secret=launch.secret)
-    return replace(launch, argv=command_line(surroundings.folder), files={**launch.files, ORDERS: orders})
+    orders = agent_step.write_orders(launch.argv, argv, folder=surroundings.folder, cwd=cwd, secret=launch.secret)
+    return replace(
+        launch, argv=agent_step.command_line(surroundings.folder), files={**launch.files, agent_step.ORDERS: orders}
+    )
 
 
 def _envelope(claimed: Claimed) -> str:
@@ -234,7 +225,7 @@ def _write_task(work: AgentWork, task: AgentTask, claimed: Claimed, *, sessions:
         "job": task.job,
         "run_id": task.run_id,
         "output": claimed.spec.work.output.value,
-        "session": write_session(claimed.brief.session),
+        "session": agent_step.write_session(claimed.brief.session),
         "sessions": sessions,
         "resumes": work.session is SessionMode.RESUME,
     }
@@ -256,27 +247,27 @@ def read_agent(folder: Path, ended: Outcome, secrets: tuple[str, ...] = ()) -> O
 
 
 def _read_agent(folder: Path, ended: Outcome) -> Outcome:
-    told = read_task(folder)
+    told = agent_step.read_task(folder)
     if told is None:
         return ended
     kind = adapter(told["adapter"], told["options"])
     if kind.read is None:
         return replace(ended, provider=told.get("provider"))
-    step = read_told(folder)
-    result = kind.read(_process(folder, ended, step), task_of(told))
-    outcome = agent_outcome(ended, result, resumed=session_of(told), resumes=told.get("resumes", False))
+    step = agent_step.read_told(folder)
+    result = kind.read(_process(folder, ended, step), agent_step.task_of(told))
+    outcome = agent_outcome(ended, result, resumed=agent_step.session_of(told), resumes=told.get("resumes", False))
     if outcome.session is not None:
         outcome = replace(outcome, session=replace(outcome.session, adapter=told["adapter"]))
     outcome = replace(_after_words(outcome, result, step, folder=folder), provider=told.get("provider"))
     if told["output"] == OutputPolicy.NONE:
         forget_output(folder)
-        forget_output(folder / AGENT_OUTPUT)
+        forget_output(folder / agent_step.AGENT_OUTPUT)
     return outcome
 
 
 def _process(folder: Path, ended: Outcome, step: Mapping[str, Any] | None) -> ProcessEnd:
     """Return how the agent itself ended; where a step came after it, its own part of the output."""
-    own = folder / AGENT_OUTPUT
+    own = folder / agent_step.AGENT_OUTPUT
     code = ended.exit_code if step is None else step.get("agent_exit")
     return ProcessEnd(
         exit_code=None if code is None or code < 0 else code,
@@ -292,6 +283,6 @@ def _after_words(outcome: Outcome, result: AgentResult, step: Mapping[str, Any] 
     if step is None or step.get("stage") != "after" or result.problem or outcome.status is not Status.FAILED:
         return outcome
     line = last_line(folder)
-    silent = line == last_line(folder / AGENT_OUTPUT)
+    silent = line == last_line(folder / agent_step.AGENT_OUTPUT)
     error = (outcome.error or "").removesuffix(f": {line}") if silent else outcome.error
     return replace(outcome, error=cut(f"after: {step.get('error') or error}", ERROR_LIMIT))

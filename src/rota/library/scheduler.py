@@ -18,18 +18,8 @@ from typing import Any, TypeVar
 
 from rota.engine.clock import SystemClock
 from rota.engine.membership.shutdown import Stop
+from rota.model import errors
 from rota.model.clock import Clock, parse_duration
-from rota.model.errors import (
-    InvalidValue,
-    NotApplied,
-    RotaError,
-    SchedulerError,
-    SchedulerShutdownError,
-    ScheduleTriggerError,
-    StateError,
-    UnknownJob,
-    UnknownRun,
-)
 from rota.model.proposals import USER, Author
 from rota.model.records import Run
 from rota.model.store_url import SQLITE, is_postgres
@@ -80,7 +70,7 @@ class Reserved:
         """Begin to give it back; None where the scheduler has stopped and taken it back itself."""
         assert self._opened is not None
         held, play = self._opened
-        with contextlib.suppress(SchedulerError):
+        with contextlib.suppress(errors.SchedulerError):
             return play(_leave(held, kind, error, traceback))
         return None
 
@@ -180,10 +170,10 @@ def _finish(given: "Future[None] | None") -> None:
 def state_of(store: Path) -> Path:
     """Return the state folder: that of a database named rota.db, or the folder that was given."""
     if "://" in str(store) or ":/" in str(store):
-        raise InvalidValue(f"store {str(store)!r} is no path", hint='write a path such as "state/rota.db"')
+        raise errors.InvalidValue(f"store {str(store)!r} is no path", hint='write a path such as "state/rota.db"')
     if store.suffix and store.name != DATABASE and not store.is_dir():
         hint = f"write {str(store.with_name(DATABASE))!r}, or the folder alone"
-        raise InvalidValue(f"store {str(store)!r} is not named {DATABASE}", hint=hint)
+        raise errors.InvalidValue(f"store {str(store)!r} is not named {DATABASE}", hint=hint)
     folder = Path(os.path.abspath(store.parent if store.name == DATABASE else store))
     _refuse_foreign(folder)
     return folder
@@ -194,7 +184,7 @@ def _refuse_foreign(folder: Path) -> None:
     found = os.listdir(folder) if folder.is_dir() else []
     if found and DATABASE not in found and found != [".gitignore"]:
         hint = f"give it a folder of its own: {str(folder / 'rota' / DATABASE)!r}"
-        raise InvalidValue(f"{folder} holds other things than a state of rota", hint=hint)
+        raise errors.InvalidValue(f"{folder} holds other things than a state of rota", hint=hint)
 
 
 def duration_of(within: str | float | timedelta | None) -> timedelta | None:
@@ -308,7 +298,9 @@ class Scheduler(Declaring):
         """Begin; async functions run on this event loop."""
         with self._starting:
             if self._guest is not None:
-                raise SchedulerError("the scheduler is running already", hint="enter it once, or use `start()` alone")
+                raise errors.SchedulerError(
+                    "the scheduler is running already", hint="enter it once, or use `start()` alone"
+                )
             guest, since = self._begin(host=asyncio.get_running_loop())
         try:
             await asyncio.shield(asyncio.wrap_future(guest.served))
@@ -344,7 +336,7 @@ class Scheduler(Declaring):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop as `stop()` does."""
-        with contextlib.suppress(SchedulerShutdownError) if kind is not None else contextlib.nullcontext():
+        with contextlib.suppress(errors.SchedulerShutdownError) if kind is not None else contextlib.nullcontext():
             self.stop()
 
     # acting
@@ -406,7 +398,7 @@ class Scheduler(Declaring):
     def next_fires(self, job: str, n: int = 3) -> list[datetime]:
         """Return when a job starts next, in its own zone."""
         if self.is_running or self._stored:
-            with contextlib.suppress(UnknownJob):
+            with contextlib.suppress(errors.UnknownJob):
                 return self.operate(partial(fires_of, name=job, n=n))
         return fires_of_spec(self.declarations.everything().jobs, job, n=n, now=self._clock.now())
 
@@ -430,14 +422,14 @@ class Scheduler(Declaring):
         if guest is not None:
             return guest.do(work, wakes=wakes).result()
         if not self._stored:
-            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+            raise errors.SchedulerError(NOT_RUNNING, hint=START_HINT)
         try:
             store = open_state(self._state, self._clock, create=False, store=self._address)
             try:
                 return work(store)
             finally:
                 store.close()
-        except RotaError as error:
+        except errors.RotaError as error:
             for_code(error)
             raise
 
@@ -452,8 +444,8 @@ class Scheduler(Declaring):
             now = self._clock.now()
             try:
                 return trigger_job(store, name, schedule=schedule, params=params, force=force, now=now)
-            except StateError as error:
-                raise ScheduleTriggerError(name, str(error), schedule=schedule) from error
+            except errors.StateError as error:
+                raise errors.ScheduleTriggerError(name, str(error), schedule=schedule) from error
 
         return self._running().do(work, wakes=True)
 
@@ -471,7 +463,7 @@ class Scheduler(Declaring):
     def _running(self) -> EmbeddedScheduler:
         guest = self._guest
         if guest is None:
-            raise SchedulerError(NOT_RUNNING, hint=START_HINT)
+            raise errors.SchedulerError(NOT_RUNNING, hint=START_HINT)
         return guest
 
     def _begin(self, *, host: asyncio.AbstractEventLoop | None) -> tuple[EmbeddedScheduler, Mapping[str, Any]]:
@@ -518,12 +510,12 @@ class Scheduler(Declaring):
             return
         if here is self._host:
             hint = "leave the `async with` block, or call stop from another thread: `await asyncio.to_thread(…)`"
-            raise SchedulerError("stop would block the event loop that runs its async functions", hint=hint)
+            raise errors.SchedulerError("stop would block the event loop that runs its async functions", hint=hint)
 
     def _how(self, timeout: float, *, wait: bool, detach: bool) -> Stop:
         if detach and self._memory:
             hint = "let them end, or keep the state in a folder"
-            raise InvalidValue("commands cannot outlive a scheduler whose state is in memory", hint=hint)
+            raise errors.InvalidValue("commands cannot outlive a scheduler whose state is in memory", hint=hint)
         bound = None if math.isinf(timeout) else timedelta(seconds=timeout)
         if detach:
             return Stop("detach", bound)
@@ -540,7 +532,7 @@ def _judge(ended: int, *, bound: float, asked: bool) -> None:
     """Tell who waited for runs that some of them had to be ended."""
     if ended and not asked:
         what = f"{ended} run{'s' * (ended != 1)} did not end within {bound:g} s and had to be ended"
-        raise SchedulerShutdownError(what, timed_out=True)
+        raise errors.SchedulerShutdownError(what, timed_out=True)
 
 
 def next_trigger(
@@ -585,7 +577,7 @@ def _with_scheduler(scheduler: Scheduler, maker: Author, name: str, arguments: M
 def _on_disk(folder: Path, maker: Author, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     place, clock = locate(str(folder), os.environ, Path.cwd()), SystemClock()
     if not is_applied(place, clock):
-        raise NotApplied(str(place.folder))
+        raise errors.NotApplied(str(place.folder))
     store = open_place(place, clock, create=False)
     try:
         acting = _acting(store, maker) if maker.run_id else _acting_here(store, maker)
@@ -607,5 +599,5 @@ def _acting(store: Store, maker: Author) -> Author:
         return maker
     found = maker_of(store, {RUN_ID: maker.run_id})
     if found.run_id is None:
-        raise UnknownRun(maker.run_id)
+        raise errors.UnknownRun(maker.run_id)
     return replace(found, name=maker.name)

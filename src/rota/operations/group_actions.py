@@ -13,17 +13,7 @@ from rota.engine.loops.leases import lose, lost_outcome, take_over
 from rota.engine.transactions import groups as groups_transactions
 from rota.engine.transactions.enqueue import active_for, cancel_group, enqueue
 from rota.engine.transactions.finish import finish_all
-from rota.model.errors import (
-    GroupCompleted,
-    GroupIsFinal,
-    GroupUnfinished,
-    InvalidValue,
-    NameTaken,
-    OverlapRefused,
-    StoreNotShared,
-    UnknownWorker,
-    WorkerAlive,
-)
+from rota.model import errors
 from rota.model.records import Group, Run
 from rota.model.spec import GroupMode, Kind, Member, OnFailure
 from rota.model.states import Reason, Trigger
@@ -56,9 +46,9 @@ def _create(
     db: Database, *, name: str, members: Sequence[Member], mode: GroupMode, on_failure: OnFailure, now: datetime
 ) -> GroupView:
     if not all(JOB_NAME.fullmatch(part) for part in name.split("/", 1)):
-        raise InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
+        raise errors.InvalidValue(f"{name!r} cannot be a group's name", hint="use letters, digits and . _ -")
     if jobs.job_by_name(db, name) is not None:
-        raise NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
+        raise errors.NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
     _check_members(db, members)
     founding = groups_transactions.NewGroup(name, mode, on_failure, tuple(members))
     return _found(db, founding, now=now)
@@ -66,14 +56,14 @@ def _create(
 
 def _check_members(db: Database, members: Sequence[Member]) -> None:
     if not 1 <= len(members) <= MEMBERS:
-        raise InvalidValue(f"a group of {len(members):,} members", hint=f"name 1 to {MEMBERS:,} jobs")
+        raise errors.InvalidValue(f"a group of {len(members):,} members", hint=f"name 1 to {MEMBERS:,} jobs")
     if all(member.always for member in members):
-        raise InvalidValue("every member is `always`", hint="`always` members run when the others are final")
+        raise errors.InvalidValue("every member is `always`", hint="`always` members run when the others are final")
     for member in members:
         job = find_job(db, member.job)
         refuse_disabled(job)
         if job.spec.work.kind is Kind.GROUP:
-            raise InvalidValue(f"{job.name!r} is a group, and groups hold no groups", hint="name its jobs")
+            raise errors.InvalidValue(f"{job.name!r} is a group, and groups hold no groups", hint="name its jobs")
         merged_params(job.spec, member.params)
 
 
@@ -98,7 +88,7 @@ def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -
 def _cancel(db: Database, *, handle: str, now: datetime) -> GroupView:
     group = find_group(db, handle)
     if group.finished_at is not None:
-        raise GroupIsFinal(group.handle, group.status)
+        raise errors.GroupIsFinal(group.handle, group.status)
     cancel_group(db, group, reason=Reason.REQUESTED, now=now)
     return _again(db, group.id)
 
@@ -121,10 +111,10 @@ def retry(store: Store, handle: str, *, now: datetime, force: bool = False, dry_
 def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated:
     group = find_group(db, handle)
     if group.finished_at is None:
-        raise GroupUnfinished(group.handle)
+        raise errors.GroupUnfinished(group.handle)
     founding = groups_transactions.repeat(db, group, run=None)
     if not founding.members:
-        raise GroupCompleted(group.handle, group.status, group.name)
+        raise errors.GroupCompleted(group.handle, group.status, group.name)
     if group.run_id is None:
         return Repeated(group, None, _found(db, founding, now=now))
     return _retry_run(db, group, group.run_id, force=force, now=now)
@@ -138,7 +128,7 @@ def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: dat
     refuse_disabled(job)
     verdict = Allow() if force else judge(job.spec.overlap, active_for(db, job))
     if isinstance(verdict, Refuse):
-        raise OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
+        raise errors.OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
     born = enqueue(
         db,
         job,
@@ -190,9 +180,9 @@ def forget_worker(store: Store, state: Path, name: str, *, now: datetime, dry_ru
 def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
     worker = _named(db, name)
     if not processes.is_shared(db):
-        raise StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
+        raise errors.StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
     if any(one.presence is not Presence.GONE for one in worker_states(db, state) if one.worker.id == worker.id):
-        raise WorkerAlive(name)
+        raise errors.WorkerAlive(name)
     ended = 0
     for process in processes.open_processes(db):
         if process.worker_id == worker.id:
@@ -207,5 +197,5 @@ def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
 def _named(db: Database, name: str) -> Worker:
     found = processes.worker_by_name(db, name) or processes.worker_by_id(db, name)
     if found is None or found.forgotten:
-        raise UnknownWorker(name)
+        raise errors.UnknownWorker(name)
     return found

@@ -15,18 +15,7 @@ from rota.model.spec import JobSpec, Kind, OutputPolicy
 from rota.model.states import Status
 from rota.operations.direct_calls import DirectView
 from rota.operations.runs import RunView
-from rota.runners.output import (
-    Snapshot,
-    folder_of,
-    gap_mark,
-    last_line,
-    make_folder,
-    read_from,
-    read_output,
-    size,
-    tail,
-    tail_start,
-)
+from rota.runners import output
 from rota.runners.writer import PREFIX
 from rota.store.driver import Store
 from rota.store.tables import run_queries
@@ -39,13 +28,13 @@ EVENTS_READ = 50
 
 def output_of(state: Path, run_id: str, *, lines: int | None = None) -> Iterator[bytes]:
     """Yield what is kept of a run's output: all of it, or its last lines."""
-    folder = folder_of(state, run_id)
-    yield from read_output(folder, start=0 if lines is None else tail_start(folder, lines))
+    folder = output.folder_of(state, run_id)
+    yield from output.read_output(folder, start=0 if lines is None else output.tail_start(folder, lines))
 
 
-def snapshot_of(state: Path, run_id: str) -> Snapshot:
+def snapshot_of(state: Path, run_id: str) -> output.Snapshot:
     """Return what is kept of a run's output as it is now, of a known size, to be read in parts."""
-    return Snapshot(folder_of(state, run_id))
+    return output.Snapshot(output.folder_of(state, run_id))
 
 
 def fetch_output(store: Store, state: Path, view: RunView) -> None:
@@ -56,18 +45,18 @@ def fetch_output(store: Store, state: Path, view: RunView) -> None:
     elsewhere = view.worker is not None and view.worker.id != read_worker(state)
     if not view.spec.work.output.shared or not elsewhere:
         return
-    folder = folder_of(state, view.run.id)
+    folder = output.folder_of(state, view.run.id)
     while pieces := store.read(
-        partial(run_queries.read, run_id=view.run.id, after=size(folder), limit=FETCHED_AT_ONCE)
+        partial(run_queries.read, run_id=view.run.id, after=output.size(folder), limit=FETCHED_AT_ONCE)
     ):
-        make_folder(folder)
+        output.make_folder(folder)
         for piece in pieces:
             (folder / f"{PREFIX}{piece.offset}").write_bytes(piece.data)
 
 
 def why_no_output(state: Path, view: RunView, *, now: datetime) -> str | None:
     """Return why there is nothing to read; None when there is something."""
-    if size(folder_of(state, view.run.id)):
+    if output.size(output.folder_of(state, view.run.id)):
         return None
     run = view.run
     elsewhere = view.worker is not None and view.worker.id != read_worker(state)
@@ -99,7 +88,7 @@ def _on_another_disk(run: Run, worker: Worker) -> str:
 
 def why_no_output_of_call(state: Path, view: DirectView) -> str | None:
     """Return why there is nothing to read of a direct call; None when there is something."""
-    if size(folder_of(state, view.id)):
+    if output.size(output.folder_of(state, view.id)):
         return None
     if view.reserves:
         return f"a {view.name} has no output: its code is the caller's own"
@@ -122,10 +111,10 @@ def last_lines(state: Path, view: RunView, *, lines: int) -> list[str]:
 
 def said_last(state: Path, run_id: str, *, spec: JobSpec | None) -> str:
     """Return the last line of a run's output that says something, that of an agent in words; empty for none."""
-    folder, tell = folder_of(state, run_id), teller_of(spec)
+    folder, tell = output.folder_of(state, run_id), teller_of(spec)
     if tell is None:
-        return last_line(folder)
-    written = tail(folder, EVENTS_READ).decode("utf-8", "replace").split("\n")
+        return output.last_line(folder)
+    written = output.tail(folder, EVENTS_READ).decode("utf-8", "replace").split("\n")
     told = [*(text for line in written for text in tell(line.removesuffix("\r"))), *tell.rest()]
     return next((text for line in reversed(told) if (text := clean_for_terminal(line).strip())), "")
 
@@ -143,8 +132,8 @@ class OutputFollower:
 
     def lines(self) -> list[str]:
         """Return the lines that were finished since the last call."""
-        while (piece := read_from(self.folder, self.offset)).data:
-            gap = gap_mark(piece.skipped) if piece.skipped else b""
+        while (piece := output.read_from(self.folder, self.offset)).data:
+            gap = output.gap_mark(piece.skipped) if piece.skipped else b""
             self._rest += self._decoder.decode(gap + piece.data)
             self.offset = piece.end
         *whole, self._rest = self._rest.split("\n")
@@ -168,7 +157,7 @@ def follow(
     state: Path, run_id: str, *, raw: bool = False, offset: int = 0, spec: JobSpec | None = None
 ) -> OutputFollower:
     """Return a reader of a run's growing output; with the definition of an agent job for people, not as events."""
-    return OutputFollower(folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
+    return OutputFollower(output.folder_of(state, run_id), raw=raw, offset=offset, tell=teller_of(spec))
 
 
 def teller_of(spec: JobSpec | None) -> Teller | None:
@@ -187,12 +176,12 @@ class GrowingBytes:
 
     def more(self) -> bytes:
         """Return what came since the last call, some of it at a time."""
-        piece = read_from(self._folder, self._offset)
+        piece = output.read_from(self._folder, self._offset)
         self._offset = piece.end
-        return (gap_mark(piece.skipped) if piece.skipped and piece.data else b"") + piece.data
+        return (output.gap_mark(piece.skipped) if piece.skipped and piece.data else b"") + piece.data
 
 
 def follow_bytes(state: Path, run_id: str, *, lines: int | None = None) -> GrowingBytes:
     """Return a reader of a run's growing output as bytes: all of it, or from its last lines on."""
-    folder = folder_of(state, run_id)
-    return GrowingBytes(folder, offset=0 if lines is None else tail_start(folder, lines))
+    folder = output.folder_of(state, run_id)
+    return GrowingBytes(folder, offset=0 if lines is None else output.tail_start(folder, lines))

@@ -14,21 +14,8 @@ from rota import faults
 from rota.engine.activity import touching
 from rota.engine.transactions.enqueue import Aim, ManualStart, Where, cancel, enqueue, judge_start, move
 from rota.engine.transactions.insert import RunRef
+from rota.model import errors
 from rota.model.clock import write_duration
-from rota.model.errors import (
-    AgingOrders,
-    Immutable,
-    InvalidValue,
-    JobDisabled,
-    JobProvisional,
-    NotQueued,
-    OptionLike,
-    OtherPriority,
-    OverlapRefused,
-    RunCompleted,
-    RunIsFinal,
-    RunUnfinished,
-)
 from rota.model.ids import created_ms
 from rota.model.proposals import Author
 from rota.model.records import PARAMS_LIMIT, Job, ProcessIdentity, Run
@@ -99,7 +86,7 @@ def _trigger(
     recorded = {} if by is None else {"by": count_start(db, by, now=now, force=force)}
     refuse_disabled(job)
     if job.expired(now):
-        raise JobDisabled(job.name, "over: it was made for a time that has passed")
+        raise errors.JobDisabled(job.name, "over: it was made for a time that has passed")
     merged = merged_params(job.spec, params)
     start = judge_start(db, job, [merged], force=force)
     verdict = admitted(job, start)
@@ -120,7 +107,7 @@ def _trigger(
 def admitted(job: Job, start: ManualStart) -> Allow | After | Replace:
     """Return the verdict of a manual start, or raise the error that names the run in the way."""
     if isinstance(start.verdict, Refuse):
-        raise OverlapRefused(job.name, start.verdict.blocking.handle, job.spec.overlap.policy.value)
+        raise errors.OverlapRefused(job.name, start.verdict.blocking.handle, job.spec.overlap.policy.value)
     assert not isinstance(start.verdict, TooMany), "one run is refused by name, never as a set"
     return start.verdict
 
@@ -135,11 +122,11 @@ def refuse_disabled(job: Job) -> None:
     """Refuse a start by hand of a job that is disabled or retired (R-29)."""
     if job.retired_at is not None:
         gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
-        raise JobDisabled(job.name, f"retired: {gone}")
+        raise errors.JobDisabled(job.name, f"retired: {gone}")
     if job.provisional_at is not None:
-        raise JobProvisional(job.name)
+        raise errors.JobProvisional(job.name)
     if not job.enabled:
-        raise JobDisabled(job.name, "disabled")
+        raise errors.JobDisabled(job.name, "disabled")
 
 
 def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -148,11 +135,11 @@ def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[st
     unknown = sorted(set(given) - set(spec.work.params))
     if unknown:
         known = ", ".join(sorted(spec.work.params)) or "none"
-        raise InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
+        raise errors.InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
     _refuse_options(spec, given)
     merged = {**spec.work.params, **given}
     if len(write_json(merged).encode()) > PARAMS_LIMIT:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
         )
     return merged
@@ -163,7 +150,7 @@ def _refuse_options(spec: JobSpec, given: Mapping[str, Any]) -> None:
     for name in sorted(option_places(spec.work.command) & set(given)) if given else ():
         value = given[name]
         if isinstance(value, str) and _OPTION.match(value) and value != spec.work.params[name]:
-            raise OptionLike(spec.name, name, value)
+            raise errors.OptionLike(spec.name, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +174,7 @@ def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = Fals
 def _cancellable(db: Database, *, handle: str) -> Run:
     run = find_unfinished(db, handle)
     if run.status.final:
-        raise RunIsFinal(run.handle, run.status)
+        raise errors.RunIsFinal(run.handle, run.status)
     return run
 
 
@@ -266,16 +253,16 @@ def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapp
 
 def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
     if not run.status.final:
-        raise RunUnfinished(run.handle, run.status)
+        raise errors.RunUnfinished(run.handle, run.status)
     chain = [one for one in run_queries.chain_runs(db, run.chain_id or run.id) if not one.status.final]
     pending = next((one for one in chain if one.waiting_for is not WaitingFor.BACKOFF or one.group_id), None)
     if pending is not None:
-        raise RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
+        raise errors.RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
     if run.status is Status.COMPLETED and not again:
-        raise RunCompleted(run.handle)
+        raise errors.RunCompleted(run.handle)
     if job.spec.work.kind is Kind.GROUP:
         hint = f"`rota groups retry {run.handle}` makes a new group from the first failed member"
-        raise InvalidValue(f"{run.handle} is the run of a group", hint=hint)
+        raise errors.InvalidValue(f"{run.handle} is the run of a group", hint=hint)
     refuse_disabled(job)
 
 
@@ -333,7 +320,9 @@ def move_runs(
 ) -> list[ReorderedRun]:
     """Move queued runs, in their given order, within their priority."""
     if destination.where is Where.TO and not 1 <= destination.place <= PLACES:
-        raise InvalidValue(f"there is no place {destination.place} to move to", hint=f"places go from 1 to {PLACES}")
+        raise errors.InvalidValue(
+            f"there is no place {destination.place} to move to", hint=f"places go from 1 to {PLACES}"
+        )
     operation = partial(_move, handles=handles, destination=destination, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
 
@@ -348,7 +337,7 @@ def _step(db: Database, *, handle: str, steps: int, now: datetime) -> ReorderedR
     run = _placed(find_run(db, handle))
     place = queue.place_in_queue(db, run, limit=PLACES) if run.waiting_for is None else None
     if place is None:
-        raise InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
+        raise errors.InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
     destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
     return _move(db, handles=[run.handle], destination=destination, now=now)[0]
 
@@ -356,10 +345,12 @@ def _step(db: Database, *, handle: str, steps: int, now: datetime) -> ReorderedR
 def _move(db: Database, *, handles: Sequence[str], destination: Destination, now: datetime) -> list[ReorderedRun]:
     aging = queue.aging(db)
     if aging is not None:
-        raise AgingOrders(write_duration(aging))
+        raise errors.AgingOrders(write_duration(aging))
     chosen = list({run.id: run for run in (_placed(find_run(db, handle)) for handle in handles)}.values())
     if len(chosen) > MOVED_AT_ONCE:
-        raise InvalidValue(f"{len(chosen):,} runs are too many to move at once", hint=f"move {MOVED_AT_ONCE:,} at most")
+        raise errors.InvalidValue(
+            f"{len(chosen):,} runs are too many to move at once", hint=f"move {MOVED_AT_ONCE:,} at most"
+        )
     other = _other(db, destination, chosen) if destination.where is Where.BEFORE else None
     told: list[ReorderedRun] = []
     for rank in sorted({run.rank for run in chosen}, reverse=True):
@@ -371,9 +362,9 @@ def _move(db: Database, *, handles: Sequence[str], destination: Destination, now
 
 def _placed(run: Run) -> Run:
     if run.status is not Status.QUEUED:
-        raise NotQueued(run.handle, run.status.shown)
+        raise errors.NotQueued(run.handle, run.status.shown)
     if run.lane_id == GROUP_LANE:
-        raise InvalidValue(f"{run.handle} is the run of a group, which takes no place", hint="move its members")
+        raise errors.InvalidValue(f"{run.handle} is the run of a group, which takes no place", hint="move its members")
     return run
 
 
@@ -381,9 +372,9 @@ def _other(db: Database, destination: Destination, chosen: Sequence[Run]) -> Run
     other = _placed(find_run(db, destination.other))
     for run in chosen:
         if run.id == other.id:
-            raise InvalidValue(f"{run.handle} cannot stand before itself", hint="name another run")
+            raise errors.InvalidValue(f"{run.handle} cannot stand before itself", hint="name another run")
         if run.rank != other.rank:
-            raise OtherPriority(run.handle, other.handle, priority=run.priority, wanted=other.priority)
+            raise errors.OtherPriority(run.handle, other.handle, priority=run.priority, wanted=other.priority)
     return other
 
 
@@ -435,9 +426,9 @@ def edit_run(
 ) -> Edited:
     """Change a queued run: its params until it is dispatched for the first time, its priority until it starts."""
     if not params and priority is None:
-        raise InvalidValue("nothing to change is named", hint="name a --param or a --priority")
+        raise errors.InvalidValue("nothing to change is named", hint="name a --param or a --priority")
     if priority is not None and priority not in PRIORITIES:
-        raise InvalidValue(f"the priority {priority} is out of range", hint="priorities go from -1000 to 1000")
+        raise errors.InvalidValue(f"the priority {priority} is out of range", hint="priorities go from -1000 to 1000")
     operation = partial(_edit, handle=handle, params=params or {}, priority=priority, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="edit", now=now))
 
@@ -461,9 +452,9 @@ def _edit(db: Database, *, handle: str, params: Mapping[str, Any], priority: int
 
 def _edit_params(db: Database, run: Run, params: Mapping[str, Any]) -> None:
     if run.first_dispatched_at is not None:
-        raise Immutable(run.handle, run.status.shown)
+        raise errors.Immutable(run.handle, run.status.shown)
     if run.status.final:
-        raise RunIsFinal(run.handle, run.status)
+        raise errors.RunIsFinal(run.handle, run.status)
     spec = jobs.version_spec(db, run.job_id, run.version)
     merged = merged_params(replace(spec, work=replace(spec.work, params={**spec.work.params, **run.params})), params)
     queue.set_params(db, run.id, merged)
@@ -471,7 +462,7 @@ def _edit_params(db: Database, run: Run, params: Mapping[str, Any]) -> None:
 
 def _edit_priority(db: Database, run: Run, priority: int) -> None:
     if run.status is not Status.QUEUED:
-        raise NotQueued(run.handle, run.status.shown)
+        raise errors.NotQueued(run.handle, run.status.shown)
     aging = queue.aging(db)
     place = place_of(priority, created_ms=created_ms(run.id), aging=aging)
     position = run.position if aging is None else place.position

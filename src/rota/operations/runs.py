@@ -138,12 +138,8 @@ def run_view(db: Database, run: Run) -> RunView:
         worktree=worktree_of_run(db, run.id) if workspace_of(run) else None,
         hold=_hold(db, run, spec),
         deliveries=tuple(notifications.of_run(db, run.id)),
-        worker=_worker(db, run),
+        worker=worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None,
     )
-
-
-def _worker(db: Database, run: Run) -> Worker | None:
-    return worker_by_id(db, run.worker_id) if run.worker_id is not None and is_shared(db) else None
 
 
 def _claim(db: Database, run: Run, spec: JobSpec) -> Claim | None:

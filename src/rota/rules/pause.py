@@ -6,16 +6,9 @@ from datetime import datetime
 from rota.model.clock import to_ms
 from rota.model.records import Job
 from rota.model.states import Reason
+from rota.rules.schedule import instants
 from rota.rules.schedule.blackouts import waiting_run
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
-from rota.rules.schedule.instants import (
-    count_instants,
-    last_come,
-    last_instant,
-    next_instant,
-    previous_instant,
-    within_bounds,
-)
 from rota.rules.schedule.plan import PlannedSkip, past_when_created
 
 
@@ -58,8 +51,8 @@ def _last_held(job: Job, first: datetime, *, end: datetime, closing: bool = Fals
         quiet = None if closing else waiting_run(schedule, first)
         return first if quiet is None or quiet.until <= end else None
     if closing:
-        return last_instant(schedule, until=end, created_at=job.created_at) or first
-    last = last_come(schedule, until=end, created_at=job.created_at)
+        return instants.last_instant(schedule, until=end, created_at=job.created_at) or first
+    last = instants.last_come(schedule, until=end, created_at=job.created_at)
     return None if last is None or last < first else last
 
 
@@ -72,8 +65,8 @@ def cursor_after_pause(job: Job) -> Cursor:
     if last is None:
         return cursor_of(job, held)
     if schedule.follows_runs:
-        return NOWHERE if job.interval is None else cursor_of(job, within_bounds(schedule, end + job.interval))
-    return cursor_of(job, next_instant(schedule, after=last, created_at=job.created_at))
+        return NOWHERE if job.interval is None else cursor_of(job, instants.within_bounds(schedule, end + job.interval))
+    return cursor_of(job, instants.next_instant(schedule, after=last, created_at=job.created_at))
 
 
 def _plan_instants(
@@ -81,10 +74,10 @@ def _plan_instants(
 ) -> PausePlan:
     schedule, created_at = job.spec.schedule, job.created_at
     used_up = schedule.at is not None or (catch_up and schedule.run_once and not refused)
-    cursor = NOWHERE if used_up else cursor_of(job, next_instant(schedule, after=last, created_at=created_at))
+    cursor = NOWHERE if used_up else cursor_of(job, instants.next_instant(schedule, after=last, created_at=created_at))
     if not catch_up:
         return PausePlan(_skip(job, first, last, now=now), None, cursor)
-    rest = previous_instant(schedule, before=last, created_at=created_at)
+    rest = instants.previous_instant(schedule, before=last, created_at=created_at)
     skip = _skip(job, first, rest, now=now) if rest is not None and rest >= first else None
     return PausePlan(skip, last, cursor)
 
@@ -94,7 +87,7 @@ def _plan_following(
 ) -> PausePlan:
     if catch_up and not refused:
         return PausePlan(None, instant, NOWHERE)
-    following = None if job.interval is None else within_bounds(job.spec.schedule, end + job.interval)
+    following = None if job.interval is None else instants.within_bounds(job.spec.schedule, end + job.interval)
     cursor = cursor_of(job, following)
     if catch_up:
         return PausePlan(None, instant, cursor)
@@ -104,7 +97,7 @@ def _plan_following(
 def _skip(job: Job, first: datetime, last: datetime, *, now: datetime) -> PlannedSkip:
     one = first == last
     schedule = job.spec.schedule
-    count = 1 if one else count_instants(schedule, first=first, last=last, created_at=job.created_at)
+    count = 1 if one else instants.count_instants(schedule, first=first, last=last, created_at=job.created_at)
     return PlannedSkip(
         reason=Reason.PAUSED,
         scheduled_for=first,

@@ -33,7 +33,7 @@ from rota.runners.keeper import ERRORS, OUTCOME
 from rota.runners.output import folder_of, last_line, make_folder, read_from, write_private
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
-from rota.runners.result import Result, read_result, read_usage, storable
+from rota.runners.result import read_result, read_usage, storable
 from rota.runners.spawn_client import Launch, Spawned, Spawner, Watch, wait_keeper
 from rota.text.ansi import clean_for_terminal
 
@@ -115,7 +115,27 @@ def _files(run: RunFacts, surroundings: RunSurroundings, *, params: str, child: 
     if run.poll_data is not None:
         files[POLL_NAME] = _compact(run.poll_data)
     if child:
-        files[CONTEXT_NAME] = _context(run, surroundings)
+        files[CONTEXT_NAME] = json.dumps(
+            {
+                "params": dict(run.params),
+                "state": dict(run.state),
+                "scheduler_state": dict(run.scheduler_state),
+                "poll_data": None if run.poll_data is None else dict(run.poll_data),
+                "imports": list(surroundings.imports),
+                "project": str(surroundings.project),
+                "folder": str(surroundings.folder),
+                "run": {
+                    "id": run.run_id,
+                    "handle": run.handle,
+                    "job": run.job,
+                    "number": run.number,
+                    "attempt": run.attempt,
+                    "trigger": str(run.trigger),
+                    "scheduled_for": run.scheduled_for.isoformat(),
+                    "timezone": run.timezone,
+                },
+            }
+        )
     return files
 
 
@@ -187,30 +207,6 @@ def _find_on_path(program: str, cwd: str, path: str) -> None:
 
 def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
-def _context(run: RunFacts, surroundings: RunSurroundings) -> str:
-    return json.dumps(
-        {
-            "params": dict(run.params),
-            "state": dict(run.state),
-            "scheduler_state": dict(run.scheduler_state),
-            "poll_data": None if run.poll_data is None else dict(run.poll_data),
-            "imports": list(surroundings.imports),
-            "project": str(surroundings.project),
-            "folder": str(surroundings.folder),
-            "run": {
-                "id": run.run_id,
-                "handle": run.handle,
-                "job": run.job,
-                "number": run.number,
-                "attempt": run.attempt,
-                "trigger": str(run.trigger),
-                "scheduled_for": run.scheduled_for.isoformat(),
-                "timezone": run.timezone,
-            },
-        }
-    )
 
 
 SLACK = 5.0
@@ -369,10 +365,6 @@ def _exited(ended: Ended, folder: Path) -> Outcome:
         result = read_result(folder / RESULT_NAME)
     except InvalidValue as error:
         return _failed(Reason.RESULT_INVALID, str(error), ended)
-    return _completed(result, ended)
-
-
-def _completed(result: Result, ended: Ended) -> Outcome:
     return Outcome(
         status=Status.COMPLETED,
         exit_code=0,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 
 LINUX = sys.platform == "linux"
 ROUNDS = 100
@@ -13,10 +13,6 @@ MOST = 1 << 16
 def descendants(pid: int) -> list[int]:
     """Return the pids below `pid`, parents before their children."""
     return signal_once(pid)
-
-
-def _children_of(pid: int) -> Callable[[int], list[int]]:
-    return children if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else _table().__getitem__
 
 
 def children(pid: int) -> list[int]:
@@ -111,7 +107,7 @@ def signal_all(root: int, *signals: int) -> list[int]:
 
 def signal_once(root: int, *signals: int, leave_out: Container[int] = ()) -> list[int]:
     """Send `signals` to every descendant of `root` that is seen in one look, each as soon as it is seen."""
-    children_of = _children_of(root)
+    children_of = children if LINUX and os.path.exists(f"/proc/{root}/task/{root}/children") else _table().__getitem__
     found: dict[int, None] = {}
     open_pids = [root]
     while open_pids and len(found) < MOST:

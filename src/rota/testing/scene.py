@@ -50,16 +50,7 @@ from rota.settings import SchedulerSettings, Settings
 from rota.store.driver import Database, Store
 from rota.store.migrate import open_store
 from rota.store.tables import jobs, notifications, run_queries, work_items
-from rota.testing.doubles import (
-    BOOT,
-    COMPLETED,
-    CountingStore,
-    FakeClock,
-    Script,
-    ScriptedPost,
-    ScriptedProcesses,
-    ScriptedSources,
-)
+from rota.testing import doubles
 
 YIELDS = 8
 
@@ -70,14 +61,14 @@ class Scene:
     kind = "serve"
 
     def __init__(self, folder: Path, now: datetime, *, concurrency: int = 16) -> None:
-        self.clock = FakeClock(now)
-        self.processes = ScriptedProcesses(self.clock)
+        self.clock = doubles.FakeClock(now)
+        self.processes = doubles.ScriptedProcesses(self.clock)
         self.table = FunctionTable()
         self.settings = Settings(folder, folder, scheduler=SchedulerSettings(concurrency=concurrency))
-        self.sources = ScriptedSources(self.settings, lambda: self.table.sources)
-        self.post = ScriptedPost()
-        self.store = CountingStore(self.open_database())
-        self.boot = BOOT
+        self.sources = doubles.ScriptedSources(self.settings, lambda: self.table.sources)
+        self.post = doubles.ScriptedPost()
+        self.store = doubles.CountingStore(self.open_database())
+        self.boot = doubles.BOOT
         self.skew = timedelta()
         """By how much the machine's clock is ahead of the database server's."""
         self._pid = 500
@@ -358,7 +349,7 @@ class PlayedScheduler(Declaring):
         """Say how long the commands of a job take and how they end; without a script they succeed at once."""
         lasts = parse_duration(takes) if isinstance(takes, str) else takes
         failed = Outcome(Status.FAILED, Reason.EXIT_CODE, exit_code=exit_code)
-        self.scene.processes.scripts[job] = Script(lasts, failed if exit_code else COMPLETED)
+        self.scene.processes.scripts[job] = doubles.Script(lasts, failed if exit_code else doubles.COMPLETED)
 
     def history(self, job: str) -> list[Told]:
         """Return the runs of a job in short, oldest first; they compare with plain tuples."""

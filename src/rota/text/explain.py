@@ -13,18 +13,8 @@ from rota.model.states import Held, Reason, Status, Trigger, WaitingFor
 from rota.rules.budgets import say_estimated, say_gate, say_usage
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.plan import past_when_created
+from rota.text import jobs
 from rota.text.format import briefly, clock_time, day_time, from_now, full_time, in_zone, say_why
-from rota.text.jobs import (
-    say_abandoned,
-    say_brief,
-    say_denied,
-    say_hold,
-    say_made,
-    say_place,
-    say_session,
-    say_workspace,
-    workspace_of,
-)
 from rota.text.runs import say_by_hand, say_retry_due, say_what_follows, say_work
 from rota.text.schedule import (
     next_fire,
@@ -139,11 +129,11 @@ def _brief(facts: Facts) -> list[ExplainLine]:
     agent = facts.spec.work.agent
     if agent is None:
         return []
-    given = dict(say_brief(agent))
+    given = dict(jobs.say_brief(agent))
     told = {
-        "session": say_session(facts.run, agent),
+        "session": jobs.say_session(facts.run, agent),
         "carry": given.get("carry"),
-        "workspace": say_workspace(facts.run, facts.worktree) or given.get("workspace"),
+        "workspace": jobs.say_workspace(facts.run, facts.worktree) or given.get("workspace"),
         "after": given.get("after"),
     }
     return [ExplainLine(label, text) for label, text in told.items() if text is not None]
@@ -259,13 +249,10 @@ def _overlap(facts: Facts, now: datetime) -> ExplainLine:
         "go": "any number may run" if policy == "allow" else "nothing active",
         "after": "queued behind an unfinished run",
         "replace": "took the place of what was unfinished",
-        "refuse": f"{blocking} was not finished" + _full_queue(facts, policy),
+        "refuse": f"{blocking} was not finished"
+        + (f", and `queue_depth: {facts.spec.overlap.queue_depth}` was used up" if policy == "queue" else ""),
     }
     return ExplainLine("overlap", f"{policy}: {told.get(str(decided.get('verdict')), 'nothing active')}")
-
-
-def _full_queue(facts: Facts, policy: str) -> str:
-    return f", and `queue_depth: {facts.spec.overlap.queue_depth}` was used up" if policy == "queue" else ""
 
 
 def _conditions(facts: Facts) -> ExplainLine:
@@ -300,7 +287,7 @@ def _used(facts: Facts) -> list[ExplainLine]:
     texts = {
         "used": say_usage(run.usage) if run.usage else "",
         "charged": say_estimated(run.decisions.get("budget") or {}, run.usage or {}) if ended else "",
-        "denied": say_denied(run.denied_tools, facts.spec.work.agent),
+        "denied": jobs.say_denied(run.denied_tools, facts.spec.work.agent),
     }
     return [ExplainLine(label, text) for label, text in texts.items() if text]
 
@@ -361,7 +348,7 @@ def _waits_for_pause(facts: Facts, now: datetime) -> str:
 
 
 def _waits_for_provider(facts: Facts, now: datetime) -> str:
-    held = say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
+    held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
     return f"as provider_hold: {held}; let it go with `rota agents release {provider_of(facts.held_why)}`"
 
 
@@ -397,8 +384,8 @@ def _where(facts: Facts) -> str:
     assert facts.execution is not None
     if facts.spec.work.in_process:
         return f"inside the scheduler (pid {facts.execution.pid})"
-    told = workspace_of(facts.run)
-    where = f" in {facts.spec.work.cwd}" if told is None else f", {say_place(told)}"
+    told = jobs.workspace_of(facts.run)
+    where = f" in {facts.spec.work.cwd}" if told is None else f", {jobs.say_place(told)}"
     return f"pid {facts.execution.pid}{where}"
 
 
@@ -414,7 +401,7 @@ def _end(facts: Facts, now: datetime) -> list[ExplainLine]:
     left = [one for one in facts.abandoned if one.run_id == run.id]
     return [
         ExplainLine("end", f"{at} {run.status}{reason}{took}{why}{summary}"),
-        *(ExplainLine("abandoned", f"{say_abandoned(one, now=now)}; {ABANDONED_HINT}") for one in left),
+        *(ExplainLine("abandoned", f"{jobs.say_abandoned(one, now=now)}; {ABANDONED_HINT}") for one in left),
     ]
 
 
@@ -447,7 +434,7 @@ def _holding(facts: Facts, now: datetime) -> str:
     """Return how the provider of a run that it refused is held since."""
     if facts.hold is None or not facts.run.status.final:
         return ""
-    return say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
+    return jobs.say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
 
 
 def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetime) -> list[ExplainLine]:
@@ -460,7 +447,7 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
         *_failures(job, now),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
-    mode, made = say_mode_of_job(job), say_made(job, now=now)
+    mode, made = say_mode_of_job(job), jobs.say_made(job, now=now)
     return [
         ExplainLine("state", ", ".join(told)),
         ExplainLine("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
@@ -475,7 +462,7 @@ def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetim
 def _given(job: Job) -> list[ExplainLine]:
     """Return what the runs of an agent job are given beyond their task."""
     agent = job.spec.work.agent
-    return [] if agent is None else [ExplainLine(label, text) for label, text in say_brief(agent)]
+    return [] if agent is None else [ExplainLine(label, text) for label, text in jobs.say_brief(agent)]
 
 
 def _lulls_of_job(job: Job, now: datetime) -> list[ExplainLine]:

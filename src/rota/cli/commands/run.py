@@ -80,15 +80,10 @@ def run_command(
                 "--next-slot goes with none of --detach, --force and --retry: "
                 "its caller waits, no gate is asked, it is never retried"
             )
-        return _call(invocation, job, given, bound=bound, dry_run=dry_run)
+        return rehearse_call(invocation, job, given) if dry_run else call(invocation, job, given, bound=bound)
     if dry_run:
         return rehearse_run(invocation, job, given, force=force, full=full, retry=retry)
     return start(invocation, job, given, force=force, detach=detach, bound=bound, retry=retry)
-
-
-def _call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: timedelta | None, dry_run: bool) -> int:
-
-    return rehearse_call(invocation, job, params) if dry_run else call(invocation, job, params, bound=bound)
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:

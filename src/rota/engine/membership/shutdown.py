@@ -235,7 +235,7 @@ class StartupRetry:
             try:
                 done = await self._attempt(step)
             except PASSING as error:
-                if self._over() or self._too_late():
+                if self._over() or (self._until is not None and self._clock.monotonic() >= self._until):
                     raise
                 self._tell(error)
             else:
@@ -260,9 +260,6 @@ class StartupRetry:
         deadline = self._clock.monotonic() + pause.total_seconds()
         while not self._over() and self._clock.monotonic() < deadline:
             await pause_for(FIRST_PAUSE)
-
-    def _too_late(self) -> bool:
-        return self._until is not None and self._clock.monotonic() >= self._until
 
     def _tell(self, error: Exception) -> None:
         if self._told is None:

@@ -34,17 +34,8 @@ from rota.model.errors import InvalidValue
 from rota.model.serialize import run_json
 from rota.model.spec import GroupMode, Member, OnFailure
 from rota.model.states import WaitingFor
-from rota.operations import group_actions, groups
+from rota.operations import budgets, group_actions, groups
 from rota.operations.admin.access import Scope
-from rota.operations.budgets import (
-    By,
-    account_json,
-    history_json,
-    list_accounts,
-    look_at_usage,
-    show_account,
-    usage_json,
-)
 from rota.operations.bulk import Filter, cancel_matching, edited_json, match_runs, moved_json
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
 from rota.operations.direct_calls import calls_json, direct_calls, direct_json
@@ -426,24 +417,26 @@ def retry_group(desk: DeskOf, group: GroupName, wish: schemas.OptionalGroupRetry
 @queue_routes.on("GET", "/budgets", scope=Scope.READ, answer=schemas.AccountPage)
 def get_budgets(desk: DeskOf) -> Response:
     """List the accounts of budgets in their windows of now."""
-    found = list_accounts(desk.store, now=desk.now)
-    return answer(page([account_json(view) for view in found], following=None))
+    found = budgets.list_accounts(desk.store, now=desk.now)
+    return answer(page([budgets.account_json(view) for view in found], following=None))
 
 
 @queue_routes.on("GET", "/budgets/{account}", scope=Scope.READ, answer=schemas.Account)
 def get_budget(desk: DeskOf, account: Word) -> Response:
     """Show an account with its last windows and who spent most."""
-    return answer(history_json(show_account(desk.store, account, now=desk.now)))
+    return answer(budgets.history_json(budgets.show_account(desk.store, account, now=desk.now)))
 
 
 @queue_routes.on("GET", "/usage", scope=Scope.READ, answer=schemas.Usage)
 def get_usage(
     desk: DeskOf,
-    by: Annotated[By, Query()] = By.JOB,
+    by: Annotated[budgets.By, Query()] = budgets.By.JOB,
     since: PastTime | None = None,
     job: Annotated[str | None, Query(min_length=1, max_length=300)] = None,
 ) -> Response:
     """Tell what runs used: time, tokens, requests and money."""
     begin = instant(since, now=desk.now) if since else desk.now - timedelta(days=30)
     zone = project_timezone(desk.store)
-    return answer(usage_json(look_at_usage(desk.store, by=by, since=begin, tz=zone, now=desk.now, job=job)))
+    return answer(
+        budgets.usage_json(budgets.look_at_usage(desk.store, by=by, since=begin, tz=zone, now=desk.now, job=job))
+    )

@@ -340,7 +340,7 @@ async def follow_events(
         raise Busy("live streams")
     feed.check_room()
     told = after if last_event_id is None else last_event_id
-    last = None if told is None else _seq(told)
+    last = None if told is None else int(told) if told.isascii() and told.isdecimal() and len(told) < 19 else UNKNOWN
     return StreamingResponse(_until_logout(feed.stream(last), request), 200, HEADERS, STREAM)
 
 
@@ -354,7 +354,3 @@ async def _until_logout(stream: AsyncGenerator[bytes], request: Request) -> Asyn
             if session is not None and doorman.know_session(session) is None:
                 return
             yield piece
-
-
-def _seq(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else UNKNOWN

@@ -27,36 +27,12 @@ from rota.model.errors import InvalidValue, RotaError
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
 from rota.model.states import Status
+from rota.operations import jobs
 from rota.operations.admin.access import Scope
 from rota.operations.explain import ExplanationView, explain
-from rota.operations.jobs import (
-    STATES,
-    JobLine,
-    JobQuery,
-    JobsPage,
-    JobView,
-    Sort,
-    VersionsPage,
-    find_job,
-    list_versions,
-    page_of_jobs,
-    show_job,
-)
 from rota.operations.pause import JobSelection, pause, resume
-from rota.operations.project import apply
+from rota.operations.project import apply, edit
 from rota.operations.project.apply import FILE
-from rota.operations.project.edit import (
-    CheckedDraft,
-    Draft,
-    DraftProblem,
-    DraftValidator,
-    check_draft,
-    draft_from,
-    draft_of,
-    may_change,
-    may_copy,
-    save_draft,
-)
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.project.transfer import Exported, export_jobs
 from rota.operations.run_actions import trigger
@@ -97,7 +73,7 @@ class Choice:
 class JobRow:
     """A job of the page. `fire` None: `next` says why."""
 
-    view: JobView
+    view: jobs.JobView
     failing: bool
     path: str
     schedule: str
@@ -114,8 +90,8 @@ class JobRow:
 class JobsView:
     """The page of jobs."""
 
-    page: JobsPage
-    query: JobQuery
+    page: jobs.JobsPage
+    query: jobs.JobQuery
     rows: tuple[JobRow, ...]
     states: tuple[Choice, ...]
     labels: tuple[Choice, ...]
@@ -130,12 +106,12 @@ def show_jobs(
     q: Annotated[str, Query(max_length=200)] = "",
     label: Annotated[list[str] | None, Query(max_length=100)] = None,
     state: Annotated[str, Query(max_length=40)] = "",
-    sort: Annotated[Sort, Query()] = Sort.NAME,
+    sort: Annotated[jobs.Sort, Query()] = jobs.Sort.NAME,
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
 ) -> Response:
     """Show the jobs."""
-    query = JobQuery(q.strip(), tuple(label or ()), state, sort)
-    found = page_of_jobs(visit.desk.store, query, number=page, limit=LINES)
+    query = jobs.JobQuery(q.strip(), tuple(label or ()), state, sort)
+    found = jobs.page_of_jobs(visit.desk.store, query, number=page, limit=LINES)
     view = JobsView(
         page=found,
         query=query,
@@ -149,7 +125,7 @@ def show_jobs(
     return visit.show("jobs.html", view, title="Jobs", section="jobs")
 
 
-def _row(visit: PageContext, line: JobLine) -> JobRow:
+def _row(visit: PageContext, line: jobs.JobLine) -> JobRow:
     view = line.view
     paused = view.state == "paused"
     return JobRow(
@@ -160,7 +136,7 @@ def _row(visit: PageContext, line: JobLine) -> JobRow:
         fire=None if paused else next(iter(fires_to_come(view.job, n=1, now=visit.now)), None),
         next=next_words(view, visit.zone, now=visit.now),
         newest=next(iter((*view.unfinished, *view.last)), None),
-        enabling=visit.may_admin and view.state == "disabled" and may_change(view.job),
+        enabling=visit.may_admin and view.state == "disabled" and edit.may_change(view.job),
         summary=summary_of(view.last),
     )
 
@@ -172,16 +148,16 @@ def summary_of(runs: tuple[Run, ...]) -> str:
     return f"last {counted(len(final), 'run')}: {', '.join(told)}" if final else "no runs yet"
 
 
-def _states(visit: PageContext, query: JobQuery, found: JobsPage) -> Iterator[Choice]:
+def _states(visit: PageContext, query: jobs.JobQuery, found: jobs.JobsPage) -> Iterator[Choice]:
     living = sum(count for state, count in found.states.items() if state not in ("failing", "retired"))
     yield Choice("all", living, _href(visit, query, state=""), chosen=not query.state)
-    for state in STATES:
+    for state in jobs.STATES:
         count = found.states.get(state, 0)
         if count or state == query.state:
             yield Choice(state, count, _href(visit, query, state=state), chosen=state == query.state)
 
 
-def _labels(visit: PageContext, query: JobQuery, found: JobsPage) -> Iterator[Choice]:
+def _labels(visit: PageContext, query: jobs.JobQuery, found: jobs.JobsPage) -> Iterator[Choice]:
     for label, count in [*found.labels.items()][:LABELS]:
         chosen = label in query.labels
         left = tuple(one for one in query.labels if one != label) if chosen else (*query.labels, label)
@@ -190,7 +166,7 @@ def _labels(visit: PageContext, query: JobQuery, found: JobsPage) -> Iterator[Ch
 
 def _href(
     visit: PageContext,
-    query: JobQuery,
+    query: jobs.JobQuery,
     *,
     state: str | None = None,
     labels: tuple[str, ...] | None = None,
@@ -202,7 +178,7 @@ def _href(
         q=query.text,
         label=list(query.labels if labels is None else labels),
         state=query.state if state is None else state,
-        sort=None if query.sort is Sort.NAME else query.sort.value,
+        sort=None if query.sort is jobs.Sort.NAME else query.sort.value,
         page=page,
     )
 
@@ -336,7 +312,7 @@ class MemberLink:
 class JobDetails:
     """The page of a job; each part of it is looked at when it is shown, so that a part alone costs only its own."""
 
-    def __init__(self, visit: PageContext, view: JobView, *, versions: int) -> None:
+    def __init__(self, visit: PageContext, view: jobs.JobView, *, versions: int) -> None:
         self._visit = visit
         self._store = visit.desk.store
         self._versions = versions
@@ -350,8 +326,8 @@ class JobDetails:
         self.file = view.job.source.removeprefix(FILE) if view.job.source.startswith(FILE) else ""
         self.made = say_made(view.job, now=visit.now) or ""
         living = visit.may_admin and view.job.retired_at is None
-        self.changeable = living and may_change(view.job)
-        self.copyable = visit.may_admin and may_copy(view.job)
+        self.changeable = living and edit.may_change(view.job)
+        self.copyable = visit.may_admin and edit.may_copy(view.job)
         self.deletable = living and not self.file
 
     @cached_property
@@ -411,9 +387,9 @@ class JobDetails:
         return param_fields(self.job.spec.work.params)
 
     @cached_property
-    def versions(self) -> VersionsPage:
+    def versions(self) -> jobs.VersionsPage:
         """What it was before."""
-        return list_versions(self._store, self.job.name, limit=self._versions)
+        return jobs.list_versions(self._store, self.job.name, limit=self._versions)
 
     @property
     def more_versions(self) -> bool:
@@ -437,7 +413,7 @@ def show_one_job(
     versions: Annotated[int, Query(ge=1, le=MORE_VERSIONS)] = VERSIONS,
 ) -> Response:
     """Show a job."""
-    found = show_job(visit.desk.store, job)
+    found = jobs.show_job(visit.desk.store, job)
     return visit.show("job.html", JobDetails(visit, found, versions=versions), title=found.job.name, section="jobs")
 
 
@@ -453,7 +429,7 @@ LIST = "/ui/jobs"
 @pages.act("/ui/jobs/{job}/run", back=LIST)
 def run_job(visit: VisitOf, job: JobName) -> Response:
     """Start a job now, with the params that were typed."""
-    shown = show_job(visit.desk.store, job).job.spec.work.params
+    shown = jobs.show_job(visit.desk.store, job).job.spec.work.params
     params = given_params(visit.form, shown)
     force = visit.form.get("force") == "yes"
     born = trigger(visit.desk.store, job, params=params, force=force, by=visit.desk.maker, now=visit.now)
@@ -478,7 +454,7 @@ def pause_one_job(visit: VisitOf, job: JobName) -> Response:
 
 
 def _ask_pause(visit: PageContext, job: str) -> Response:
-    found = show_job(visit.desk.store, job).job
+    found = jobs.show_job(visit.desk.store, job).job
     view = {"job": found, "back": visit.safe_back(_page(job)), "path": f"{_page(job)}/pause"}
     return visit.show("job_pause.html", view, title=f"Pause {job}", section="jobs")
 
@@ -527,7 +503,7 @@ def delete_one_job(visit: VisitOf, job: JobName) -> Response:
 
 def _hit(visit: PageContext, job: str) -> tuple[str, ...]:
     """Return what an end of a job leaves behind: its unfinished runs."""
-    view = show_job(visit.desk.store, job)
+    view = jobs.show_job(visit.desk.store, job)
     started = [run.handle for run in view.unfinished if run.started_at is not None]
     queued = len(view.unfinished) - len(started)
     told = [f"running now: {', '.join(started[:5])}"] if started else []
@@ -548,8 +524,8 @@ Name = Annotated[str, Query(max_length=400)]
 class NewJobView:
     """The form, and what it means so far; `changing` is the job that it replaces, `told`: whether it was checked."""
 
-    draft: Draft
-    checked: CheckedDraft
+    draft: edit.Draft
+    checked: edit.CheckedDraft
     changing: str
     told: bool
     kinds: tuple[tuple[str, str], ...] = KINDS
@@ -560,29 +536,29 @@ class NewJobView:
 def show_new_job(visit: VisitOf, change: Name = "", like: Name = "") -> Response:
     """Show the form of a job: empty, as a stored job has it, or as a copy of one."""
     shop, replacing = _shop(visit), _changed(visit, change)
-    draft = Draft()
+    draft = edit.Draft()
     if replacing is not None:
-        draft = draft_of(shop, replacing, name=replacing.name)
+        draft = edit.draft_of(shop, replacing, name=replacing.name)
     elif like:
-        found = visit.desk.store.read(lambda db: find_job(db, like))
-        if not may_copy(found):
+        found = visit.desk.store.read(lambda db: jobs.find_job(db, like))
+        if not edit.may_copy(found):
             raise InvalidValue(f"{found.name!r} is a {found.spec.work.kind}", hint="declare one like it in rota.yaml")
-        draft = draft_of(shop, found, name=f"{found.name.replace('/', '-')}{LIKE}")
-    checked = check_draft(shop, draft, now=visit.now, replacing=replacing)
+        draft = edit.draft_of(shop, found, name=f"{found.name.replace('/', '-')}{LIKE}")
+    checked = edit.check_draft(shop, draft, now=visit.now, replacing=replacing)
     return _form(visit, checked, replacing, told=False)
 
 
 @pages.on("POST", "/ui/new", scope=Scope.ADMIN, answer=str, media=HTML, shown=False)
 def create_job_here(visit: VisitOf) -> Response:
     """Store the job that the form describes, or tell what is wrong with it; with `check` only tell."""
-    draft, replacing = draft_from(visit.form), _changed(visit, visit.form.get("changing", ""))
-    checked = check_draft(_shop(visit), draft, now=visit.now, replacing=replacing)
+    draft, replacing = edit.draft_from(visit.form), _changed(visit, visit.form.get("changing", ""))
+    checked = edit.check_draft(_shop(visit), draft, now=visit.now, replacing=replacing)
     if "check" in visit.form or checked.troubles:
         return _form(visit, checked, replacing, told=True, status=200 if "check" in visit.form else 422)
     try:
-        view = save_draft(_shop(visit), checked, now=visit.now, new=replacing is None)
+        view = edit.save_draft(_shop(visit), checked, now=visit.now, new=replacing is None)
     except RotaError as error:  # somebody was faster, or the database says no
-        refused = replace(checked, troubles=(DraftProblem("", error.message, error.hint or ""),))
+        refused = replace(checked, troubles=(edit.DraftProblem("", error.message, error.hint or ""),))
         return _form(visit, refused, replacing, told=True, status=422)
     visit.desk.wake()
     done = "is changed" if replacing is not None else "is made"
@@ -592,14 +568,14 @@ def create_job_here(visit: VisitOf) -> Response:
 @pages.on("POST", "/ui/new/check", scope=Scope.ADMIN, answer=str, media=HTML, shown=False)
 def check_job_here(visit: VisitOf) -> Response:
     """Tell what a form means and what is wrong with it, as the part of the page that shows it."""
-    draft, replacing = draft_from(visit.form), _changed(visit, visit.form.get("changing", ""))
-    checked = check_draft(_shop(visit), draft, now=visit.now, replacing=replacing)
+    draft, replacing = edit.draft_from(visit.form), _changed(visit, visit.form.get("changing", ""))
+    checked = edit.check_draft(_shop(visit), draft, now=visit.now, replacing=replacing)
     view = NewJobView(draft, checked, replacing.name if replacing else "", told=True)
     return Response(render("_new_job_meaning.html", {"visit": visit, "view": view}), media_type=HTML)
 
 
 def _form(
-    visit: PageContext, checked: CheckedDraft, replacing: Job | None, *, told: bool, status: int = 200
+    visit: PageContext, checked: edit.CheckedDraft, replacing: Job | None, *, told: bool, status: int = 200
 ) -> Response:
     view = NewJobView(checked.draft, checked, replacing.name if replacing else "", told=told)
     title = f"Change {replacing.name}" if replacing is not None else "New job"
@@ -610,13 +586,13 @@ def _changed(visit: PageContext, name: str) -> Job | None:
     """Return the job that is changed, None for a new one; one that a file declares is changed there."""
     if not name:
         return None
-    job = visit.desk.store.read(lambda db: find_job(db, name))
-    if not may_change(job):
+    job = visit.desk.store.read(lambda db: jobs.find_job(db, name))
+    if not edit.may_change(job):
         hint = "change it where it is declared; `Make one like it` begins a copy"
         raise InvalidValue(f"job {job.name!r} was not made here", hint=hint)
     return job
 
 
-def _shop(visit: PageContext) -> DraftValidator:
+def _shop(visit: PageContext) -> edit.DraftValidator:
     context = visit.desk.context
-    return DraftValidator(visit.desk.store, context.folder, context.state, context.environ)
+    return edit.DraftValidator(visit.desk.store, context.folder, context.state, context.environ)

@@ -10,30 +10,19 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from rota.http.api.system import ContextOf, end_login
 from rota.http.context import Routes, ServerContext
 from rota.http.errors import NoToken, OriginRefused
-from rota.http.pages.page import (
-    HTML,
-    THEME_COOKIE,
-    THEMES,
-    ZONE_COOKIE,
-    Pages,
-    VisitOf,
-    bare_frame,
-    doorman_of,
-    is_ours,
-    render,
-)
+from rota.http.pages import page
 from rota.operations.admin.access import SESSION_LASTS, Caller, Scope, make_session, owner
 from rota.rules.schedule.timezone import zone as known_zone
 
 door = Routes("door", prefix="")
-pages = Pages()
+pages = page.Pages()
 CHOICE_LASTS = 365 * 86_400
 USED = "The code has been used, or is older than a minute."
 WRONG = "That is not this project's token."
 NO_AGENTS = "A token of the scope agent is for programs: log in with one of the scope read, run or admin."
 
 
-@door.on("GET", "/login", scope=None, answer=str, media=HTML, shown=False)
+@door.on("GET", "/login", scope=None, answer=str, media=page.HTML, shown=False)
 def login_page(
     request: Request,
     context: ContextOf,
@@ -47,7 +36,7 @@ def login_page(
     return _logged_in(request, context, owner())
 
 
-@door.on("POST", "/login", scope=None, answer=str, media=HTML, shown=False)
+@door.on("POST", "/login", scope=None, answer=str, media=page.HTML, shown=False)
 async def log_in(request: Request, context: ContextOf) -> Response:
     """Log a browser in by the token that somebody typed."""
     if "origin" not in request.headers:
@@ -55,7 +44,7 @@ async def log_in(request: Request, context: ContextOf) -> Response:
     form: dict[str, str] = getattr(request.state, "form", {})
     client = request.client.host if request.client else ""
     try:
-        caller = doorman_of(request).admit_token(form.get("token", "").strip(), client=client)
+        caller = page.doorman_of(request).admit_token(form.get("token", "").strip(), client=client)
     except NoToken:
         return await run_sync(lambda: _form(request, context, note=WRONG, status=401))
     if caller.scope is Scope.AGENT:
@@ -64,7 +53,7 @@ async def log_in(request: Request, context: ContextOf) -> Response:
 
 
 @pages.act("/ui/logout", back="/", scope=Scope.READ)
-def leave(visit: VisitOf) -> Response:
+def leave(visit: page.VisitOf) -> Response:
     """End a browser's session: no copy of its cookie is good any more."""
     response = RedirectResponse(f"{visit.base}/login", 303)
     end_login(visit.desk, visit.request, response)
@@ -72,18 +61,18 @@ def leave(visit: VisitOf) -> Response:
 
 
 @pages.act("/ui/preferences", back="/", scope=Scope.READ)
-def set_preferences(visit: VisitOf) -> Response:
+def set_preferences(visit: page.VisitOf) -> Response:
     """Keep the theme or the zone that a browser chose, with the browser."""
     response = RedirectResponse(f"{visit.base}{visit.safe_back('/')}", 303)
     if "theme" in visit.form:
-        _keep(response, visit, THEME_COOKIE, visit.form["theme"] if visit.form["theme"] in THEMES else "")
+        _keep(response, visit, page.THEME_COOKIE, visit.form["theme"] if visit.form["theme"] in page.THEMES else "")
     if "zone" in visit.form:
         chosen = visit.form["zone"].strip()
-        _keep(response, visit, ZONE_COOKIE, quote(known_zone(chosen).key, safe="") if chosen else "")
+        _keep(response, visit, page.ZONE_COOKIE, quote(known_zone(chosen).key, safe="") if chosen else "")
     return response
 
 
-def _keep(response: Response, visit: VisitOf, name: str, value: str) -> None:
+def _keep(response: Response, visit: page.VisitOf, name: str, value: str) -> None:
     path = visit.base or "/"
     if value:
         secure = visit.desk.context.secure
@@ -94,19 +83,19 @@ def _keep(response: Response, visit: VisitOf, name: str, value: str) -> None:
 
 def _form(request: Request, context: ServerContext, *, note: str = "", status: int = 200) -> Response:
     values = {
-        **bare_frame(request, context.base_path),
+        **page.bare_frame(request, context.base_path),
         "title": "Log in",
         "note": note,
         "back": getattr(request.state, "form", {}).get("back", ""),
         "status": status,
     }
-    return HTMLResponse(render("login.html", values), status)
+    return HTMLResponse(page.render("login.html", values), status)
 
 
 def _logged_in(request: Request, context: ServerContext, caller: Caller) -> Response:
-    doorman = doorman_of(request)
+    doorman = page.doorman_of(request)
     back = getattr(request.state, "form", {}).get("back", "")
-    response = RedirectResponse(f"{context.base_path}{back if is_ours(back) else '/'}", 303)
+    response = RedirectResponse(f"{context.base_path}{back if page.is_ours(back) else '/'}", 303)
     response.set_cookie(
         doorman.cookie,
         make_session(doorman.token(), caller, now=context.clock.now()),

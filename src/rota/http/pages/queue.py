@@ -15,17 +15,9 @@ from rota.http.pages.page import PageContext, Pages, ParamField, VisitOf, fit, g
 from rota.model.errors import InvalidValue
 from rota.model.records import Run
 from rota.model.states import Status
+from rota.operations import run_actions
 from rota.operations.capacity import PoolView, pool_views
 from rota.operations.queue import COUNTED, QueueView, ReadyRun, draw_words, hold_words, look_in, waiting_words
-from rota.operations.run_actions import (
-    Destination,
-    ReorderedRun,
-    cancel_run,
-    edit_run,
-    move_runs,
-    step_run,
-    stop_unattended,
-)
 from rota.operations.runs import find_run, show_run
 from rota.operations.status.status import heartbeat
 from rota.store.driver import Database
@@ -180,7 +172,7 @@ def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     if not params and priority == found.run.priority:
         return visit.done(f"{found.run.handle} is as it was", back=PATH)
     changed = None if priority == found.run.priority else priority
-    edited = edit_run(visit.desk.store, found.run.id, params=params, priority=changed, now=visit.now)
+    edited = run_actions.edit_run(visit.desk.store, found.run.id, params=params, priority=changed, now=visit.now)
     visit.desk.wake()
     told = [*(f"{name} = {edited.run.params[name]!r}" for name in sorted(params))]
     told += [] if changed is None else [f"priority {priority}"]
@@ -205,12 +197,12 @@ def move_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     return visit.done(f"{moved.run.handle} {place}{f', {moved.note}' if moved.note else ''}", back=PATH)
 
 
-def _moved(visit: PageContext, run: str, to: str) -> ReorderedRun:
+def _moved(visit: PageContext, run: str, to: str) -> run_actions.ReorderedRun:
     store, now = visit.desk.store, visit.now
     if to in ("up", "down"):
-        return step_run(store, run, steps=-1 if to == "up" else 1, now=now)
+        return run_actions.step_run(store, run, steps=-1 if to == "up" else 1, now=now)
     if to in ("first", "last"):
-        return move_runs(store, [run], Destination(Where(to)), now=now)[0]
+        return run_actions.move_runs(store, [run], run_actions.Destination(Where(to)), now=now)[0]
     raise InvalidValue(f"a run cannot be moved {to[:40]!r}", hint=f"there are: {', '.join(MOVES)}")
 
 
@@ -220,10 +212,10 @@ def cancel_queued_run_here(visit: VisitOf, run: RunName) -> Response:
     found = visit.desk.store.read(lambda db: find_run(db, run))
     if not visit.confirmed:
         return _ask_cancel(visit, found)
-    done = cancel_run(visit.desk.store, found.id, now=visit.now)
+    done = run_actions.cancel_run(visit.desk.store, found.id, now=visit.now)
     visit.desk.wake()
     if not done.final:
-        stop_unattended(visit.desk.store, visit.desk.state, [found.id])
+        run_actions.stop_unattended(visit.desk.store, visit.desk.state, [found.id])
     return visit.done(f"{found.handle} is {'cancelled' if done.final else 'being stopped'}", back=PATH)
 
 

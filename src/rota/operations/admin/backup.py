@@ -85,7 +85,15 @@ def back_up(place: ProjectPaths, target: Path, *, clock: Clock, with_output: boo
         try:
             copy_database(place.state / DATABASE, copy)
             require_whole(copy)
-            manifest = _manifest(place, copy, made_at=clock.now(), output=with_output)
+            manifest = Manifest(
+                format=FORMAT,
+                rota=metadata.version("rota"),
+                host=socket.gethostname(),
+                made_at=iso(clock.now()),
+                project=str(place.folder),
+                output=with_output,
+                digest=digest_of(copy),
+            )
             outputs = _write(part, place, copy, manifest=manifest, compress=target.suffix != ".tar")
             sync(part)
             part.rename(target)
@@ -95,18 +103,6 @@ def back_up(place: ProjectPaths, target: Path, *, clock: Clock, with_output: boo
                 path.unlink(missing_ok=True)
         size = target.stat().st_size
     return BackedUp(target, manifest, size, outputs, scheduler=ask(place.state, {"ask": "status"}) is not None)
-
-
-def _manifest(place: ProjectPaths, copy: Path, *, made_at: datetime, output: bool) -> Manifest:
-    return Manifest(
-        format=FORMAT,
-        rota=metadata.version("rota"),
-        host=socket.gethostname(),
-        made_at=iso(made_at),
-        project=str(place.folder),
-        output=output,
-        digest=digest_of(copy),
-    )
 
 
 def digest_of(path: Path) -> str:
@@ -214,7 +210,7 @@ def restore(
     """Check a backup and put it in place, everything in it paused; an older state is moved aside by `force` alone."""
     if place.shared:
         raise StoreShared(shown(place.store), "no backup of SQLite goes into", tool="pg_restore for a dump of it")
-    taken = _taken(place.state)
+    taken = any((place.state / f"{DATABASE}{suffix}").exists() for suffix in ("", "-wal", "-shm"))
     if taken and not force:
         raise StateExists(str(place.state))
     with _staging(place.state, dry_run=dry_run) as staging:
@@ -256,10 +252,6 @@ def _restored(
     return Restored(
         place.state, manifest, age(made_at, now), told.jobs, told.instants, told.queued, aside, told.file_kept
     )
-
-
-def _taken(state: Path) -> bool:
-    return any((state / f"{DATABASE}{suffix}").exists() for suffix in ("", "-wal", "-shm"))
 
 
 @contextlib.contextmanager

@@ -21,17 +21,7 @@ from rota.operations.jobs import project_timezone
 from rota.operations.project.apply import apply, apply_in
 from rota.operations.project.load import load_project
 from rota.operations.project.locate import ProjectPaths
-from rota.operations.simulate.model import (
-    COMPLETED,
-    RUNNING,
-    Due,
-    PlayedJob,
-    PlayedRun,
-    SimEnd,
-    Skipped,
-    Stage,
-    Subject,
-)
+from rota.operations.simulate import model
 from rota.operations.simulate.report import SharedTick, SimulationReport, make_report
 from rota.operations.simulate.state import (
     Assumptions,
@@ -48,14 +38,7 @@ from rota.operations.simulate.transitions import finish, fire, let_go, pass_gate
 from rota.rules.activity import ACTIVE_FOR, mode_at, next_change
 from rota.rules.admission import Admit, Defer, Skip
 from rota.rules.pause import plan_pause_end
-from rota.rules.schedule.blackouts import (
-    QuietRun,
-    canonical_windows,
-    cover_the_week,
-    next_quiet,
-    parse_window,
-    quiet_until,
-)
+from rota.rules.schedule import blackouts
 from rota.rules.schedule.cursor import cursor_in_mode
 from rota.rules.schedule.timezone import zone
 from rota.settings import Settings
@@ -109,7 +92,7 @@ class Away:
 class AtWork:
     """Somebody does something every minute of these windows; `last` is what was done before the play began."""
 
-    runs: Sequence[QuietRun]
+    runs: Sequence[blackouts.QuietRun]
     last: datetime | None
     words: str
 
@@ -174,19 +157,19 @@ def at_work(
     windows: Sequence[str], zone: str, *, since: datetime, until: datetime, last: datetime | None = None
 ) -> AtWork:
     """Return somebody who works in windows such as "mon-fri 09:00-17:00"; InvalidWindow where one is none."""
-    parsed = [parse_window(text) for text in windows]
-    written = canonical_windows(parsed)
+    parsed = [blackouts.parse_window(text) for text in windows]
+    written = blackouts.canonical_windows(parsed)
     words = f"somebody is active {', '.join(written)} ({zone})"
-    if cover_the_week(parsed):
-        return AtWork((QuietRun(since, until),), last, words)
+    if blackouts.cover_the_week(parsed):
+        return AtWork((blackouts.QuietRun(since, until),), last, words)
     hours = QuietHours(written, zone)
-    runs: list[QuietRun] = []
+    runs: list[blackouts.QuietRun] = []
     begin: datetime = since
     while begin < until:
-        end = quiet_until(hours, begin)
+        end = blackouts.quiet_until(hours, begin)
         if end is not None:
-            runs.append(QuietRun(begin, end))
-        begin = next_quiet(hours, end or begin)
+            runs.append(blackouts.QuietRun(begin, end))
+        begin = blackouts.next_quiet(hours, end or begin)
     return AtWork(tuple(runs), last, words)
 
 
@@ -214,7 +197,7 @@ HUNDRED = 10_000
 class Player:
     """Plays a stage up to a moment."""
 
-    def __init__(self, stage: Stage, person: Person) -> None:
+    def __init__(self, stage: model.Stage, person: Person) -> None:
         self._stage = stage
         self._person = person
         self._adaptive = [played for played in stage.jobs.values() if played.job.spec.schedule.by_mode is not None]
@@ -231,7 +214,7 @@ class Player:
             self._instant(stage, stage.now)
         stage.now = until
 
-    def _instant(self, stage: Stage, now: datetime) -> None:
+    def _instant(self, stage: model.Stage, now: datetime) -> None:
         """Do what is due at one moment, in the order in which the engine's loops look."""
         stage.observer.look(now)
         if stage.mode_at is not None and stage.mode_at <= now:
@@ -250,16 +233,16 @@ class Player:
             for kind, found in groupby(stage.due_others(), key=itemgetter(0)):
                 self._look_at(kind, [subject for _, subject in found])
 
-    def _look_at(self, kind: Due, subjects: Sequence[Subject]) -> None:
+    def _look_at(self, kind: model.Due, subjects: Sequence[model.Subject]) -> None:
         """Do what one of the rarer looks of the engine does."""
         stage = self._stage
-        runs = [one for one in subjects if isinstance(one, PlayedRun) and one.finished_at is None]
+        runs = [one for one in subjects if isinstance(one, model.PlayedRun) and one.finished_at is None]
         for run in runs:
             finish(stage, _go_on(stage, kind, run))
-        if kind is Due.PAUSE_END:
+        if kind is model.Due.PAUSE_END:
             stage.paused = stage.paused and None not in subjects
             for played in subjects:
-                if isinstance(played, PlayedJob):
+                if isinstance(played, model.PlayedJob):
                     _end_pause(stage, played)
         self._claim()
 
@@ -274,21 +257,21 @@ class Player:
             if at_once:  # what takes no time has ended before anything else is looked at
                 finish(stage, [_ending(run) for run in at_once])
 
-    def _start(self, run: PlayedRun) -> None:
+    def _start(self, run: model.PlayedRun) -> None:
         """Let a claimed run pass its gates and start, or go where they send it."""
         stage, played = self._stage, run.played
         if played.is_gated:
             run.status = Status.DISPATCHED
             if not self._pass(run):
                 return
-        run.status, run.started_at = RUNNING, stage.now
+        run.status, run.started_at = model.RUNNING, stage.now
         stage.plan_end(run, stage.now + played.takes)
 
-    def _pass(self, run: PlayedRun) -> bool:
+    def _pass(self, run: model.PlayedRun) -> bool:
         """Tell whether a run passes its gates; if not, let it go where they send it."""
         stage, admission = self._stage, pass_gates(self._stage, run)
         if isinstance(admission, Skip):
-            finish(stage, [SimEnd(run, Status.SKIPPED, admission.reason)])
+            finish(stage, [model.SimEnd(run, Status.SKIPPED, admission.reason)])
         elif isinstance(admission, Defer):
             stage.waiting.give_back(run, stage.now)
             stage.wait(run, admission.waiting_for, admission.until)
@@ -318,7 +301,7 @@ class Player:
             return found
         return ended if found is None else max(found, ended)
 
-    def _replan_one(self, played: PlayedJob, mode: Mode) -> None:
+    def _replan_one(self, played: model.PlayedJob, mode: Mode) -> None:
         """Re-plan one job. What has come is fired first: it belongs to the mode that it was planned in."""
         stage = self._stage
         fire(stage, played)
@@ -331,31 +314,31 @@ class Player:
             stage.move(played, cursor.next_for, cursor.next_at)
 
 
-def _go_on(stage: Stage, kind: Due, run: PlayedRun) -> list[SimEnd]:
+def _go_on(stage: model.Stage, kind: model.Due, run: model.PlayedRun) -> list[model.SimEnd]:
     """Let a run go on that waited, or return how it ends: it waited too long, or somebody wants it stopped."""
-    if kind is Due.STOP and run.status is Status.RUNNING:
+    if kind is model.Due.STOP and run.status is Status.RUNNING:
         cancelled = run.group is not None and run.group.cancelled
-        return [SimEnd(run, Status.CANCELLED, Reason.GROUP_CANCELLED if cancelled else Reason.REPLACED)]
+        return [model.SimEnd(run, Status.CANCELLED, Reason.GROUP_CANCELLED if cancelled else Reason.REPLACED)]
     if run.status is not Status.QUEUED:
         return []
-    if kind is Due.EXPIRE and run.expires_at is not None and run.expires_at <= stage.now:
-        return [SimEnd(run, Status.SKIPPED, Reason.EXPIRED)]
-    if kind is Due.RELEASE and run.not_before is not None and run.not_before <= stage.now:
+    if kind is model.Due.EXPIRE and run.expires_at is not None and run.expires_at <= stage.now:
+        return [model.SimEnd(run, Status.SKIPPED, Reason.EXPIRED)]
+    if kind is model.Due.RELEASE and run.not_before is not None and run.not_before <= stage.now:
         return let_go(stage, run)
     return []
 
 
-def _ending(run: PlayedRun) -> SimEnd:
+def _ending(run: model.PlayedRun) -> model.SimEnd:
     """Return how a run ends: well, or as often as was asked for badly, chosen by hash so that it repeats."""
     share = run.played.fails
     if share:
         key = f"{run.played.name}\0{to_ms(run.scheduled_for or run.created_at)}\0{run.attempt}"
         if zlib.crc32(key.encode()) % HUNDRED < share * HUNDRED:
-            return SimEnd(run, Status.FAILED, Reason.EXIT_CODE)
-    return SimEnd(run, COMPLETED)
+            return model.SimEnd(run, Status.FAILED, Reason.EXIT_CODE)
+    return model.SimEnd(run, model.COMPLETED)
 
 
-def _end_pause(stage: Stage, played: PlayedJob) -> None:
+def _end_pause(stage: model.Stage, played: model.PlayedJob) -> None:
     """End a timed pause at its stored end: one counted row, and the cursor from there on (R-20)."""
     job = played.job
     if job.paused_until is None or job.paused_until > stage.now:
@@ -371,7 +354,7 @@ def _end_pause(stage: Stage, played: PlayedJob) -> None:
         fire_number=job.fire_number + (plan.skip is not None),
     )
     if plan.skip is not None:
-        row = Skipped(plan.skip.reason, plan.skip.scheduled_for, plan.skip.covers_to, plan.skip.count)
+        row = model.Skipped(plan.skip.reason, plan.skip.scheduled_for, plan.skip.covers_to, plan.skip.count)
         stage.observer.skipped(played, row)
     stage.move(played, plan.cursor.next_for, plan.cursor.next_at)
 

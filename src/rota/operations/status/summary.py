@@ -75,7 +75,8 @@ def summarise_in(
     return SchedulerSummary(
         heartbeat=beat,
         counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},
-        claimable=_has_slot(beat) and anything_goes(db, now=now),
+        claimable=(beat.alive and bool(beat.answer.get("enabled", True)) and beat.slots > beat.slots_taken)
+        and anything_goes(db, now=now),
         registered=None if worker is None else _registered(db, worker, workers, now=now),
         workers=workers,
         mode=mode,
@@ -89,10 +90,6 @@ def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, n
     """Tell whether a worker is there: one that claims runs here, or a scheduler elsewhere that said so."""
     here = any(one.registered for one in workers if worker in (one.id, one.name))
     return here or any(one.registered(now) for one in remote_workers(db) if worker in (one.id, one.name))
-
-
-def _has_slot(beat: Heartbeat) -> bool:
-    return beat.alive and bool(beat.answer.get("enabled", True)) and beat.slots > beat.slots_taken
 
 
 def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, ticking: bool) -> tuple[WorkerView, ...]:

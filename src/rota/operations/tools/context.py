@@ -12,7 +12,6 @@ from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, RunUnknown, ToolsRefused
 from rota.model.ids import is_id
 from rota.model.proposals import MAKER_LIMIT, AgentPolicy, Author, Limits
-from rota.model.records import Job
 from rota.model.spec import JobSpec
 from rota.model.states import Status, Trigger
 from rota.operations.jobs import project_timezone
@@ -109,13 +108,9 @@ def _maker(db: Database, job_id: str, version: int, *, subject: str, handle: str
         name=f"run:{job.name}" if spec.work.agent is None else f"agent:{spec.work.agent.agent}",
         run_id=subject,
         run=handle,
-        depth=_depth(job),
+        depth=0 if job.made is None else job.made.depth,
         limits=_limits(spec),
     )
-
-
-def _depth(job: Job) -> int:
-    return 0 if job.made is None else job.made.depth
 
 
 def _limits(spec: JobSpec) -> Limits | None:

@@ -8,19 +8,8 @@ from typing import Any
 
 from rota.declare.entries import refuse_past
 from rota.declare.yaml import write_path
+from rota.model import errors
 from rota.model.clock import EPOCH, iso
-from rota.model.errors import (
-    FileProblems,
-    JobDisabled,
-    JobProblems,
-    JobProvisional,
-    Problem,
-    RotaError,
-    ToolArguments,
-    UnknownJob,
-    UnknownRun,
-    guess,
-)
 from rota.model.proposals import Author
 from rota.model.records import Job, Run
 from rota.model.serialize import iso_or_none
@@ -188,7 +177,7 @@ def read_utc(key: str, text: str) -> datetime | None:
         found = datetime.fromisoformat(text.strip())
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ToolArguments(f"{key}: {text!r} is no time", hint="write 2026-12-01T08:00:00Z") from None
+        raise errors.ToolArguments(f"{key}: {text!r} is no time", hint="write 2026-12-01T08:00:00Z") from None
 
 
 def _ordered(found: list[JobView], order: str) -> list[JobView]:
@@ -278,34 +267,34 @@ def declare(desk: ToolContext, name: str, *, keys: Mapping[str, Any]) -> JobSpec
         spec = desk.declare(name, keys, desk.maker)
         refuse_past(spec, now=desk.now())
         return spec
-    except FileProblems as error:
+    except errors.FileProblems as error:
         own = [problem for problem in error.problems if _is_of(problem, name)]
         if not own or len(own) < len(error.problems):
             raise
-        raise JobProblems([_said(problem, name) for problem in own], effect=error.effect) from None
+        raise errors.JobProblems([_said(problem, name) for problem in own], effect=error.effect) from None
 
 
-def _is_of(problem: Problem, name: str) -> bool:
+def _is_of(problem: errors.Problem, name: str) -> bool:
     path = write_path(("jobs", name))
     return problem.path == path or problem.path.startswith(f"{path}.")
 
 
-def _said(problem: Problem, name: str) -> Problem:
+def _said(problem: errors.Problem, name: str) -> errors.Problem:
     """Return a problem with the field of the tool in the place of the key of a file."""
     key = problem.path.removeprefix(write_path(("jobs", name))).lstrip(".").partition(".")[0]
     hint = BRACES if problem.code == "placeholder" else problem.hint
     return replace(problem, path=WORDS.get(key, key or "name"), hint=hint, file="", line=0, column=0)
 
 
-def hint_of(error: RotaError) -> str:
+def hint_of(error: errors.RotaError) -> str:
     """Return what to do about an error for somebody who has the tools and no command line."""
     match error:
-        case JobProvisional():
+        case errors.JobProvisional():
             return WAITS
-        case JobDisabled():
+        case errors.JobDisabled():
             return "where it is yours, schedule_job with its name and enabled=true lets it start again"
-        case UnknownRun():
+        case errors.UnknownRun():
             return "name a job for its newest run, or a run such as `digest:12`; list_jobs tells each last_run"
-        case UnknownJob():
-            return f"{guess(error.near)}find it with list_jobs or search_jobs"
+        case errors.UnknownJob():
+            return f"{errors.guess(error.near)}find it with list_jobs or search_jobs"
     return error.hint

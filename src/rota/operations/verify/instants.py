@@ -102,7 +102,7 @@ def matches(fields: CalendarFields, day: date) -> bool:
 def _matches_day(fields: CalendarFields, day: date) -> bool:
     if day.day in fields.days:
         return True
-    if fields.last_day and _last_of_month(day):
+    if fields.last_day and (day + _DAY).month != day.month:
         return True
     return fields.last_workday and day == _last_workday(day)
 
@@ -112,10 +112,6 @@ def _matches_weekday(fields: CalendarFields, day: date) -> bool:
     if weekday in fields.weekdays or (weekday, (day.day + 6) // 7) in fields.nth_weekdays:
         return True
     return weekday in fields.last_weekdays and (day + 7 * _DAY).month != day.month
-
-
-def _last_of_month(day: date) -> bool:
-    return (day + _DAY).month != day.month
 
 
 def _last_workday(day: date) -> date:

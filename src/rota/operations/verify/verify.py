@@ -10,6 +10,7 @@ from pathlib import Path
 from rota.engine.clock import tzdata_version
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.errors import UnknownJob
+from rota.operations.verify import rows
 from rota.operations.verify.ledger import (
     AuditedJob,
     Ledger,
@@ -21,18 +22,6 @@ from rota.operations.verify.ledger import (
     stretches_of,
 )
 from rota.operations.verify.report import AuditFindings, AuditReport
-from rota.operations.verify.rows import (
-    Alive,
-    check_counters,
-    check_deliveries,
-    check_integrity,
-    check_processes,
-    check_rows,
-    check_schema,
-    check_stall,
-    check_telling,
-    clock_was_set_back,
-)
 from rota.runners.processes import alive as process_alive
 from rota.store.driver import Database, Store
 from rota.store.tables import notifications
@@ -50,7 +39,7 @@ def verify(
     jobs: Sequence[str] = (),
     quick: bool = False,
     tzdata: str | None = None,
-    alive: Alive = process_alive,
+    alive: rows.Alive = process_alive,
 ) -> AuditReport:
     """Audit a database, also a live one: the rows on one snapshot, then the rows against the processes.
 
@@ -63,28 +52,28 @@ def verify(
     store.read(partial(_audit, findings=findings, names=jobs, now=to_ms(now), since=since, tzdata=data))
     if not jobs:
         if not quick:
-            store.read(partial(check_integrity, findings=findings))
-        check_processes(store, state, findings, alive=alive)
+            store.read(partial(rows.check_integrity, findings=findings))
+        rows.check_processes(store, state, findings, alive=alive)
     return findings.report()
 
 
 def _audit(
     db: Database, *, findings: AuditFindings, names: Sequence[str], now: int, since: int | None, tzdata: str
 ) -> None:
-    check_schema(db, findings)
+    rows.check_schema(db, findings)
     chosen = _chosen(db, names) if names else None
-    stepped = clock_was_set_back(db)
+    stepped = rows.clock_was_set_back(db)
     if stepped:
         findings.notes.append("the clock was set back once: the order of times is not checked")
-    check_rows(db, findings, chosen=chosen, stepped=stepped)
+    rows.check_rows(db, findings, chosen=chosen, stepped=stepped)
     if not stepped:
         kept = now - notifications.KEPT // MILLISECOND
-        check_deliveries(db, findings, jobs=_filter(chosen), since=max(kept, since or 0))
-        check_telling(db, findings, chosen=chosen, since=max(kept, since or 0))
+        rows.check_deliveries(db, findings, jobs=_filter(chosen), since=max(kept, since or 0))
+        rows.check_telling(db, findings, chosen=chosen, since=max(kept, since or 0))
     for job in _jobs(db, chosen):
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
     if chosen is None:
-        check_counters(db, findings)
+        rows.check_counters(db, findings)
     counted = db.row("audit_count", jobs=_filter(chosen))
     findings.count(rows=counted[0] if counted else 0)
     if findings.counts["spans_left_out"]:
@@ -126,7 +115,7 @@ def _audit_job(
     begins = max(job.ledger_from, since) if since is not None else job.ledger_from
     begins = _from_the_start(job, stretches[0], begins)
     Ledger(job, stretches, findings, since=begins, stepped=stepped).walk(read_rows(db, job, since=begins))
-    check_stall(db, job, stretches[-1], findings, now=now)
+    rows.check_stall(db, job, stretches[-1], findings, now=now)
 
 
 def _left_out(stretches: Sequence[Stretch]) -> int:

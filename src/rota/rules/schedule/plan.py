@@ -9,18 +9,9 @@ from rota.model.records import Job
 from rota.model.spec import MisfirePolicy
 from rota.model.states import Reason, Status
 from rota.rules.admission import ActiveRun, After, Allow, Refuse, Replace, judge
+from rota.rules.schedule import instants
 from rota.rules.schedule.blackouts import Blackout, defers, has_lulls, lull_at
 from rota.rules.schedule.cursor import NOWHERE, Cursor, cursor_of
-from rota.rules.schedule.instants import (
-    count_instants,
-    fires_at,
-    first_instant,
-    last_come,
-    last_instant,
-    next_instant,
-    previous_instant,
-    within_bounds,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +139,9 @@ def plan_fast_path(job: Job, facts: FireFacts, *, now: datetime) -> FirePlan | N
 def _cursor(job: Job, instant: datetime, *, now: datetime) -> Cursor | None:
     """Return where the cursor goes behind `instant`; None: more than this one is due, or it is none."""
     schedule, created_at = job.spec.schedule, job.created_at
-    if first_instant(schedule, since=instant, created_at=created_at) != instant:
+    if instants.first_instant(schedule, since=instant, created_at=created_at) != instant:
         return None
-    following = next_instant(schedule, after=instant, created_at=created_at)
+    following = instants.next_instant(schedule, after=instant, created_at=created_at)
     return None if following is not None and following <= now else cursor_of(job, following)
 
 
@@ -211,13 +202,13 @@ class Planner:
         return self.runs and self.job.spec.schedule.run_once
 
     def first(self, since: datetime) -> datetime | None:
-        return first_instant(self.job.spec.schedule, since=since, created_at=self.job.created_at)
+        return instants.first_instant(self.job.spec.schedule, since=since, created_at=self.job.created_at)
 
     def next(self, after: datetime) -> datetime | None:
-        return next_instant(self.job.spec.schedule, after=after, created_at=self.job.created_at)
+        return instants.next_instant(self.job.spec.schedule, after=after, created_at=self.job.created_at)
 
     def previous(self, before: datetime) -> datetime | None:
-        return previous_instant(self.job.spec.schedule, before=before, created_at=self.job.created_at)
+        return instants.previous_instant(self.job.spec.schedule, before=before, created_at=self.job.created_at)
 
     def before(self, instant: datetime, first: datetime) -> datetime | None:
         """Return the instant before `instant`, None before `first`."""
@@ -235,14 +226,14 @@ class Planner:
     def fires(self, instant: datetime) -> datetime:
         if self.job.spec.schedule.follows_runs:  # a clock step may have moved it (R-26)
             return self.job.next_at or instant
-        return fires_at(self.job.spec.schedule, instant, name=self.job.name, created_at=self.job.created_at)
+        return instants.fires_at(self.job.spec.schedule, instant, name=self.job.name, created_at=self.job.created_at)
 
     def late_by(self, instant: datetime) -> timedelta:
         return max(self.now - self.fires(instant), timedelta())
 
     def last_fired(self, until: datetime) -> datetime | None:
         """Return the last instant that fires at or before `until`."""
-        found = last_come(self.job.spec.schedule, until=until, created_at=self.job.created_at)
+        found = instants.last_come(self.job.spec.schedule, until=until, created_at=self.job.created_at)
         return self.previous(found) if found is not None and self.fires(found) > until else found
 
     def cursor(self, nominal: datetime | None) -> Cursor:
@@ -344,7 +335,7 @@ class Planner:
         )
 
     def _count(self, first: datetime, last: datetime) -> int | None:
-        return count_instants(self.job.spec.schedule, first=first, last=last, created_at=self.job.created_at)
+        return instants.count_instants(self.job.spec.schedule, first=first, last=last, created_at=self.job.created_at)
 
 
 _INSTANT = timedelta(microseconds=1)
@@ -385,7 +376,7 @@ def plan_close(job: Job, *, now: datetime) -> FirePlan:
     planner = Planner(job, FireFacts(), now)
     if job.next_for is None or job.spec.schedule.follows_runs:
         return _close_following(planner, job.next_for)
-    last = last_instant(job.spec.schedule, until=now, created_at=job.created_at) or job.next_for
+    last = instants.last_instant(job.spec.schedule, until=now, created_at=job.created_at) or job.next_for
     for stretch in _parts(planner, job.next_for, last, late=None):
         if stretch.lull is not None:
             planner.hush(stretch.lull, stretch.first, stretch.last)
@@ -450,16 +441,12 @@ def _plan_following(planner: Planner, nominal: datetime) -> FirePlan:
         _plan_stretches(planner, [_Stretch(nominal, nominal, late=late, span=span)])
     if planner.runs:
         return planner.plan(NOWHERE)
-    if lull.reason is not None and not _runs_later(planner, lull):
+    if lull.reason is not None and not (lull.reason is Reason.QUIET_HOURS and defers(planner.job.spec.schedule)):
         return planner.plan(_after_lull(planner, lull))
     if job.interval is None:
         return planner.plan(NOWHERE)  # never in this mode: the next one plans it
     following = max(now + job.interval, planner.held_back_until or now)
-    return planner.plan(planner.cursor(within_bounds(job.spec.schedule, following)))
-
-
-def _runs_later(planner: Planner, lull: Blackout) -> bool:
-    return lull.reason is Reason.QUIET_HOURS and defers(planner.job.spec.schedule)
+    return planner.plan(planner.cursor(instants.within_bounds(job.spec.schedule, following)))
 
 
 def _after_lull(planner: Planner, lull: Blackout) -> Cursor:
@@ -469,7 +456,7 @@ def _after_lull(planner: Planner, lull: Blackout) -> Cursor:
     if job.interval is None or end is None:
         return NOWHERE
     following = max(end + job.interval, planner.held_back_until or end)
-    return planner.cursor(within_bounds(job.spec.schedule, following))
+    return planner.cursor(instants.within_bounds(job.spec.schedule, following))
 
 
 def _plan_prompt(planner: Planner, first: datetime, last: datetime) -> None:
