@@ -12,8 +12,9 @@ from rota import faults
 from rota.engine.activity import outlook
 from rota.engine.loops.callers import Callers
 from rota.engine.loops.claimer import Claimer, PeerNotifier, Slots
-from rota.engine.loops.executor import Executor, InFlightRun, Outputs, handle_of
+from rota.engine.loops.executor import Executor, Outputs
 from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
+from rota.engine.loops.in_flight import InFlightRun, handle_of
 from rota.engine.loops.loop import AlarmFactory, Loop, StorageErrors
 from rota.engine.loops.notifier import Deliveries, ThreadedPost
 from rota.engine.loops.pruner import Pruner

@@ -13,7 +13,7 @@ from rota.declare.plan import Plan
 from rota.engine.activity import KIND, note_look
 from rota.engine.clock import make_alarm, tzdata_version
 from rota.engine.functions import FunctionTable
-from rota.engine.loops.executor import InFlightRun, handle_of
+from rota.engine.loops.in_flight import InFlightRun, handle_of
 from rota.engine.loops.loop import Loop
 from rota.engine.membership.locks import SERVE_LOCK, TICK_LOCK, holder_pid, serving_pid
 from rota.engine.membership.session import Entrance, take_turn

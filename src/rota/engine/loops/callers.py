@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from rota.engine.loops.executor import Executor, handle_of, pause_for
+from rota.engine.loops.executor import Executor, pause_for
+from rota.engine.loops.in_flight import handle_of
 from rota.engine.ports import Processes
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.direct_calls import caller_ended

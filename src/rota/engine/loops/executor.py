@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from rota import faults
 from rota.declare.registry import asked_elsewhere
+from rota.engine.loops.in_flight import InFlightRun, OnExit, StopRequest
 from rota.engine.loops.loop import Loop, StorageErrors
 from rota.engine.loops.work_sources import Items
 from rota.engine.loops.workspaces import Workspaces
@@ -149,46 +150,6 @@ STORAGE_PAUSE = timedelta(seconds=1)
 TAKEN_BACK = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the scheduler stopped while the slot was reserved")
 
 
-@dataclass(slots=True)
-class InFlightRun:
-    """A run in one of our slots, or a direct call; of one that is `reserved` the caller's own code has the slot."""
-
-    claimed: Claimed | None
-    run_id: str
-    job_id: str
-    slot: int
-    in_process: bool
-    direct: bool = False
-    agent: bool = False
-    reserved: bool = False
-    task: "asyncio.Task[None] | None" = None
-    process: ProcessIdentity | None = None
-    entered: bool = False
-    begun: bool = False
-    stopping: bool = False
-    at_once: bool = False
-    returning: bool = False
-    interrupted: bool = False
-    unstored: bool = False
-    storing: bool = False
-    """Whether it has ended, and its outcome is on its way into the storage."""
-    shares: bool = False
-    """Whether its output goes into the database too."""
-    work: Work | None = None
-    """What it does, where that is known."""
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing of it runs any more, or yet: all that is left to do for it is to store where it goes."""
-        return self.storing or self.unstored or not (self.begun or self.process)
-
-    def interrupt(self) -> None:
-        """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""
-        if self.task is not None and self.entered and not self.interrupted:
-            self.interrupted = True
-            self.task.cancel()
-
-
 class Executor:
     """Carries claimed runs to their end."""
 
@@ -232,7 +193,6 @@ class Executor:
             claimed.slot,
             in_process=claimed.started or work.in_process,
             direct=claimed.call is not None,
-            agent=work.agent is not None,
             shares=work.output.shared,
             work=work,
         )
@@ -257,9 +217,9 @@ class Executor:
     ) -> None:
         """Take on a run whose keeper was started by another process."""
         self.idle = False
-        agent, shares = work.agent is not None, work.output.shared
+        shares = work.output.shared
         carried = InFlightRun(
-            None, owned.id, owned.job_id, slot, in_process=False, agent=agent, process=process, shares=shares, work=work
+            None, owned.id, owned.job_id, slot, in_process=False, process=process, shares=shares, work=work
         )
         self.carried[owned.id] = carried
         if shares:
@@ -269,7 +229,7 @@ class Executor:
     def adopt_call(self, found: Direct, work: Work | None) -> None:
         """Take on a direct call that another process gave its slot."""
         self.idle = False
-        execution, agent = found.execution, work is not None and work.agent is not None
+        execution = found.execution
         carried = InFlightRun(
             None,
             found.id,
@@ -277,7 +237,6 @@ class Executor:
             execution.slot,
             in_process=False,
             direct=True,
-            agent=agent,
             work=work,
         )
         self.carried[found.id] = carried
@@ -292,7 +251,8 @@ class Executor:
         carried = self.carried.get(run_id)
         if carried is None or (carried.stopping and not at_once):
             return
-        first, carried.stopping, carried.at_once = not carried.stopping, True, at_once
+        first = not carried.stopping
+        carried.request_stop(StopRequest.NOW if at_once else StopRequest.GRACE)
         if carried.reserved:
             if first:  # the code is the caller's: only its slot can be taken back
                 self._ended(Finished(run_id, carried.job_id, TAKEN_BACK))
@@ -308,7 +268,7 @@ class Executor:
         """Give a run that still stands at its gates back to the queue; one that has begun stays."""
         carried = self.carried.get(run_id)
         if carried is not None and carried.task is not None and not carried.begun:
-            carried.returning = True
+            carried.requeue()
             carried.interrupt()
 
     def leave(self, run_id: str) -> None:
@@ -338,7 +298,7 @@ class Executor:
         # A task that is cancelled before its first step never runs at all: until here wishes are only noted.
         carried.entered = True
         try:
-            if carried.returning or carried.stopping:
+            if carried.stopping or carried.on_exit is OnExit.REQUEUE:
                 raise asyncio.CancelledError
             polled = await self._pass_poll(claimed)
             admitted = None if polled is None else await self._pass_gates(polled)
@@ -348,7 +308,7 @@ class Executor:
             if briefed is not None:
                 await self._work(carried, briefed)
         except asyncio.CancelledError:
-            if carried.returning:
+            if carried.on_exit is OnExit.REQUEUE:
                 await self._put_back(claimed)
             elif carried.stopping:
                 await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
@@ -372,7 +332,7 @@ class Executor:
         """
         carried.entered = False  # from here on wishes are only noted
         self._refusals.meet(STAGE, error)
-        if not carried.stopping and not carried.returning:
+        if not carried.stopping and carried.on_exit is OnExit.END:
             await pause_for(STORAGE_PAUSE)
         await self._put_back(claimed)
 
@@ -532,7 +492,7 @@ class Executor:
         launched.open()
         faults.point("execute.gate_opened")
         if carried.stopping:
-            self._processes.stop(launched.identity, at_once=carried.at_once)
+            self._processes.stop(launched.identity, at_once=carried.stop is StopRequest.NOW)
         await self._follow(carried, launched.identity)
 
     async def _work_in_process(self, carried: InFlightRun, claimed: Claimed) -> None:
@@ -607,11 +567,6 @@ def _asked(db: Database, run_id: str) -> Reason | None:
 
 def _told(result: ConditionResult) -> dict[str, Any]:
     return {"title": result.title, "answer": result.answer, "detail": result.detail, "took_ms": result.took_ms}
-
-
-def handle_of(carried: InFlightRun) -> str:
-    """Return how logs name a carried run."""
-    return carried.claimed.run.handle if carried.claimed else carried.run_id
 
 
 AGENTS = "agents"

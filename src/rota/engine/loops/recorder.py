@@ -8,7 +8,8 @@ from functools import partial
 
 from rota import faults
 from rota.engine.loops.claimer import Claimer, Slots
-from rota.engine.loops.executor import Executor, InFlightRun, Outputs, handle_of
+from rota.engine.loops.executor import Executor, Outputs
+from rota.engine.loops.in_flight import InFlightRun, handle_of
 from rota.engine.loops.loop import AGAIN, StorageErrors
 from rota.engine.ports import Functions
 from rota.engine.transactions.claim import Claimed, ClaimOwner
