@@ -4,8 +4,17 @@ from itertools import product
 
 import pytest
 
-from rota.engine.loops.in_flight import EXITS, STOPS, OnExit, StopRequest, move
+from rota.engine.loops.in_flight import EXITS, PHASES, STOPS, OnExit, RunPhase, RunStep, StopRequest, move
 
+PHASES_BY_NAME = {
+    "CLAIMED": {"ENTER": "AT_GATES"},
+    "AT_GATES": {"BEGIN": "STARTING", "WITHDRAW": "LEAVING"},
+    "LEAVING": {"BEGIN": "STARTING", "WITHDRAW": "LEAVING", "REFUSE": "REFUSED"},
+    "STARTING": {"RUN": "RUNNING", "WITHDRAW": "STARTING", "REFUSE": "REFUSED"},
+    "RUNNING": {"STORE": "STORING", "WITHDRAW": "RUNNING", "REFUSE": "REFUSED"},
+    "STORING": {"STORE": "STORING", "REFUSE": "REFUSED"},
+    "REFUSED": {"STORE": "REFUSED", "WITHDRAW": "REFUSED", "REFUSE": "REFUSED"},
+}
 STOPS_BY_NAME = {
     "NONE": {"GRACE": "GRACE", "NOW": "NOW"},
     "GRACE": {"NOW": "NOW"},
@@ -16,6 +25,7 @@ EXITS_BY_NAME = {
     "REQUEUE": {"REQUEUE": "REQUEUE"},
 }
 PAIRS = [
+    *((PHASES, PHASES_BY_NAME, *pair) for pair in product(RunPhase, RunStep)),
     *((STOPS, STOPS_BY_NAME, *pair) for pair in product(StopRequest, StopRequest)),
     *((EXITS, EXITS_BY_NAME, *pair) for pair in product(OnExit, OnExit)),
 ]

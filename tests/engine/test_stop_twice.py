@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rota.engine.loops.in_flight import RunPhase
 from rota.model.spec import Condition, Gates
 from rota.testing.scene import Scene
 from tests.engine.conftest import command
@@ -54,7 +55,7 @@ async def test_a_run_claimed_during_the_shutdown_goes_back_although_the_grace_en
     assert scene.engine.claimer.under_way
     await scene.engine.claimer.over()
     (carried,) = scene.engine.executor.carried.values()
-    while not carried.entered:
+    while carried.phase is RunPhase.CLAIMED:
         await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
     scene.engine.executor.stop(carried.run_id)
     await asyncio.wait_for(scene.engine.until_empty(), LONGEST_WAIT)

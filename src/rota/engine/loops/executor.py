@@ -10,7 +10,7 @@ from typing import Any
 
 from rota import faults
 from rota.declare.registry import asked_elsewhere
-from rota.engine.loops.in_flight import InFlightRun, OnExit, StopRequest
+from rota.engine.loops.in_flight import InFlightRun, OnExit, RunPhase, RunStep, StopRequest
 from rota.engine.loops.loop import Loop, StorageErrors
 from rota.engine.loops.work_sources import Items
 from rota.engine.loops.workspaces import Workspaces
@@ -186,6 +186,7 @@ class Executor:
         """Take a claimed run on."""
         self.idle = False
         run, work = claimed.run, claimed.spec.work
+        reserved = claimed.call is not None and claimed.call.reserves
         carried = InFlightRun(
             claimed,
             run.id,
@@ -193,16 +194,17 @@ class Executor:
             claimed.slot,
             in_process=claimed.started or work.in_process,
             direct=claimed.call is not None,
+            reserved=reserved,
+            phase=RunPhase.RUNNING if reserved or claimed.started else RunPhase.CLAIMED,
             shares=work.output.shared,
             work=work,
         )
         self.carried[run.id] = carried
         if carried.shares:
             self.outputs.begin(run.id)
-        if claimed.call is not None and claimed.call.reserves:
-            carried.begun = carried.reserved = True
-        elif claimed.started:
-            carried.begun = True
+        if reserved:
+            return
+        if claimed.started:
             self._functions.begin(claimed)
         else:
             carried.task = asyncio.get_running_loop().create_task(self._carry(carried, claimed))
@@ -219,7 +221,15 @@ class Executor:
         self.idle = False
         shares = work.output.shared
         carried = InFlightRun(
-            None, owned.id, owned.job_id, slot, in_process=False, process=process, shares=shares, work=work
+            None,
+            owned.id,
+            owned.job_id,
+            slot,
+            in_process=False,
+            process=process,
+            phase=RunPhase.RUNNING,
+            shares=shares,
+            work=work,
         )
         self.carried[owned.id] = carried
         if shares:
@@ -237,12 +247,12 @@ class Executor:
             execution.slot,
             in_process=False,
             direct=True,
+            reserved=found.reserves,
+            phase=RunPhase.RUNNING,
             work=work,
         )
         self.carried[found.id] = carried
-        if found.reserves:
-            carried.begun = carried.reserved = True
-        else:
+        if not found.reserves:
             carried.process = found.process
             carried.task = asyncio.get_running_loop().create_task(self._follow(carried, found.process))
 
@@ -259,15 +269,15 @@ class Executor:
         elif carried.process is not None:
             self._processes.stop(carried.process, at_once=at_once)
             faults.point("stop.sent")
-        elif carried.in_process and carried.begun:
+        elif carried.function_called:
             self._functions.stop(run_id)
-        elif not carried.begun:
+        else:
             carried.interrupt()
 
     def hand_back(self, run_id: str) -> None:
         """Give a run that still stands at its gates back to the queue; one that has begun stays."""
         carried = self.carried.get(run_id)
-        if carried is not None and carried.task is not None and not carried.begun:
+        if carried is not None and carried.phase in (RunPhase.CLAIMED, RunPhase.AT_GATES, RunPhase.LEAVING):
             carried.requeue()
             carried.interrupt()
 
@@ -288,7 +298,7 @@ class Executor:
                 carried.task.cancel()
             if carried.process is not None:
                 self._processes.stop(carried.process, at_once=True)
-            if carried.in_process and carried.begun and not carried.reserved:
+            if carried.function_called:
                 self._functions.stop(run_id)
             elif not carried.reserved:
                 left.append(run_id)
@@ -296,7 +306,7 @@ class Executor:
 
     async def _carry(self, carried: InFlightRun, claimed: Claimed) -> None:
         # A task that is cancelled before its first step never runs at all: until here wishes are only noted.
-        carried.entered = True
+        carried.step(RunStep.ENTER)
         try:
             if carried.stopping or carried.on_exit is OnExit.REQUEUE:
                 raise asyncio.CancelledError
@@ -330,7 +340,7 @@ class Executor:
 
         It keeps its slot for a moment first, so that a full disk is not asked without pause.
         """
-        carried.entered = False  # from here on wishes are only noted
+        carried.step(RunStep.WITHDRAW)
         self._refusals.meet(STAGE, error)
         if not carried.stopping and carried.on_exit is OnExit.END:
             await pause_for(STORAGE_PAUSE)
@@ -476,10 +486,10 @@ class Executor:
         """Start the work. From here on a wish to stop is only noted, and acted on once the start is stored."""
         if carried.in_process:
             await self._functions.until_free(carried.job_id)
-            carried.begun = True
+            carried.step(RunStep.BEGIN)
             await self._work_in_process(carried, claimed)
             return
-        carried.begun = True
+        carried.step(RunStep.BEGIN)
         prepared = self._processes.prepare(claimed)
         launched = await self._processes.launch(claimed.run.id, prepared)
         faults.point("execute.launched")
@@ -488,6 +498,7 @@ class Executor:
             return
         faults.point("execute.start_committed")
         self._refusals.clear(STAGE)
+        carried.step(RunStep.RUN)
         carried.process = launched.identity
         launched.open()
         faults.point("execute.gate_opened")
@@ -500,6 +511,7 @@ class Executor:
             await self._give_up(claimed, Outcome(Status.CANCELLED, Reason.REQUESTED))
             return
         self._refusals.clear(STAGE)
+        carried.step(RunStep.RUN)
         carried.task = None
         self._functions.begin(claimed)
         if carried.stopping:
@@ -529,8 +541,9 @@ class Executor:
 
     async def _until_stored(self, run_id: str, operation: Callable[[Database], bool]) -> None:
         """Write, however long the storage refuses: the result lives in memory meanwhile, and no stop cuts it off."""
-        if run_id in self.carried:
-            self.carried[run_id].interrupted = True
+        carried = self.carried.get(run_id)
+        if carried is not None:
+            carried.step(RunStep.WITHDRAW)
         pause = 0.1
         while True:
             try:
@@ -538,8 +551,8 @@ class Executor:
                 return
             except RotaError as error:
                 self._refusals.meet(STAGE, error)
-                if run_id in self.carried:
-                    self.carried[run_id].unstored = True
+                if carried is not None:
+                    carried.step(RunStep.REFUSE)
                 await pause_for(timedelta(seconds=pause))
                 pause = min(pause * 2, 5.0)
 

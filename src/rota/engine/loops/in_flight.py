@@ -11,6 +11,63 @@ from rota.model.records import ProcessIdentity
 from rota.model.spec import Work
 
 
+class RunPhase(Enum):
+    """Where a run stands."""
+
+    CLAIMED = auto()
+    """Its task has not made its first step. Cancelling it now would lose the run, so wishes are only noted."""
+    AT_GATES = auto()
+    """Poll, conditions, budgets and work item are looked at."""
+    LEAVING = auto()
+    """It leaves its gates without a start. Nothing interrupts that."""
+    STARTING = auto()
+    """It is launched and its start is stored. A wish to stop is noted, and acted on after that."""
+    RUNNING = auto()
+    """Its process, its function or its caller's code runs."""
+    STORING = auto()
+    """It has ended, and its outcome is on its way into the storage."""
+    REFUSED = auto()
+    """The storage refused where it goes; that is tried again until it is stored."""
+
+
+class RunStep(Enum):
+    """What happens to a run in a slot."""
+
+    ENTER = auto()
+    """Its task begins."""
+    WITHDRAW = auto()
+    """It goes back to the queue or ends without an outcome of its work."""
+    BEGIN = auto()
+    """It has passed its gates."""
+    RUN = auto()
+    """Its start is stored."""
+    STORE = auto()
+    """Its outcome goes to the storage."""
+    REFUSE = auto()
+    """The storage refuses."""
+
+
+PHASES: Mapping[tuple[RunPhase, RunStep], RunPhase] = {
+    (RunPhase.CLAIMED, RunStep.ENTER): RunPhase.AT_GATES,
+    (RunPhase.AT_GATES, RunStep.BEGIN): RunPhase.STARTING,
+    (RunPhase.LEAVING, RunStep.BEGIN): RunPhase.STARTING,  # `wait_for` of Python 3.11 may swallow a cancellation
+    (RunPhase.STARTING, RunStep.RUN): RunPhase.RUNNING,
+    (RunPhase.RUNNING, RunStep.STORE): RunPhase.STORING,
+    (RunPhase.STORING, RunStep.STORE): RunPhase.STORING,
+    (RunPhase.REFUSED, RunStep.STORE): RunPhase.REFUSED,
+    (RunPhase.AT_GATES, RunStep.WITHDRAW): RunPhase.LEAVING,
+    (RunPhase.LEAVING, RunStep.WITHDRAW): RunPhase.LEAVING,
+    (RunPhase.STARTING, RunStep.WITHDRAW): RunPhase.STARTING,  # something of it may run until that is stored
+    (RunPhase.RUNNING, RunStep.WITHDRAW): RunPhase.RUNNING,
+    (RunPhase.REFUSED, RunStep.WITHDRAW): RunPhase.REFUSED,
+    (RunPhase.LEAVING, RunStep.REFUSE): RunPhase.REFUSED,
+    (RunPhase.STARTING, RunStep.REFUSE): RunPhase.REFUSED,
+    (RunPhase.RUNNING, RunStep.REFUSE): RunPhase.REFUSED,
+    (RunPhase.STORING, RunStep.REFUSE): RunPhase.REFUSED,
+    (RunPhase.REFUSED, RunStep.REFUSE): RunPhase.REFUSED,
+}
+
+
 class StopRequest(Enum):
     """Whether a run shall end early, and how."""
 
@@ -66,12 +123,7 @@ class InFlightRun:
     reserved: bool = False
     task: "asyncio.Task[None] | None" = None
     process: ProcessIdentity | None = None
-    entered: bool = False
-    begun: bool = False
-    interrupted: bool = False
-    unstored: bool = False
-    storing: bool = False
-    """Whether it has ended, and its outcome is on its way into the storage."""
+    phase: RunPhase = RunPhase.CLAIMED
     stop: StopRequest = StopRequest.NONE
     on_exit: OnExit = OnExit.END
     shares: bool = False
@@ -92,7 +144,21 @@ class InFlightRun:
     @property
     def over(self) -> bool:
         """Whether nothing of it runs any more, or yet: all that is left to do for it is to store where it goes."""
-        return self.storing or self.unstored or not (self.begun or self.process)
+        return self.phase not in (RunPhase.STARTING, RunPhase.RUNNING)
+
+    @property
+    def unstored(self) -> bool:
+        """Whether the storage refuses where it goes."""
+        return self.phase is RunPhase.REFUSED
+
+    @property
+    def function_called(self) -> bool:
+        """Whether a function of ours was called for it: its task ends with the call."""
+        return self.in_process and self.task is None and not self.reserved
+
+    def step(self, step: RunStep) -> None:
+        """Go on to the next phase."""
+        self.phase = move(PHASES, self.phase, step)
 
     def request_stop(self, request: StopRequest) -> None:
         """Note that it shall end early."""
@@ -104,8 +170,8 @@ class InFlightRun:
 
     def interrupt(self) -> None:
         """Take the run away from its gates, once: a second time would cut off the storing of where it goes."""
-        if self.task is not None and self.entered and not self.interrupted:
-            self.interrupted = True
+        if self.task is not None and self.phase is RunPhase.AT_GATES:
+            self.step(RunStep.WITHDRAW)
             self.task.cancel()
 
 

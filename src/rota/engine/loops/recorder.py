@@ -9,7 +9,7 @@ from functools import partial
 from rota import faults
 from rota.engine.loops.claimer import Claimer, Slots
 from rota.engine.loops.executor import Executor, Outputs
-from rota.engine.loops.in_flight import InFlightRun, handle_of
+from rota.engine.loops.in_flight import InFlightRun, RunStep, handle_of
 from rota.engine.loops.loop import AGAIN, StorageErrors
 from rota.engine.ports import Functions
 from rota.engine.transactions.claim import Claimed, ClaimOwner
@@ -183,7 +183,7 @@ class Recorder:
         self._outcomes = []
         for carried in left:
             if carried is not None:
-                carried.storing = True
+                carried.step(RunStep.STORE)
                 if not aside and carried.run_id not in kept:
                     self._slots.give_back(carried.slot)
         self._kept.keep(kept)
@@ -240,7 +240,7 @@ class Recorder:
         for finished in batch:
             carried = self._executor.carried.get(finished.run_id)
             if carried is not None:
-                carried.unstored = True
+                carried.step(RunStep.REFUSE)
                 self._slots.take(carried.slot, finished.run_id)
         parts = [batch] if len(batch) == 1 else [[finished] for finished in batch]
         for part in parts:
