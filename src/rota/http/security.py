@@ -19,26 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rota.http import errors
 from rota.http.context import SCOPE_KEY, ServerContext
-from rota.http.errors import (
-    BodyLate,
-    BodyTooLarge,
-    FormInvalid,
-    HostRefused,
-    HttpRefusal,
-    JsonInvalid,
-    KeyMismatch,
-    KeyPending,
-    KeyRefused,
-    LengthAmbiguous,
-    MediaRefused,
-    NotFound,
-    NoToken,
-    OriginRefused,
-    ScopeRefused,
-    TooManyFailures,
-    Unexpected,
-)
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
@@ -68,10 +50,10 @@ async def read_body(receive: Receive) -> bytes:
                 part: bytes = message.get("body", b"")
                 size, more = size + len(part), message.get("more_body", False)
                 if size > LIMIT:
-                    raise BodyTooLarge
+                    raise errors.BodyTooLarge
                 parts.append(part)
     except TimeoutError:
-        raise BodyLate from None
+        raise errors.BodyLate from None
     return b"".join(parts)
 
 
@@ -94,7 +76,7 @@ def read_form(body: bytes) -> dict[str, Any]:
     try:
         given = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
     except ValueError:
-        raise FormInvalid from None
+        raise errors.FormInvalid from None
     first = {key: values[0].replace("\r\n", "\n") for key, values in given.items()}
     return {"forms": given, "form": first, "body": first}
 
@@ -102,18 +84,18 @@ def read_form(body: bytes) -> dict[str, Any]:
 def read_json(body: bytes) -> Any:
     """Return the value of a body, or say what about it is no JSON that rota takes."""
     if body.startswith(b"\xef\xbb\xbf"):
-        raise JsonInvalid("it starts with a byte order mark")
+        raise errors.JsonInvalid("it starts with a byte order mark")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise JsonInvalid("it is not UTF-8") from None
+        raise errors.JsonInvalid("it is not UTF-8") from None
     _check_depth(text)
     try:
         value = json.loads(
             text, parse_constant=_constant, parse_float=_number, parse_int=_whole, object_pairs_hook=_pairs
         )
     except (ValueError, RecursionError) as error:
-        raise JsonInvalid(_short(error)) from None
+        raise errors.JsonInvalid(_short(error)) from None
     return value
 
 
@@ -140,7 +122,7 @@ def _check_depth(text: str) -> None:
         elif character in "]}":
             depth -= 1
     if deepest > DEEPEST:
-        raise JsonInvalid(f"it is nested more than {DEEPEST} deep")
+        raise errors.JsonInvalid(f"it is nested more than {DEEPEST} deep")
 
 
 def _constant(word: str) -> NoReturn:
@@ -252,15 +234,15 @@ class Authenticator:
         """Refuse a request for another host: the page of another site may have bound its name to our address."""
         host = asked.headers.get("host", "")
         if "host" in asked.repeated or _hostname(host) not in self._hosts:
-            raise HostRefused
+            raise errors.HostRefused
 
     def check_origin(self, asked: RequestHead) -> None:
         """Refuse a request that a page of another origin sent, whatever its method."""
         origin = asked.headers.get("origin")
         if "origin" in asked.repeated or (origin is not None and not self._is_own(origin, asked)):
-            raise OriginRefused
+            raise errors.OriginRefused
         if origin is None and asked.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise OriginRefused
+            raise errors.OriginRefused
 
     def _is_own(self, origin: str, asked: RequestHead) -> bool:
         own = f"{asked.scheme}://{asked.headers.get('host', '')}".lower()
@@ -272,14 +254,14 @@ class Authenticator:
         caller = self._known(asked)
         if caller is None:
             if "authorization" not in asked.headers and not self._cookie(asked):
-                raise NoToken  # no guess, so it is not counted
+                raise errors.NoToken  # no guess, so it is not counted
             wait = self._failures.wait(asked.client, at)
             if wait:
-                raise TooManyFailures(wait)
+                raise errors.TooManyFailures(wait)
             self._failures.note(asked.client, at)
-            raise NoToken("the token is not one of this project")
+            raise errors.NoToken("the token is not one of this project")
         if caller.browser and asked.method not in SAFE and "origin" not in asked.headers:
-            raise OriginRefused("a browser's session changes nothing without an Origin")
+            raise errors.OriginRefused("a browser's session changes nothing without an Origin")
         return caller
 
     def admit_token(self, token: str, *, client: str) -> Caller:
@@ -290,9 +272,9 @@ class Authenticator:
             return caller
         wait = self._failures.wait(client, at)
         if wait:
-            raise TooManyFailures(wait)
+            raise errors.TooManyFailures(wait)
         self._failures.note(client, at)
-        raise NoToken("the token is not one of this project")
+        raise errors.NoToken("the token is not one of this project")
 
     def _known(self, asked: RequestHead) -> Caller | None:
         if "authorization" in asked.repeated:
@@ -401,7 +383,7 @@ class Guard:
             await self._refuse(error, scope, receive, answer=answer)
         except Exception as error:
             log.exception("request failed", path=scope["path"], method=scope["method"], error=str(error))
-            await self._refuse(Unexpected(), scope, receive, answer=answer)
+            await self._refuse(errors.Unexpected(), scope, receive, answer=answer)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         asked = _asked(scope)
@@ -419,7 +401,7 @@ class Guard:
         """Take the path of the proxy away, and refuse paths that somebody wrote to be read in two ways."""
         raw = scope.get("raw_path") or scope["path"].encode()
         if ODD_PATH.search(raw.partition(b"?")[0]):
-            raise NotFound
+            raise errors.NotFound
         base = self._base_path
         if base and (scope["path"] == base or scope["path"].startswith(f"{base}/")):
             scope["path"] = scope["path"][len(base) :] or "/"
@@ -428,7 +410,7 @@ class Guard:
     async def _body(self, scope: Scope, asked: RequestHead, receive: Receive) -> Receive:
         """Read the body of a request and look whether it is JSON; what reads only has none."""
         if asked.headers.get("content-length", "0").isdecimal() and _too_long(asked.headers.get("content-length", "0")):
-            raise BodyTooLarge
+            raise errors.BodyTooLarge
         body = await read_body(receive) if _has_body(asked) else b""
         if body and asked.method not in SAFE:
             form = scope["path"] == LOGIN or scope["path"].startswith(ACTIONS)
@@ -440,7 +422,7 @@ class Guard:
     async def _refuse(self, error: RotaError, scope: Scope, receive: Receive, *, answer: "_HeaderSender") -> None:
         if answer.begun:
             return  # the head is out already; the connection is closed and the client sees that it was cut
-        if isinstance(error, HttpRefusal) and error.status in (401, 403, 421, 429):
+        if isinstance(error, errors.HttpRefusal) and error.status in (401, 403, 421, 429):
             log.debug("request refused", code=error.code, path=scope["path"], client=_client(scope))
         response = await self._error_response(error, scope, base=self._base_path)
         await response(scope, receive, answer.send)
@@ -449,7 +431,7 @@ class Guard:
 def _not_null(value: Any) -> Any:
     """Return a value that is not null: a client that means no body sends none."""
     if value is None:
-        raise JsonInvalid("it is null; send an object, or no body where it may be left out")
+        raise errors.JsonInvalid("it is null; send an object, or no body where it may be left out")
     return value
 
 
@@ -491,7 +473,7 @@ def _check_length(asked: RequestHead, *, version: str) -> None:
     """Refuse a request that a proxy in front may split differently; the connection is closed with the answer."""
     chunked = "transfer-encoding" in asked.headers
     if chunked and ("content-length" in asked.headers or version == "1.0"):
-        raise LengthAmbiguous
+        raise errors.LengthAmbiguous
 
 
 def _has_body(asked: RequestHead) -> bool:
@@ -506,7 +488,7 @@ def _check_media(asked: RequestHead, *, form: bool) -> None:
     written = asked.headers.get("content-type", "")
     right = written.partition(";")[0].strip().lower() == FORM_TYPE if form else JSON_TYPE.fullmatch(written)
     if not right or asked.headers.get("content-encoding", "identity") != "identity" or "content-type" in asked.repeated:
-        raise MediaRefused
+        raise errors.MediaRefused
 
 
 HEADER = b"idempotency-key"
@@ -550,7 +532,7 @@ class IdempotencyMiddleware:
             if route.matches(scope)[0] is Match.FULL:
                 needed = (getattr(route, "openapi_extra", None) or {}).get(SCOPE_KEY)
                 if needed is not None and not caller.may(TokenScope(needed)):
-                    raise ScopeRefused(caller.scope, TokenScope(needed))
+                    raise errors.ScopeRefused(caller.scope, TokenScope(needed))
                 return
 
 
@@ -578,15 +560,15 @@ def _owner(caller: Caller) -> str:
 def _same(known: IdempotentRequest, mark: IdempotencyKey) -> IdempotentRequest:
     """Return the answer of the first request; raise where the key is not for this one, or there is no answer."""
     if known.digest != mark.digest:
-        raise KeyMismatch
+        raise errors.KeyMismatch
     if known.status is None:
-        raise KeyPending
+        raise errors.KeyPending
     return known
 
 
 def _claim(mark: IdempotencyKey, db: Database) -> None:
     if not mark.claim(db):
-        raise KeyPending  # another request was faster
+        raise errors.KeyPending  # another request was faster
 
 
 async def _repeat(known: IdempotentRequest, send: Send) -> None:
@@ -605,7 +587,7 @@ def _key(scope: Scope) -> str | None:
     if not given:
         return None
     if len(given) > 1 or not KEY.fullmatch(given[0]):
-        raise KeyRefused
+        raise errors.KeyRefused
     key: bytes = given[0]
     return key.decode("ascii")
 

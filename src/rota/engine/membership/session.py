@@ -12,16 +12,8 @@ from rota import faults
 from rota.engine import activity
 from rota.engine.loops.executor import pause_for
 from rota.engine.loops.firer import ServerNow, catch_up_with_step, may_catch_up, offset
+from rota.engine.membership import locks
 from rota.engine.membership.control import own_version
-from rota.engine.membership.locks import (
-    TICK_LOCK,
-    Lock,
-    read_worker,
-    take,
-    take_process_lock,
-    take_serve_lock,
-    write_worker,
-)
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.finish import forget_kept
 from rota.log import log
@@ -69,7 +61,7 @@ class Session:
     """
 
     holder: ClaimOwner
-    lock: Lock
+    lock: locks.Lock
     dead: list[int]
     unclean: bool = False
     living: tuple[processes.OpenProcess, ...] = ()
@@ -81,24 +73,24 @@ def with_slots(settings: Settings, slots: int | None) -> Settings:
     return settings if slots is None else replace(settings, scheduler=replace(settings.scheduler, concurrency=slots))
 
 
-async def take_turn(state: Path, clock: Clock, *, within: timedelta) -> Lock | None:
+async def take_turn(state: Path, clock: Clock, *, within: timedelta) -> locks.Lock | None:
     """Take the lock under which one process at a time enters, recovers, fires and claims (R-24); None: not in time."""
     deadline = clock.monotonic() + within.total_seconds()
-    while (lock := take(state / TICK_LOCK)) is None and clock.monotonic() < deadline:
+    while (lock := locks.take(state / locks.TICK_LOCK)) is None and clock.monotonic() < deadline:
         await pause_for(ASK_AGAIN)
     if lock is not None:
         lock.write(str(os.getpid()))
     return lock
 
 
-async def take_serving_lock(state: Path, clock: Clock) -> Lock:
+async def take_serving_lock(state: Path, clock: Clock) -> locks.Lock:
     """Take the lock of a serving process in our turn: a tick that looks would fire and claim beside us (R-24)."""
     turn = await take_turn(state, clock, within=TICK_PATIENCE)
     if turn is None:
         hint = "wait for it, or look for it with `rota status`"
         raise DatabaseBusy(f"a tick has been at work on {state} for {TICK_PATIENCE.seconds} s", hint=hint)
     try:
-        return take_serve_lock(state)
+        return locks.take_serve_lock(state)
     finally:
         turn.release()
 
@@ -120,7 +112,7 @@ def open_session(
     """
     shared = store.read(processes.is_shared) if shared is None else shared
     own = _identify(state, clock.now()) if shared else None
-    lock = take_process_lock(state)
+    lock = locks.take_process_lock(state)
     faults.point("session.locked")
     enter = partial(
         _enter,
@@ -143,7 +135,7 @@ def open_session(
     return session
 
 
-def _open(db: Database, *, lock: Lock, enter: Callable[[Database], ClaimOwner], state: Path) -> Session:
+def _open(db: Database, *, lock: locks.Lock, enter: Callable[[Database], ClaimOwner], state: Path) -> Session:
     """Enter, and look in the same transaction who was here before: nobody is entered without knowing that."""
     holder = enter(db)
     dead = dead_epochs(db, state=state, own=holder.epoch, worker_id=holder.worker_id)
@@ -153,10 +145,10 @@ def _open(db: Database, *, lock: Lock, enter: Callable[[Database], ClaimOwner], 
 
 def _identify(state: Path, now: datetime) -> str:
     """Return which worker of a shared database this folder is; noted before its row is made: no folder is two."""
-    known = read_worker(state)
+    known = locks.read_worker(state)
     if known is None:
         known = new_id(now)
-        write_worker(state, known)
+        locks.write_worker(state, known)
     return known
 
 

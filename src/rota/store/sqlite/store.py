@@ -17,19 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from rota.model.errors import DatabaseBusy, DatabaseCorrupt, DatabaseForeign, DatabaseReadOnly, StateError, StorageFull
-from rota.store.driver import (
-    PLAIN,
-    Counts,
-    Done,
-    Operation,
-    Row,
-    Submitted,
-    WriteOptions,
-    Writer,
-    failed,
-    refused,
-    store_counts,
-)
+from rota.store import driver
 from rota.store.queries import load_queries
 
 T = TypeVar("T")
@@ -63,14 +51,14 @@ class SqliteDatabase:
     def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
         self._connection = connection
         self._queries = queries
-        self.counted: Counts = {}
+        self.counted: driver.Counts = {}
         self.announces = False
 
-    def rows(self, query: str, /, **params: Any) -> list[Row]:
+    def rows(self, query: str, /, **params: Any) -> list[driver.Row]:
         """Return all rows of a named query."""
         return self._connection.execute(self._queries[query], params).fetchall()
 
-    def row(self, query: str, /, **params: Any) -> Row | None:
+    def row(self, query: str, /, **params: Any) -> driver.Row | None:
         """Return the first row of a named query, None for none."""
         found = self._connection.execute(self._queries[query], params).fetchall()
         return found[0] if found else None
@@ -113,7 +101,7 @@ class SqliteStore:
         self._opened: list[apsw.Connection] = []
         self._opened_lock = threading.Lock()
         self._write_lock = threading.Lock()
-        self._writer: Writer | None = None
+        self._writer: driver.Writer | None = None
         self._written: apsw.Connection | None = None
         self._checkpointer: _Checkpointer | None = None
         self._head: Head | None = None
@@ -131,7 +119,7 @@ class SqliteStore:
         """Always None: no server stands between."""
         return None
 
-    def read(self, operation: Operation[T]) -> T:
+    def read(self, operation: driver.Operation[T]) -> T:
         """Run `operation` on one consistent snapshot, on the calling thread."""
         connection = self._connection()
         with translated(self.path):
@@ -142,7 +130,7 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def write(self, operation: Operation[T]) -> T:
+    def write(self, operation: driver.Operation[T]) -> T:
         """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
         connection = self._connection()
         with self._write_lock, translated(self.path):
@@ -150,7 +138,7 @@ class SqliteStore:
             try:
                 database = SqliteDatabase(connection, self._queries)
                 value = operation(database)
-                store_counts(database)
+                driver.store_counts(database)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -158,14 +146,14 @@ class SqliteStore:
                 raise
         return value
 
-    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
+    def submit(self, operation: driver.Operation[T], manner: driver.WriteOptions = driver.PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
 
         Nothing is hastened: one writes at a time, who asks is answered at once, and a commit takes less time.
         """
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
-            self._writer = Writer(self._commit, end=self._end_writer)
+            self._writer = driver.Writer(self._commit, end=self._end_writer)
         return self._writer.submit(operation)
 
     @contextlib.asynccontextmanager
@@ -228,38 +216,40 @@ class SqliteStore:
         connection.set_wal_hook(self._checkpointer.notice)
         return connection
 
-    def _commit(self, batch: list[Submitted]) -> list[Done]:
+    def _commit(self, batch: list[driver.Submitted]) -> list[driver.Done]:
         """Commit a batch as one transaction, a savepoint each, so that one refusal harms no other."""
         connection = self._written = self._written or self._writer_connection()
         database = SqliteDatabase(connection, self._queries)
-        done: list[Done] = []
+        done: list[driver.Done] = []
         try:
             with self._write_lock, translated(self.path):
                 connection.execute("BEGIN IMMEDIATE")
                 done.extend(self._attempt(connection, database, item, alone=len(batch) == 1) for item in batch)
-                store_counts(database)
+                driver.store_counts(database)
                 connection.execute("COMMIT")
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            return failed(batch, error)
+            return driver.failed(batch, error)
         return done
 
-    def _attempt(self, connection: apsw.Connection, database: SqliteDatabase, item: Submitted, *, alone: bool) -> Done:
+    def _attempt(
+        self, connection: apsw.Connection, database: SqliteDatabase, item: driver.Submitted, *, alone: bool
+    ) -> driver.Done:
         if alone:
-            return Done(item.future, item.operation(database))
+            return driver.Done(item.future, item.operation(database))
         connection.execute("SAVEPOINT operation")
         counted = database.counted.copy()
         try:
             with translated(self.path):
-                done = Done(item.future, item.operation(database))
+                done = driver.Done(item.future, item.operation(database))
         except Exception as error:
             if not connection.in_transaction:
                 raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
             connection.execute("ROLLBACK TO operation")
             database.counted = counted
-            done = Done(item.future, error=error)
+            done = driver.Done(item.future, error=error)
         connection.execute("RELEASE operation")
         return done
 
@@ -471,7 +461,7 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.IOError as error:
         raise _input_output(path, error) from error
     except apsw.ConstraintError as error:
-        invariant = refused(str(error))
+        invariant = driver.refused(str(error))
         if invariant is None:
             raise
         raise invariant from error
