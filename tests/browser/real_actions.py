@@ -84,7 +84,7 @@ def test_a_new_job_is_checked_as_it_is_typed_and_saved(page: Page, site: Site) -
     page.locator("#p-schedule > div").first.wait_for()
     page.get_by_label("When", exact=True).fill("every day at 9:00")
     page.get_by_text("09:00").first.wait_for()
-    page.get_by_role("button", name="Make the job").click()
+    page.get_by_role("button", name="Create job").click()
     page.get_by_role("heading", name="greet", exact=True).wait_for()
     assert site.project.json("show", "greet")["source"] == "api"
 
@@ -121,7 +121,7 @@ def test_actions_work_without_scripts(open_page: Callable[..., Page]) -> None:
 def test_what_needs_a_person_is_acknowledged_and_stays_quiet(page: Page) -> None:
     page.goto("/")
     row = page.locator("li.need").filter(has_text="nightly").first
-    row.get_by_role("button", name="OK").click()
+    row.get_by_role("button", name="Acknowledge").click()
     told(page, "nightly")
     page.get_by_text("1 acknowledged").wait_for()
     expect(page.locator("li.need").filter(has_text="nightly").first).to_be_hidden()
@@ -169,9 +169,9 @@ def test_a_proposal_is_turned_down_after_a_question(page: Page, site: Site) -> N
     propose(site.project, "nag", "Ask for reviews.")
     page.goto("/")
     page.get_by_role("link", name="Review nag").click()
-    page.get_by_role("button", name="Turn down nag").click()
-    page.get_by_role("dialog").get_by_role("button", name="Turn it down").click()
-    told(page, "nag is turned down")
+    page.get_by_role("button", name="Reject nag").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    told(page, "nag is rejected")
 
 
 @pytest.mark.parametrize("path", ["/", "/ui/jobs", "/ui/runs"])

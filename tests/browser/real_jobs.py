@@ -17,7 +17,7 @@ def shelf(page: Page, site: Site) -> Iterator[Callable[[], str]]:
     page.get_by_label("The program, text or task").fill("true")
     page.get_by_text("More", exact=True).click()
     page.get_by_label("Any other key").fill("pools: [gpu]\nparams: {page: 1}\noverlap: allow\n")
-    page.get_by_role("button", name="Make the job").click()
+    page.get_by_role("button", name="Create job").click()
     told(page, "shelf is made")
     yield lambda: str(site.project.json("trigger", "shelf")["run"])
     site.project.rota("cancel", "--job", "shelf", "--yes")
@@ -82,7 +82,7 @@ def test_a_job_is_changed_disabled_enabled_and_deleted(page: Page) -> None:
     page.goto("/ui/new?change=shelf")
     page.get_by_label("When", exact=True).fill("mondays at 7")
     page.locator("#meaning").get_by_text('cron none -> "0 7 * * MON"').wait_for()
-    page.get_by_role("button", name="Save the change").click()
+    page.get_by_role("button", name="Save changes").click()
     told(page, "shelf is changed: at 07:00 on Monday")
     for button, words in (
         ("Disable", "shelf is disabled"),

@@ -114,8 +114,8 @@ def test_a_proposal_that_changed_since_is_not_approved(proposed: Site) -> None:
 
 
 def test_a_proposal_is_turned_down_after_a_question(proposed: Site) -> None:
-    assert f"Turn {NAME} down?" in proposed.post(f"/ui/agents/{NAME}/refuse").words
-    assert "is turned down" in proposed.post(f"/ui/agents/{NAME}/refuse", confirm="yes").words
+    assert f"Reject {NAME}?" in proposed.post(f"/ui/agents/{NAME}/refuse").words
+    assert "is rejected" in proposed.post(f"/ui/agents/{NAME}/refuse", confirm="yes").words
     assert show_job(proposed.store, NAME).job.retired_at is not None
 
 

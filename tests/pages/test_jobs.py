@@ -44,7 +44,7 @@ def test_jobs_are_found_by_text_label_and_state(site: Site, query: str, found: l
 
 def test_a_search_without_a_match_says_so_and_leads_back(site: Site) -> None:
     page = site.get("/ui/jobs?q=nothing+like+it")
-    assert "No job fits" in page.words
+    assert "No matching jobs" in page.words
     assert "/ui/jobs" in page.links
 
 

@@ -135,7 +135,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Queue and groups", "list groups; show, cancel, retry or create one", "[show | cancel | retry | run]"
     ),
     "agents": CommandEntry(
-        "Agents and money", "list agents: version, login, rate limits, running runs", "[check [NAME] | release NAME]"
+        "Agents and money", "list agents: version, login, provider holds, running runs", "[check [NAME] | release NAME]"
     ),
     "budgets": CommandEntry(
         "Agents and money", "show each budget: used, reserved, left, reopening, forecast", "[ACCOUNT]"

@@ -27,7 +27,7 @@ SPARE = frozenset({"PROGRAM", "HEADLESS"})
 @click.group("agents", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def agents_command(ctx: click.Context) -> None:
-    """List agents: program, version, login, rate limits, running runs and last result.
+    """List agents: program, version, login, provider holds, running runs and last result.
 
     Each program is searched for as its runs would find it. No model is called, so the command costs nothing.
     """

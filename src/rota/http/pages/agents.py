@@ -127,14 +127,14 @@ def approve_one_job(visit: VisitOf, job: JobName) -> Response:
 
 @pages.act("/ui/agents/{job}/refuse", back=PATH, scope=Scope.ADMIN)
 def refuse_one_job(visit: VisitOf, job: JobName) -> Response:
-    """Turn a proposed job down: it is removed."""
+    """Reject a proposed job: remove it."""
     found = visit.desk.store.read(partial(proposal, name=job))
     if not visit.confirmed:
-        says = "The proposal is removed. Whoever made it may propose again, within the agent policy."
-        return visit.confirm(f"Turn {found.name} down?", says=says, button="Turn it down", back=PATH)
+        says = "The proposal is removed. Its author may propose it again, within the agent policy."
+        return visit.confirm(f"Reject {found.name}?", says=says, button="Reject", back=PATH)
     visit.desk.store.write(partial(remove_all, names=[job], now=visit.now))
     visit.desk.wake()
-    return visit.done(f"{job} is turned down", back=PATH)
+    return visit.done(f"{job} is rejected", back=PATH)
 
 
 DAYS = 14

@@ -588,7 +588,7 @@ def _changed(visit: PageContext, name: str) -> Job | None:
         return None
     job = visit.desk.store.read(lambda db: jobs.find_job(db, name))
     if not edit.may_change(job):
-        hint = "change it where it is declared; `Make one like it` begins a copy"
+        hint = "change it where it is declared; `Duplicate` creates a copy"
         raise InvalidValue(f"job {job.name!r} was not made here", hint=hint)
     return job
 
