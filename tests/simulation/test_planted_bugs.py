@@ -51,9 +51,9 @@ EDITS = (
     (
         "acknowledged_before_commit",
         "store/sqlite/store.py",
-        "for item in batch)\n                store_counts(database)\n",
+        "for item in batch)\n                driver.store_counts(database)\n",
         (
-            "for item in batch)\n                store_counts(database)\n"
+            "for item in batch)\n                driver.store_counts(database)\n"
             "                from rota.store.driver import hand_back\n\n                hand_back(done)\n"
         ),
     ),
@@ -215,6 +215,11 @@ def test_every_planted_bug_is_looked_for() -> None:
     planted = {name for name, *_ in EDITS}
     assert planted == {*NODES, *SEEDS}
     assert len(planted) + len(MADE_HERE) >= 12
+
+
+def test_every_edit_fits_exactly_one_line() -> None:
+    stale = [(name, file) for name, file, old, _ in EDITS if (SOURCES / file).read_text("utf-8").count(old) != 1]
+    assert not stale
 
 
 def test_without_a_bug_the_same_tests_find_nothing(tmp_path: Path) -> None:
