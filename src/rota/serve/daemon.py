@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rota.declare.plan import Plan
-from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable
-from rota.engine.loops.leases import Leases
-from rota.engine.loops.loop import Loop
-from rota.engine.membership.control import WakeSocket, collect_rarely
+from rota.engine.membership.control import collect_rarely
 from rota.engine.membership.session import (
     UNNAMED,
     Entrance,
@@ -22,14 +20,10 @@ from rota.engine.membership.session import (
     with_slots,
 )
 from rota.engine.membership.shutdown import (
-    AT_FIRST,
-    PASSING,
     ShortLockStore,
     StartupRetry,
     Stop,
-    wanted_stop,
 )
-from rota.engine.recovery import DamageCheck
 from rota.engine.transactions.fire import Fired
 from rota.engine.transactions.pause import pause_in_crash_loop
 from rota.http.server import Flags
@@ -44,10 +38,9 @@ from rota.operations.status.feed import QueueWatch, SchedulerObserver, ended_wit
 from rota.operations.views import pauses
 from rota.operations.workers import SHARED_HINT
 from rota.serve.file_watch import ServedFile
-from rota.serve.host import Host, tell_carried, tell_status
+from rota.serve.host import ServingHost
 from rota.settings import Settings
 from rota.store.driver import OpenStore, Store
-from rota.store.sqlite.store import process_lock_held
 from rota.store.tables import processes
 from rota.store.tables.processes import Ending
 
@@ -59,16 +52,17 @@ Kind = Literal["serve", "worker"]
 LOOK_AT_FILES = timedelta(seconds=2)
 UPGRADE_HINT = "to downgrade: stop rota, replace rota.db with the copy, install the previous version"
 DRAIN_HINT = "fix the cause, then run `rota workers resume NAME`; other workers continue"
-LOST = "lease expired: killed local runs, registering again as a new process"
 LOST_HINT = "the machine slept, was suspended, or lost its connection to the database"
 RESUME_HINT = "fix the cause, then run `rota resume --all`"
+SWITCHED_OFF = "scheduler disabled by `scheduler.enabled: false`: no job fires, no run starts"
 
 
-class Daemon(Host):
+class Daemon(ServingHost):
     """One serving scheduler."""
 
     _successor = "the next `rota serve`"
     _while_running = "while rota served it"
+    _lease_hint: ClassVar[Mapping[str, str]] = {"hint": LOST_HINT}
 
     def __init__(
         self,
@@ -81,7 +75,7 @@ class Daemon(Host):
         kind: Kind = "serve",
         entrance: Entrance = UNNAMED,
     ) -> None:
-        super().__init__(place.state, clock, kind=kind, table=FunctionTable())
+        super().__init__(place.state, clock, kind=kind, table=FunctionTable(), who="rota")
         self._entrance = entrance
         self._place = place
         self._environ = environ
@@ -97,15 +91,7 @@ class Daemon(Host):
             broken=self._take_broken,
             applies=kind == "serve",
         )
-        self._leases: Leases | None = None
-        self._announced = False
-        self._boot_fired = True
-        """Whether the jobs at boot were fired; they wait for a clock that is right."""
         self._unapplied: Loaded | None = None
-        self._socket: WakeSocket | None = None
-        self._damage = DamageCheck(place.state / "rota.db", who="rota")
-        self._started_at = clock.now()
-        self._watch = Loop("watch", self._watch_round, clock=clock)
 
     async def run(self) -> None:
         """Serve until asked to stop."""
@@ -118,89 +104,37 @@ class Daemon(Host):
             self._tell_if_moved(store)
             lock = await take_serving_lock(self._state, self._clock)
             try:
-                await self._serve(store)
+                await self._load(store)
+                with self._signals({signal.SIGHUP: self._look_again}):
+                    await self._serve()
             finally:
                 self._close_http()
                 lock.release()
         finally:
             store.close()
 
-    async def _serve(self, store: OpenStore) -> None:
+    async def _load(self, store: OpenStore) -> None:
         loaded = await self._file.first_load(store)
         settings = loaded.declared.settings if loaded else Settings(self._place.folder, self._state)
         settings = with_slots(settings, self._entrance.slots)
         self._bind_http(store, settings)
         self._store, self._settings, self._unapplied = store, settings, loaded
-        try:
-            with self._signals({signal.SIGHUP: self._look_again}):
-                await self._schedule_patiently(store, settings)
-                while self._begins_anew:
-                    log.warning(LOST, hint=LOST_HINT)
-                    self._declared_lost = False
-                    await self._schedule_patiently(store, settings)
-        finally:
-            self._close_socket()
-        self._refuse_losses()
 
-    @property
-    def _begins_anew(self) -> bool:
-        return self._declared_lost and not self._leaving
+    async def _register(self) -> None:
+        scheduler = self._settings.scheduler
+        entrance = replace(self._entrance, slots=scheduler.concurrency if scheduler.enabled else 0)
+        await self._enter(entrance, environ=self._environ)
+        self._queue = QueueWatch(self._store)
 
-    async def _schedule_patiently(self, store: OpenStore, settings: Settings) -> None:
-        """Schedule under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
-        within = None if self._announced else AT_FIRST
-        patience = StartupRetry(store, self._clock, over=lambda: self._stopping.wished, within=within)
-        try:
-            await self._schedule(store, settings, patience)
-        except PASSING as error:
-            if not self._stopping.wished or self._leaving:
-                raise
-            log.warning("startup aborted", error=str(error))
-            if self._declared_lost:
-                await self._stopping.asked()  # our own wish: it is heard
-
-    async def _schedule(self, store: OpenStore, settings: Settings, patience: StartupRetry) -> None:
-        """Schedule under one epoch: until stopped, or until other machines said that we were lost."""
-        slots = settings.scheduler.concurrency if settings.scheduler.enabled else 0
-        entrance = replace(self._entrance, slots=slots)
-        await patience.do(partial(self._enter, entrance, environ=self._environ))
-        self._ticks = list(self._session.living)
-        self._queue = QueueWatch(store)
-        self._socket = self._socket or WakeSocket(self._state, wake=self._wake, answer=self._answer)
-        ending: Ending = "clean"
-        try:
-            with self._lease() as self._leases:
-                with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
-                    recovered = await self._prepare(store, patience)
-                with self._damage_looked_for():
-                    async with store.listening(self._wake):
-                        ending = await self._until_stopped(recovered)
-        except PASSING:
-            if self._declared_lost:
-                await self._engine.abandon()  # what it had adopted
-            raise
-        finally:
-            if not self._begins_anew:
-                self._close_socket()
-            self._leave(ending)
-
-    async def _prepare(self, store: OpenStore, patience: StartupRetry) -> int:
-        """Do what comes before the first fire (R-23); return how many runs of dead processes there were."""
+    async def _prepare(self, patience: StartupRetry) -> int:
         await patience.do(self._queue.begin)
-        recovered = await patience.do(partial(self._runtime.recover, self._session.dead, again=True))
-        await patience.do(self._runtime.sweep_strays)
+        return await super()._prepare(patience)
+
+    async def _apply(self, patience: StartupRetry) -> None:
         await patience.do(self._guard)
         if self._unapplied is not None:
-            await self._file.first_apply(store, self._unapplied)
+            await self._file.first_apply(self._store, self._unapplied)
             self._unapplied = None
-        if self._settings.scheduler.enabled and self._kind == "serve":
-            self._boot_fired = await patience.do(self._runtime.fire_at_boot)
-        return recovered
-
-    def _close_socket(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
     def _refuse_alone(self, store: Store) -> None:
         if (self._kind == "worker" or not self._entrance.takes.everything) and not store.read(processes.is_shared):
@@ -211,11 +145,6 @@ class Daemon(Host):
         moved = store.read(moved_to)
         if moved is not None:
             log.warning("serving a database that was migrated elsewhere", to=moved, hint=MOVED)
-
-    def _damage_looked_for(self) -> contextlib.AbstractContextManager[None]:
-        """Return what looks for damage beside the work, after an unclean stop."""
-        needed = self._session.unclean and not self._session.leased
-        return self._damage.beside() if needed else contextlib.nullcontext()
 
     def _bind_http(self, store: Store, settings: Settings) -> None:
         """Take the port of HTTP; what forbids it is told before anything else is done."""
@@ -259,27 +188,14 @@ class Daemon(Host):
             hint = f"resume it with `rota workers resume {worker.called}`"
             log.warning("worker is drained and claims no runs", hint=hint)
 
-    async def _until_stopped(self, recovered: int) -> Ending:
-        alarm = partial(make_alarm, self._clock)
-        if self._settings.scheduler.enabled:
-            self._engine.start(alarm)
-        else:
-            log.warning("scheduler disabled by `scheduler.enabled: false`: no job fires, no run starts")
-        loops = [self._watch, *((self._leases.loop,) if self._leases is not None else ())]
-        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
-        self._announce(recovered)
-        try:
-            return await self._stop(await self._stopping.asked())
-        finally:
-            for task in watching:
-                task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
-            await self._engine.end()
+    async def _schedule(self, recovered: int) -> Ending:
+        with self._damage_check():
+            async with self._store.listening(self._wake):
+                if not self._settings.scheduler.enabled:
+                    log.warning(SWITCHED_OFF)
+                return await self._until_stopped(recovered)
 
     def _announce(self, recovered: int) -> None:
-        if self._announced:
-            return
-        self._announced = True
         if self._observer:
             try:
                 going_on = frozenset(self._engine.executor.carried)
@@ -302,21 +218,11 @@ class Daemon(Host):
         """Look whether the file changed or the state folder is gone; a stat costs less than a watcher."""
         if self._state_lost():
             return None
-        await self._look_after_ticks()
-        if not self._boot_fired:
-            self._boot_fired = await self._runtime.fire_at_boot()
+        await self._take_over()
         await self._file.look(self._store, self._settings)
         with contextlib.suppress(StateError):  # it is looked for again
             await self._observe_queue()
         return self._clock.now() + LOOK_AT_FILES
-
-    async def _look_after_ticks(self) -> None:
-        """Take over what ticks carried that began before us and died since (R-23, R-24)."""
-        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
-        if gone:
-            await self._runtime.recover([process.epoch for process in gone])
-            self._ticks = [process for process in self._ticks if process not in gone]
-            self._engine.wake()
 
     def _look_again(self) -> None:
         self._file.forget()
@@ -337,14 +243,7 @@ class Daemon(Host):
         self._queue.stir()
         self._engine.wake()
 
-    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = question["ask"]
-        if asked == "status":
-            return self.status()
-        if asked == "stop":
-            scheduler = self._settings.scheduler
-            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
-            return tell_carried(self._engine)
+    def _answer_further(self, asked: str) -> Mapping[str, Any]:
         if asked == "pauses":
             self._observe_pauses()
             return {}
@@ -364,19 +263,11 @@ class Daemon(Host):
 
     def status(self) -> Mapping[str, Any]:
         """Return how the scheduler is, told by its own loop."""
-        told = tell_status(
-            self._engine,
-            self._clock,
-            settings=self._settings,
-            started_at=self._started_at,
-            stopping=self._stopping,
-            further=(self._watch, *((self._leases.loop,) if self._leases is not None else ())),
-            file_problem=self._file.problem,
-            damage=self._damage.found,
-        )
+        told = self._describe(self._watch, *((self._leases.loop,) if self._leases is not None else ()))
         gone = self._store.problem
         return {
             **told,
+            "file_problem": self._file.problem,
             "kind": self._kind,
             "http": self._http.url if self._http is not None else None,
             "storage_problem": gone or told["storage_problem"],

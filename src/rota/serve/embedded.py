@@ -14,18 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.declare.project import Declared
-from rota.engine.clock import make_alarm, tzdata_version
+from rota.engine.clock import tzdata_version
 from rota.engine.functions import FunctionTable
-from rota.engine.loops.leases import Leases
-from rota.engine.loops.loop import Loop
-from rota.engine.membership.control import WakeSocket
 from rota.engine.membership.session import (
     Entrance,
-    Session,
     take_serving_lock,
 )
-from rota.engine.membership.shutdown import AT_FIRST, PASSING, StartupRetry, Stop, wanted_stop
-from rota.engine.recovery import DamageCheck
+from rota.engine.membership.shutdown import StartupRetry, Stop
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError, SchedulerError, SchedulerShutdownError
@@ -35,9 +30,8 @@ from rota.operations.direct_actions import Reservation, reserve_slot
 from rota.operations.project.apply import DECLARED, KEPT, adopt_tzdata, apply_declared, put_job, remove_job
 from rota.operations.project.declarations import for_code, run_of
 from rota.operations.project.locate import open_state
-from rota.serve.host import Host, tell_carried, tell_status
-from rota.store.driver import OpenStore, Store
-from rota.store.sqlite.store import process_lock_held
+from rota.serve.host import ServingHost
+from rota.store.driver import Store
 from rota.store.tables.processes import Ending
 
 T = TypeVar("T")
@@ -53,7 +47,7 @@ NOT_RUNNING = "the scheduler is not running"
 START_HINT = "call `start()`, or enter it with `async with scheduler:`"
 
 
-class EmbeddedScheduler(Host):
+class EmbeddedScheduler(ServingHost):
     """One scheduler at work. Its loop and its threads are its own; other threads call its public methods."""
 
     _while_running = "while the scheduler ran"
@@ -71,7 +65,7 @@ class EmbeddedScheduler(Host):
         host: asyncio.AbstractEventLoop | None,
         on_over: Callable[[], None],
     ) -> None:
-        super().__init__(state, clock, kind=KIND, table=table)
+        super().__init__(state, clock, kind=KIND, table=table, who="the scheduler")
         self.served: Future[None] = Future()
         """Ends when the scheduler is at work, or with the reason why it cannot be."""
         self.gone: Future[int] = Future()
@@ -86,9 +80,6 @@ class EmbeddedScheduler(Host):
         self._bells: set[asyncio.Event] = set()
         self._asked: set[asyncio.Task[Any]] = set()
         self._stopped = False
-        self._boot_fired = True
-        self._damage = DamageCheck(self._state / "rota.db", who="the scheduler")
-        self._watch = Loop("watch", self._watch_round, clock=clock)
         self._thread = threading.Thread(target=self._main, name="rota-scheduler", daemon=True)
 
     # from other threads
@@ -178,89 +169,44 @@ class EmbeddedScheduler(Host):
             store.read(lambda db: db.row("probe_indexes"))
             lock = await take_serving_lock(self._state, self._clock)
             try:
-                await self._serve_patiently(store)
-                while self._declared_lost and not self._leaving:
-                    log.warning("lease expired: killed local runs, registering again as a new process")
-                    self._declared_lost = False
-                    await self._serve_patiently(store)
+                await self._serve()
             finally:
                 lock.release()
         finally:
             store.close()
-        self._refuse_losses()
         return self._stopping.ended
 
-    async def _serve_patiently(self, store: OpenStore) -> None:
-        """Work under one epoch; a start that waits for the database ends where we are lost, or are to stop."""
-        within = None if self.served.done() else AT_FIRST
-        patience = StartupRetry(store, self._clock, over=lambda: self._stopping.wished, within=within)
-        try:
-            await self._serve(store, patience)
-        except PASSING as error:
-            if not self._stopping.wished or self._leaving:
-                raise
-            log.warning("startup aborted", error=str(error))
-            if not self.served.done():
-                raise
-            if self._declared_lost:
-                await self._stopping.asked()  # our own wish: it is heard
+    def _give_up(self, error: RotaError) -> None:
+        if not self.served.done():
+            raise error
 
-    async def _serve(self, store: OpenStore, patience: StartupRetry) -> None:
+    async def _register(self) -> None:
         entrance = Entrance(slots=self._settings.scheduler.concurrency)
-        await patience.do(partial(self._enter, entrance, environ=os.environ.copy(), host=self._host))
-        session = self._session
-        self._ticks = list(session.living)
+        await self._enter(entrance, environ=os.environ.copy(), host=self._host)
         self._started_at = self._clock.now()
-        socket = WakeSocket(self._state, wake=self._wake, answer=self._answer)
-        ending: Ending = "clean"
-        try:
-            with self._lease() as leases:
-                with self._engine.slots.shut():
-                    await self._prepare(session, patience)
-                with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
-                    with self._damage_looked_for(session):
-                        async with store.listening(self._engine.wake):
-                            ending = await self._until_stopped(leases)
-                    if not self._declared_lost:
-                        await self._say_goodbye()
-        except PASSING:
-            if self._declared_lost:
-                await self._engine.abandon()  # what it had adopted
-            raise
-        finally:
-            socket.close()
-            self._leave(ending)
 
-    async def _prepare(self, session: Session, patience: StartupRetry) -> None:
-        """Recover, then make the stored jobs equal to the code, before the first fire (R-23)."""
+    async def _apply(self, patience: StartupRetry) -> None:
+        """Make the stored jobs equal to the code, before the first fire (R-23)."""
         now = self._clock.now()
-        await patience.do(partial(self._runtime.recover, session.dead, again=True))
-        await patience.do(self._runtime.sweep_strays)
         adopt = partial(adopt_tzdata, tzdata=tzdata_version(), now=now)
         await patience.do(partial(self._store.submit, adopt))
         apply = partial(
             apply_declared, declared=self._declared, kept=self._kept, allow_empty=self._allow_empty, now=now
         )
         await patience.do(partial(self._store.submit, apply))
-        if self._settings.scheduler.enabled:
-            self._boot_fired = await patience.do(self._runtime.fire_at_boot)
 
-    async def _until_stopped(self, leases: Leases | None) -> Ending:
-        """Work until asked to stop, then stop in order."""
-        engine, alarm = self._engine, partial(make_alarm, self._clock)
-        if self._settings.scheduler.enabled:
-            engine.start(alarm)
-        loops = [self._watch, *((leases.loop,) if leases is not None else ())]
-        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+    async def _schedule(self, recovered: int) -> Ending:
+        with ThreadPoolExecutor(WORKERS, thread_name_prefix="rota-guest") as self._workers:
+            with self._damage_check(self._workers):
+                async with self._store.listening(self._engine.wake):
+                    ending = await self._until_stopped(recovered)
+            if not self._declared_lost:
+                await self._say_goodbye()
+        return ending
+
+    def _announce(self, _recovered: int) -> None:
         if not self.served.done():
             self.served.set_result(None)
-        try:
-            return await self._stop(await self._stopping.asked())
-        finally:
-            for task in watching:
-                task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
-            await engine.end()
 
     async def _say_goodbye(self) -> None:
         """Let everybody know who waits for something, and give back the slots that are still reserved."""
@@ -277,19 +223,8 @@ class EmbeddedScheduler(Host):
         """Look whether the state folder is still there, and take over what ticks carried that died since (R-23)."""
         if self._state_lost():
             return None
-        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
-        if gone:
-            self._ticks = [process for process in self._ticks if process not in gone]
-            await self._runtime.recover([process.epoch for process in gone])
-            self._engine.wake()
-        if not self._boot_fired:
-            self._boot_fired = await self._runtime.fire_at_boot()
+        await self._take_over()
         return self._clock.now() + LOOK_AROUND
-
-    def _damage_looked_for(self, session: Session) -> contextlib.AbstractContextManager[None]:
-        """Return what looks for damage beside the work, after an unclean stop."""
-        needed = session.unclean and not session.leased
-        return self._damage.beside(self._workers) if needed else contextlib.nullcontext()
 
     # talking
 
@@ -338,21 +273,3 @@ class EmbeddedScheduler(Host):
     def _wake(self) -> None:
         self._engine.wake()
         self._ring()
-
-    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = question["ask"]
-        if asked == "status":
-            return tell_status(
-                self._engine,
-                self._clock,
-                settings=self._settings,
-                started_at=self._started_at,
-                stopping=self._stopping,
-                further=(self._watch,),
-                damage=self._damage.found,
-            )
-        if asked == "stop":
-            scheduler = self._settings.scheduler
-            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
-            return tell_carried(self._engine)
-        return {}

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,16 +14,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rota import faults
+from rota.engine.clock import make_alarm
 from rota.engine.functions import FunctionTable, InProcessFunctions
 from rota.engine.loops.executor import facts_of
 from rota.engine.loops.leases import Leases, kept_lease
 from rota.engine.loops.loop import Loop
 from rota.engine.loops.notifier import ThreadedPost
 from rota.engine.loops.work_sources import ThreadedSources
-from rota.engine.membership.session import Entrance, Session, close_session, open_session, sweep_locks
-from rota.engine.membership.shutdown import ShortLockStore, Stop, Stopping, fitting, wanted_stop
+from rota.engine.membership.control import WakeSocket
+from rota.engine.membership.session import DATABASE, Entrance, Session, close_session, open_session, sweep_locks
+from rota.engine.membership.shutdown import (
+    AT_FIRST,
+    PASSING,
+    ShortLockStore,
+    StartupRetry,
+    Stop,
+    Stopping,
+    fitting,
+    wanted_stop,
+)
 from rota.engine.processes import KeeperProcesses
-from rota.engine.recovery import Loss, RecoveryContext, recover, watch_state
+from rota.engine.recovery import DamageCheck, Loss, RecoveryContext, recover, watch_state
 from rota.engine.scheduler import Engine
 from rota.engine.transactions.budgets import charge_request
 from rota.engine.transactions.finish import Finished
@@ -29,15 +42,17 @@ from rota.engine.transactions.fire import Fired, fire_at_boot
 from rota.engine.transactions.poll import scheduler_state
 from rota.log import log
 from rota.model.clock import Clock, iso
-from rota.model.errors import StateError
+from rota.model.errors import RotaError, StateError
 from rota.operations.project.declarations import Sdk
 from rota.runners.processes import identity, machine_boot, runs_here
 from rota.settings import Settings
 from rota.store.driver import Database, OpenStore, Store
+from rota.store.sqlite.store import process_lock_held
 from rota.store.tables.processes import Ending
 from rota.store.tables.runs import owned_runs
 
 NOW = Stop("now", timedelta())
+LEASE_EXPIRED = "lease expired: killed local runs, registering again as a new process"
 
 
 class Runtime:
@@ -275,48 +290,196 @@ class Host:
             raise StateError(f"{self._loss.what} {self._while_running}", hint=self._loss.hint)
 
 
-def tell_status(
-    engine: Engine,
-    clock: Clock,
-    *,
-    settings: Settings,
-    started_at: datetime,
-    further: Sequence[Loop] = (),
-    stopping: Stopping | None = None,
-    file_problem: str | None = None,
-    damage: str | None = None,
-) -> Mapping[str, Any]:
-    """Return what `rota status` is answered; `further` are the loops of the process beside the engine's."""
-    return {
-        "pid": os.getpid(),
-        "started_at": iso(started_at),
-        "now": iso(clock.now()),
-        "enabled": settings.scheduler.enabled,
-        "concurrency": settings.scheduler.concurrency,
-        "slots_taken": engine.slots.taken,
-        "carries": tell_carried(engine),
-        "stopping": _tell_stop(engine, clock, stopping) if stopping is not None and stopping.stop else None,
-        "file_problem": file_problem,
-        "storage_problem": engine.refusals.problem,
-        "damage": damage,
-        "failing": asdict(engine.failing) if engine.failing else None,
-        "loops": [_loop(loop, engine) for loop in (*engine.loops, *further)],
-    }
+class ServingHost(Host, ABC):
+    """The lifecycle of a process that serves: it retries its start, and registers again when its lease expired."""
+
+    _lease_hint: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, state: Path, clock: Clock, *, kind: str, table: FunctionTable, who: str) -> None:
+        super().__init__(state, clock, kind=kind, table=table)
+        self._announced = False
+        self._boot_fired = True
+        """Whether the jobs at boot were fired; they wait for a clock that is right."""
+        self._leases: Leases | None = None
+        self._socket: WakeSocket | None = None
+        self._damage = DamageCheck(state / DATABASE, who=who)
+        self._started_at = clock.now()
+        self._watch = Loop("watch", self._watch_round, clock=clock)
+
+    async def _serve(self) -> None:
+        """Serve until stopped, under a new epoch whenever the lease expired."""
+        try:
+            await self._serve_patiently()
+            while self._begins_anew:
+                log.warning(LEASE_EXPIRED, **self._lease_hint)
+                self._declared_lost = False
+                await self._serve_patiently()
+        finally:
+            self._close_socket()
+        self._refuse_losses()
+
+    @property
+    def _begins_anew(self) -> bool:
+        return self._declared_lost and not self._leaving
+
+    async def _serve_patiently(self) -> None:
+        """Serve under one epoch; give up a start that waits for the database when a stop or a lost lease comes."""
+        within = None if self._announced else AT_FIRST
+        patience = StartupRetry(self._store, self._clock, over=lambda: self._stopping.wished, within=within)
+        try:
+            await self._serve_epoch(patience)
+        except PASSING as error:
+            if not self._stopping.wished or self._leaving:
+                raise
+            log.warning("startup aborted", error=str(error))
+            self._give_up(error)
+            if self._declared_lost:
+                await self._stopping.asked()  # the wish of `_take_loss`
+
+    def _give_up(self, error: RotaError) -> None:
+        """Handle a start that was given up."""
+
+    async def _serve_epoch(self, patience: StartupRetry) -> None:
+        """Enter, recover, apply, run, stop and leave."""
+        await patience.do(self._register)
+        self._ticks = list(self._session.living)
+        self._socket = self._socket or WakeSocket(self._state, wake=self._wake, answer=self._answer)
+        ending: Ending = "clean"
+        try:
+            with self._lease() as self._leases:
+                with self._engine.slots.shut():  # a run that ends meanwhile must not start another one too early
+                    recovered = await self._prepare(patience)
+                ending = await self._schedule(recovered)
+        except PASSING:
+            if self._declared_lost:
+                await self._engine.abandon()  # the adopted runs
+            raise
+        finally:
+            if not self._begins_anew:
+                self._close_socket()
+            self._leave(ending)
+
+    @abstractmethod
+    async def _register(self) -> None:
+        """Enter with the slots of this process."""
+
+    async def _prepare(self, patience: StartupRetry) -> int:
+        """Recover, apply, fire the jobs at boot (R-23); return how many runs of dead processes there were."""
+        recovered = await patience.do(partial(self._runtime.recover, self._session.dead, again=True))
+        await patience.do(self._runtime.sweep_strays)
+        await self._apply(patience)
+        if self._settings.scheduler.enabled and self._kind != "worker":
+            self._boot_fired = await patience.do(self._runtime.fire_at_boot)
+        return recovered
+
+    @abstractmethod
+    async def _apply(self, patience: StartupRetry) -> None:
+        """Make the stored jobs equal to the declared ones."""
+
+    @abstractmethod
+    async def _schedule(self, recovered: int) -> Ending:
+        """Run `_until_stopped` with the threads and listeners of this process."""
+
+    async def _until_stopped(self, recovered: int) -> Ending:
+        """Run the loops until a stop is asked for, then stop in order."""
+        alarm = partial(make_alarm, self._clock)
+        if self._settings.scheduler.enabled:
+            self._engine.start(alarm)
+        loops = [self._watch, *((self._leases.loop,) if self._leases is not None else ())]
+        watching = [asyncio.create_task(loop.run(alarm), name=f"rota-{loop.name}") for loop in loops]
+        if not self._announced:
+            self._announced = True
+            self._announce(recovered)
+        try:
+            return await self._stop(await self._stopping.asked())
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            await self._engine.end()
+
+    def _announce(self, recovered: int) -> None:
+        """Show that the process serves, once."""
+
+    @abstractmethod
+    async def _watch_round(self) -> datetime | None:
+        """Check the state folder and the ticks; return when to check again."""
+
+    async def _take_over(self) -> None:
+        """Recover the runs of ticks that died since this process entered; fire the jobs at boot if none could yet."""
+        gone = [process for process in self._ticks if not process_lock_held(self._state, process.lock)]
+        if gone:
+            await self._runtime.recover([process.epoch for process in gone])
+            self._ticks = [process for process in self._ticks if process not in gone]
+            self._engine.wake()
+        if not self._boot_fired:
+            self._boot_fired = await self._runtime.fire_at_boot()
+
+    def _damage_check(self, threads: ThreadPoolExecutor | None = None) -> contextlib.AbstractContextManager[None]:
+        """Check the database file for damage meanwhile, after an unclean stop."""
+        needed = self._session.unclean and not self._session.leased
+        return self._damage.beside(threads) if needed else contextlib.nullcontext()
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _wake(self) -> None:
+        self._engine.wake()
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a command that connected to the socket."""
+        if question["ask"] == "status":
+            return self.status()
+        if question["ask"] == "stop":
+            scheduler = self._settings.scheduler
+            self._stopping.ask(wanted_stop(question["mode"], question.get("within"), scheduler=scheduler))
+            return _carried(self._engine)
+        return self._answer_further(question["ask"])
+
+    def _answer_further(self, _asked: str) -> Mapping[str, Any]:
+        return {}
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the answer to `rota status`."""
+        return self._describe(self._watch)
+
+    def _describe(self, *loops: Loop) -> Mapping[str, Any]:
+        """Return the state of the scheduler, its engine's loops and `loops`."""
+        engine, scheduler = self._engine, self._settings.scheduler
+        return {
+            "pid": os.getpid(),
+            "started_at": iso(self._started_at),
+            "now": iso(self._clock.now()),
+            "enabled": scheduler.enabled,
+            "concurrency": scheduler.concurrency,
+            "slots_taken": engine.slots.taken,
+            "carries": _carried(engine),
+            "stopping": self._describe_stop(),
+            "file_problem": None,
+            "storage_problem": engine.refusals.problem,
+            "damage": self._damage.found,
+            "failing": asdict(engine.failing) if engine.failing else None,
+            "loops": [_loop(loop, engine) for loop in (*engine.loops, *loops)],
+        }
+
+    def _describe_stop(self) -> Mapping[str, Any] | None:
+        """Return the stop that is under way and the runs it waits for; `until` null: without bound."""
+        stopping, engine = self._stopping, self._engine
+        if stopping.stop is None:
+            return None
+        left = stopping.left
+        return {
+            "mode": stopping.stop.mode,
+            "until": iso(self._clock.now() + left) if left is not None else None,
+            "ending": stopping.ending,
+            **_carried(engine),
+            "unstored": sum(one.unstored for one in engine.executor.carried.values()),
+        }
 
 
-def _tell_stop(engine: Engine, clock: Clock, stopping: Stopping) -> Mapping[str, Any]:
-    """Return how a process stops and what it waits for; `until` null: without bound."""
-    left = stopping.left
-    return {
-        "mode": stopping.stop.mode if stopping.stop is not None else None,
-        "until": iso(clock.now() + left) if left is not None else None,
-        "ending": stopping.ending,
-        **tell_carried(engine),
-        "unstored": sum(one.unstored for one in engine.executor.carried.values()),
-    }
-
-
-def tell_carried(engine: Engine) -> Mapping[str, int]:
+def _carried(engine: Engine) -> Mapping[str, int]:
     """Return how many runs and direct calls a process carries."""
     carried = engine.executor.carried.values()
     calls = sum(one.direct for one in carried)
