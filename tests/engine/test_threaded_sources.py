@@ -60,6 +60,25 @@ async def test_a_call_that_nobody_waits_for_is_heard_when_it_ends(tmp_path: Path
     await asyncio.wait_for(late.wait(), 60)
 
 
+async def test_a_cancellation_that_meets_the_answer_is_not_lost_and_the_answer_is_released(tmp_path: Path) -> None:
+    begun, go, late = threading.Event(), threading.Event(), asyncio.Event()
+    threads: list[threading.Thread] = []
+
+    def wait() -> bool:
+        threads.append(threading.current_thread())
+        begun.set()
+        return go.wait()
+
+    asked = asyncio.create_task(sources(tmp_path).ask(wait, within=60, late=late.set))
+    await asyncio.to_thread(begun.wait)
+    go.set()
+    threads[0].join()  # its answer is now the next step of the event loop, and the cancellation the one after it
+    asyncio.get_running_loop().call_soon(asked.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert late.is_set()
+
+
 async def test_an_object_of_a_class_is_kept_and_one_of_other_options_is_another(tmp_path: Path) -> None:
     made = sources(tmp_path)
     one = WorkSource(SourceKind.RUN, "tickets", {"board": "a"})

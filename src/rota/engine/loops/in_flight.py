@@ -50,7 +50,6 @@ class RunStep(Enum):
 PHASES: Mapping[tuple[RunPhase, RunStep], RunPhase] = {
     (RunPhase.CLAIMED, RunStep.ENTER): RunPhase.AT_GATES,
     (RunPhase.AT_GATES, RunStep.BEGIN): RunPhase.STARTING,
-    (RunPhase.LEAVING, RunStep.BEGIN): RunPhase.STARTING,  # `wait_for` of Python 3.11 may swallow a cancellation
     (RunPhase.STARTING, RunStep.RUN): RunPhase.RUNNING,
     (RunPhase.RUNNING, RunStep.STORE): RunPhase.STORING,
     (RunPhase.STORING, RunStep.STORE): RunPhase.STORING,

@@ -244,13 +244,13 @@ class ThreadedSources:
     async def ask(self, call: Callable[[], T], *, within: float, late: Callable[[], None] = lambda: None) -> T:
         """Return what a call brings; raise what it raises, or SourceError when it takes too long.
 
-        `late` is called when it ends after nobody waits any more.
+        `late` is called when the caller gets no answer: it was cancelled, or the answer came after the time limit.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
         def hand_over(found: T | None, error: BaseException | None) -> None:
-            if answer.done():  # nobody waits: it was cancelled, or took too long
+            if answer.cancelled():
                 late()
             elif error is not None:
                 answer.set_exception(error)
@@ -265,11 +265,17 @@ class ThreadedSources:
                 pass  # the loop is closed: the next process finds the claim in the database
 
         threading.Thread(target=work, name="rota-source", daemon=True).start()
-        try:
-            return await asyncio.wait_for(answer, within)
-        except TimeoutError:
+        try:  # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the answer
+            await asyncio.wait([answer], timeout=within)
+        except asyncio.CancelledError:
+            if not answer.cancel():
+                answer.exception()
+                late()
+            raise
+        if answer.cancel():
             hint = "look at the source, or raise its `timeout`"
-            raise SourceError(f"it did not answer within {within:g} s", hint=hint) from None
+            raise SourceError(f"it did not answer within {within:g} s", hint=hint)
+        return answer.result()
 
     def _called(self, call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
         try:
