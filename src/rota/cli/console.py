@@ -44,8 +44,7 @@ from rota.text.format import clock_time, day_time, from_now, say_why
 from rota.text.runs import say_attempt
 
 if TYPE_CHECKING:
-    from rota.operations.status.feed import SchedulerObserver
-    from rota.serve.daemon import Daemon
+    from rota.serve.daemon import Daemon, SchedulerObserver
     from rota.serve.tick import TickReport
 
 

@@ -1,7 +1,7 @@
-"""The file of a served project: loaded and applied at start and when it changes; a broken one changes nothing."""
+"""The file of a served project, loaded and applied at start and at each change unless it has problems."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,17 +19,18 @@ from rota.operations.project.apply import apply_in, held_change, read_files
 from rota.operations.project.includes import FilesTogether, remember_host
 from rota.operations.project.load import Loaded, load_project, refuse_served
 from rota.operations.project.locate import ProjectPaths
+from rota.serve.host import ProcessObserver
 from rota.settings import FILE_NAME, Settings
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, jobs
 
 ACTOR = "scheduler"
-"""Who the audit says applied the file when nobody typed it."""
-MOST_NOTED = 50
+"""The actor in the audit log."""
+AUDITED_JOBS_LIMIT = 50
 
 
 class ServedFile:
-    """Keeps the stored jobs and the function table equal to the file, as long as the file is good."""
+    """Keeps the stored jobs and the function table equal to the file while the file has no problems."""
 
     def __init__(
         self,
@@ -38,88 +39,92 @@ class ServedFile:
         *,
         environ: Mapping[str, str],
         table: FunctionTable,
-        applied: Callable[[Plan], None],
-        broken: Callable[[RotaError], None],
+        observer: ProcessObserver | None,
         applies: bool = True,
     ) -> None:
         self.problem: str | None = None
         self._applies = applies
-        """Whether the stored jobs follow the file; else it only tells what functions there are, and how to work."""
+        """Whether the stored jobs follow the file; a worker only loads its functions and settings."""
         self._place = place
         self._clock = clock
         self._environ = environ
         self._table = table
-        self._applied = applied
-        self._broken = broken
+        self._observer = observer
+        self._unapplied: Loaded | None = None
         self._files = FilesTogether(place.folder / FILE_NAME, home_of(environ))
         self._seen: tuple[object, ...] | None = None
         self._calendars: dict[Path, Stamp | None] = {}
         self._before: Mapping[str, str] = {}
         """The files as they were before they were loaded."""
 
-    async def first_load(self, store: Store) -> Loaded | None:
-        """Load the file; a broken one is refused unless an earlier good set is stored."""
+    async def first_load(self, store: Store) -> Settings:
+        """Load the file and return its settings; refuse a file with problems unless jobs are stored already."""
         self._seen = await self._stamps()
-        if await self._held(store):
-            return None
-        try:
-            return await self._load()
-        except ProjectServed:
-            raise  # two schedulers would fire the same jobs
-        except RotaError as error:
-            if not store.read(jobs.job_names):
-                raise
-            self._break(error)
-            return None
+        if not await self._held(store):
+            try:
+                self._unapplied = await self._load()
+                return self._unapplied.declared.settings
+            except ProjectServed:
+                raise  # two schedulers would fire the same jobs
+            except RotaError as error:
+                if not store.read(jobs.job_names):
+                    raise
+                self._break(error)
+        return Settings(self._place.folder, self._place.state)
 
-    async def first_apply(self, store: Store, loaded: Loaded) -> None:
-        """Apply what was loaded at start; a storage that refuses leaves it to the next look."""
+    async def first_apply(self, store: Store) -> None:
+        """Apply the file of the first load; the next look retries after a failed write."""
+        loaded, self._unapplied = self._unapplied, None
+        if loaded is None:
+            return
         try:
             await self._apply(store, loaded)
         except StateError as error:
             log.error("applying the file failed, retrying", error=str(error))
             self.forget()
 
-    async def _apply(self, store: Store, loaded: Loaded) -> None:
+    async def _apply(self, store: Store, loaded: Loaded) -> bool:
         if not self._applies:
             self.problem = None
-            return
+            return False
         try:
             now = self._clock.now()
             operation = partial(_apply_noted, declared=loaded.declared, files=self._before, now=now)
             plan = await store.submit(operation)
         except StateError:
-            raise  # not the file's fault: whoever looks tries again
+            raise  # no problem of the file: the next look retries
         except RotaError as error:
             self._break(error)
-            return
+            return False
         faults.point("apply.committed")
         self.problem = None
-        self._applied(plan)
+        if self._observer:
+            self._observer.applied(plan)
         self._remember(loaded)
         if loaded.declared.left_out:
-            problems = [problem for one in loaded.declared.left_out for problem in one.problems]
+            problems = [problem for left_out in loaded.declared.left_out for problem in left_out.problems]
             self._break(FileProblems(problems, effect="what is stored of these projects stays as it is"))
+        return True
 
-    async def look(self, store: Store, settings: Settings) -> None:
-        """Load and apply the file if it changed. Only what was dealt with counts as seen: a failure is tried again."""
-        stamps = await self._stamps()
-        if stamps == self._seen and not self._calendar_changed():
-            return
-        if await self._held(store):
-            return
+    async def look(self, store: Store, settings: Settings) -> bool:
+        """Load and apply the file if it changed, and return whether it did; the next look retries a failed write."""
+        stamps, applied = await self._stamps(), False
+        calendar_changed = any(stamp_of(path) != stamp for path, stamp in self._calendars.items())
+        if (stamps == self._seen and not calendar_changed) or await self._held(store):
+            return False
         try:
             loaded = await self._load()
         except RotaError as error:
             self._break(error)
         else:
-            if not _starts_alike(loaded.declared.settings, settings):
+            if _fixed_at_start(loaded.declared.settings) != _fixed_at_start(settings):
                 log.warning("scheduler settings changed; restart to apply them")
-            await self._apply(store, loaded)
+            applied = await self._apply(store, loaded)
         self._seen = stamps
+        return applied
 
     async def _held(self, store: Store) -> bool:
-        """Tell whether a change waits for a person, before anything of it is loaded; the next look asks again."""
+        """Return whether the change waits for approval, before any of it is loaded; the next look checks again."""
         if not self._applies:
             return False
         file, home = self._place.folder / FILE_NAME, home_of(self._environ)
@@ -134,7 +139,7 @@ class ServedFile:
         return True
 
     def forget(self) -> None:
-        """Let the next look load the file, changed or not."""
+        """Make the next look load the file, changed or not."""
         self._seen = None
 
     async def _load(self) -> Loaded:
@@ -146,9 +151,9 @@ class ServedFile:
         return loaded
 
     def _load_leniently(self) -> Loaded:
-        """Load the file; a project that it includes and that is broken does not keep the others from changing."""
+        """Load the file; problems of an included project do not stop changes of the others."""
         place, now = self._place, self._clock.now()
-        self._calendars = {}  # filled also by a load that fails: a calendar may be what is wrong
+        self._calendars = {}  # a failing load fills it too: the problem may be in a calendar
         loaded = load_project(
             place.folder, self._environ, state=place.state, now=now, lenient=True, calendars=self._calendars, acts=True
         )
@@ -156,15 +161,11 @@ class ServedFile:
         return loaded
 
     async def _stamps(self) -> tuple[object, ...]:
-        """Look at all files of the project; a look at many folders may take long, so it is made beside the loop."""
+        """Return the stamps of all files of the project; many folders take long, so a thread reads them."""
         return await asyncio.to_thread(self._files.stamps) if self._files.many else self._files.stamps()
 
-    def _calendar_changed(self) -> bool:
-        """Tell whether a calendar file that `except` names is another one than was read."""
-        return any(stamp_of(path) != stamp for path, stamp in self._calendars.items())
-
     def _remember(self, loaded: Loaded) -> None:
-        """Let commands inside the included projects find this one."""
+        """Make this project known to commands inside the included projects."""
         try:
             remember_host(self._place.folder, self._environ, includes=bool(loaded.declared.projects))
         except OSError as error:
@@ -177,24 +178,21 @@ class ServedFile:
         text = "\n".join(map(str, error.problems)) if isinstance(error, FileProblems) else str(error)
         self.problem = text
         log.error("file has problems; keeping the last applied jobs", problem=text)
-        self._broken(error)
+        if self._observer:
+            self._observer.broken(error)
 
 
 def _apply_noted(db: Database, *, declared: Declared, files: Mapping[str, str], now: datetime) -> Plan:
-    """Apply, and note it in the audit where it changes something: nobody but the scheduler asked for it."""
+    """Apply the file, and write an audit entry for a change."""
     plan = apply_in(db, declared=declared, files=files, now=now)
     if plan.changing or plan.settings:
-        jobs_changed = {change.name: change.kind.value for change in plan.changing[:MOST_NOTED]}
+        jobs_changed = {change.name: change.kind.value for change in plan.changing[:AUDITED_JOBS_LIMIT]}
         detail = {"changed": len(plan.changing), "jobs": jobs_changed, "settings": list(plan.settings)}
         audit.note(db, actor=ACTOR, face=ACTOR, action="apply", target=FILE_NAME, detail=detail, now=now)
     return plan
 
 
-def _starts_alike(one: Settings, other: Settings) -> bool:
-    """Tell whether two settings differ only in what is stored and takes effect at once: pools, budgets, aging."""
-    return _started_with(one) == _started_with(other)
-
-
-def _started_with(settings: Settings) -> Settings:
+def _fixed_at_start(settings: Settings) -> Settings:
+    """Return the settings without those that are stored and take effect at once: pools, budgets, aging."""
     scheduler = replace(settings.scheduler, aging=None)
     return replace(settings, pools={}, budgets={}, prices={}, notify={}, scheduler=scheduler)

@@ -67,8 +67,7 @@ def serve_command(
     from rota.cli.commands.init import ensure_trust
     from rota.cli.console import Console, run_in_foreground
     from rota.operations.project.load import refuse_included
-    from rota.operations.status.feed import SchedulerObserver
-    from rota.serve.daemon import Daemon
+    from rota.serve.daemon import Daemon, SchedulerObserver
 
     place = invocation.own_place("serve")
     refuse_included(place, invocation.environ, verb="serve")
@@ -129,8 +128,7 @@ def worker_command(invocation: Invocation, /, *, quiet: bool, verbose: bool, **e
     leave_first_place()
     from rota.cli.commands.init import ensure_trust
     from rota.cli.console import Console, run_in_foreground
-    from rota.operations.status.feed import SchedulerObserver
-    from rota.serve.daemon import Daemon
+    from rota.serve.daemon import Daemon, SchedulerObserver
 
     place = invocation.own_place("worker")
     ensure_trust(invocation)

@@ -1,20 +1,15 @@
 """The feed of changes, for followers and observers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from rota.declare.plan import Plan
-from rota.engine.membership.shutdown import Stop
-from rota.engine.transactions.fire import Fired
-from rota.model.errors import RotaError
 from rota.model.records import Run
 from rota.model.serialize import run_json
 from rota.model.states import Status
 from rota.operations.jobs import JobView
-from rota.operations.views import Pauses, job_json
-from rota.settings import Settings
+from rota.operations.views import job_json
 from rota.store.driver import Database, Store
 from rota.store.tables import audit, groups, jobs, queue, runs
 from rota.store.tables.audit import Change
@@ -157,39 +152,3 @@ class QueueWatch:
 def _ended_aside(db: Database, *, after: int) -> tuple[int, list[Run]]:
     last = audit.bounds(db).last
     return last, queue.runs_of(db, audit.ended_aside(db, after, last=last, limit=SHOWN_AT_ONCE))
-
-
-class SchedulerObserver(Protocol):
-    """What is told to whoever watches a serving scheduler."""
-
-    def serving(self, settings: Settings, *, recovered: int, going_on: Collection[str] = ()) -> None:
-        """The scheduler is up; so many runs of an earlier process were looked after, these of them go on."""
-        ...
-
-    def applied(self, plan: Plan) -> None:
-        """The file was applied."""
-        ...
-
-    def broken(self, error: RotaError) -> None:
-        """The file cannot be applied; the last good set goes on."""
-        ...
-
-    def paused(self, found: Pauses) -> None:
-        """Pauses began, changed or ended."""
-        ...
-
-    def fired(self, fired: Fired) -> None:
-        """Instants of a job were accounted for."""
-        ...
-
-    def finished(self, run: Run) -> None:
-        """A run ended, or went back to wait."""
-        ...
-
-    def listening(self, url: str) -> None:
-        """HTTP is served at this address."""
-        ...
-
-    def stopping(self, stop: Stop, *, running: int) -> None:
-        """The scheduler was asked to stop."""
-        ...
