@@ -1,136 +1,28 @@
 """Expected instants of each job, enumerated apart from the planner."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
 
 from rota.model.clock import MILLISECOND, from_ms, to_ms
 from rota.model.spec import FirstRun, QuietPolicy, Schedule
 
-_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_MONTHS = {name: 1 + place for place, name in enumerate(_NAMES)}
-_WEEKDAYS = {"SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6}
-_DAY = timedelta(days=1)
-SATURDAY = 6
-
-
-@dataclass(frozen=True, slots=True)
-class CalendarFields:
-    """An expression: minutes of a day, and what its days must be. Weekday 0 is Sunday.
-
-    `both`: day of month and weekday must match, since one of them is a star; otherwise one of them is enough.
-    `fixed`: neither the minute nor the hour is a star, so that a change of clocks neither loses nor doubles a fire.
-    """
-
-    minutes: tuple[int, ...]
-    months: frozenset[int]
-    days: frozenset[int]
-    last_day: bool
-    last_workday: bool
-    weekdays: frozenset[int]
-    nth_weekdays: frozenset[tuple[int, int]]
-    last_weekdays: frozenset[int]
-    both: bool
-    fixed: bool
-
-
-@lru_cache(maxsize=1024)
-def read_fields(expression: str) -> CalendarFields:
-    """Return the fields of a stored expression."""
-    minute, hour, day, month, weekday = expression.upper().split()
-    days, weekdays = day.split(","), weekday.split(",")
-    hours = sorted(_values([hour], 0, 23))
-    return CalendarFields(
-        minutes=tuple(60 * at + past for at in hours for past in sorted(_values([minute], 0, 59))),
-        months=_values([month], 1, 12, _MONTHS),
-        days=_values([term for term in days if term not in ("L", "LW")], 1, 31),
-        last_day="L" in days,
-        last_workday="LW" in days,
-        weekdays=frozenset(at % 7 for at in _values([one for one in weekdays if _plain(one)], 0, 7, _WEEKDAYS)),
-        nth_weekdays=frozenset(_nth(term) for term in weekdays if "#" in term),
-        last_weekdays=frozenset(_weekday(term[:-1]) for term in weekdays if term.endswith("L")),
-        both=day.startswith("*") or weekday.startswith("*"),
-        fixed=not (minute.startswith("*") or hour.startswith("*")),
-    )
-
-
-def _plain(term: str) -> bool:
-    return "#" not in term and not term.endswith("L")
-
-
-def _nth(term: str) -> tuple[int, int]:
-    name, _, nth = term.partition("#")
-    return _weekday(name), int(nth)
-
-
-def _weekday(text: str) -> int:
-    return (_WEEKDAYS[text] if text in _WEEKDAYS else int(text)) % 7
-
-
-def _values(terms: list[str], low: int, high: int, words: dict[str, int] | None = None) -> frozenset[int]:
-    """Return the numbers of a field's list: `*`, `5`, `1-5`, `*/2`, `5/2` (to the end), `1-9/2`, and names."""
-    known = words or {}
-    found: set[int] = set()
-    for term in (one for text in terms for one in text.split(",")):
-        span, _, step = term.partition("/")
-        first, dash, last = span.partition("-")
-        start = low if first == "*" else known.get(first) if first in known else int(first)
-        assert start is not None
-        if first == "*" or (step and not dash):
-            end = high
-        else:
-            end = (known[last] if last in known else int(last)) if dash else start
-        found.update(range(start, end + 1, int(step or 1)))
-    return frozenset(found)
-
-
-@lru_cache(maxsize=8192)
-def matches(fields: CalendarFields, day: date) -> bool:
-    """Tell whether the expression fires on this date at all."""
-    if day.month not in fields.months:
-        return False
-    by_day, by_weekday = _matches_day(fields, day), _matches_weekday(fields, day)
-    return by_day and by_weekday if fields.both else by_day or by_weekday
-
-
-def _matches_day(fields: CalendarFields, day: date) -> bool:
-    if day.day in fields.days:
-        return True
-    if fields.last_day and (day + _DAY).month != day.month:
-        return True
-    return fields.last_workday and day == _last_workday(day)
-
-
-def _matches_weekday(fields: CalendarFields, day: date) -> bool:
-    weekday = day.isoweekday() % 7
-    if weekday in fields.weekdays or (weekday, (day.day + 6) // 7) in fields.nth_weekdays:
-        return True
-    return weekday in fields.last_weekdays and (day + 7 * _DAY).month != day.month
-
-
-def _last_workday(day: date) -> date:
-    """Return the last day from Monday to Friday of the month of `day`."""
-    last = (day.replace(day=1) + 32 * _DAY).replace(day=1) - _DAY
-    while last.isoweekday() >= SATURDAY:
-        last -= _DAY
-    return last
-
-
 HOUR = 3_600_000
 DAY = 24 * HOUR
 MINUTE = 60_000
-SECOND = 1_000
 HORIZON = 50 * 366 * DAY
-"""How far the next instant of a cron expression is looked for."""
-WINDOWS_KEPT = 8
-DAYS_KEPT = 64
-"""For all jobs: they often share an expression, and to look up a number is faster still."""
+"""How far ahead the next instant of a cron expression is searched."""
+CACHED_DAYS = 64
+CACHED_WALLS = 512
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall times have no zone
 
 
 class Instants(Protocol):
@@ -180,126 +72,80 @@ class Bounded:
         return found if found is not None and found < self.end else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Cron:
-    """The union of cron expressions in a zone, worked out for one day of UTC at a time."""
+    """The union of cron expressions in a zone, enumerated one UTC day at a time."""
 
-    expressions: tuple[CalendarFields, ...]
+    expressions: tuple[str, ...]
     zone: ZoneInfo
     until: int
-    _windows: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def after(self, ms: int) -> int | None:
         """Return the first instant after `ms`."""
         day, last = (ms + 1) // DAY, min(ms + HORIZON, self.until) // DAY
         while day <= last:
-            found = self._window(day)
-            place = bisect_right(found, ms)
-            if place < len(found):
-                return found[place]
-            day += 1
+            instants = _instants_of_day(self.expressions, self.zone, day * DAY)
+            place = bisect_right(instants, ms)
+            if place < len(instants):
+                return instants[place]
+            day = max(day + 1, self._next_day(day))
         return None
 
-    def _window(self, day: int) -> tuple[int, ...]:
-        found = self._windows.get(day)
-        if found is None:
-            if len(self._windows) >= WINDOWS_KEPT:
-                self._windows.clear()
-            found = self._windows[day] = _enumerate(self.expressions, self.zone, day * DAY)
-        return found
+    def _next_day(self, day: int) -> int:
+        """Return a day before which no instant can follow those of `day`; clocks are at most a day off UTC."""
+        begins = _EPOCH + timedelta(days=day)
+        walls = [wall for expression in self.expressions for wall in islice(_walls(expression, begins), 1)]
+        return (min(walls) - _EPOCH).days - 1 if walls else self.until // DAY + 1
 
 
-@lru_cache(maxsize=DAYS_KEPT)
-def _enumerate(expressions: tuple[CalendarFields, ...], zone: ZoneInfo, start: int) -> tuple[int, ...]:
-    offsets = {offset_at(zone, at) for at in (start - DAY, start, start + DAY, start + 2 * DAY)}
-    segments = [Segment(0, offsets.pop())] if len(offsets) == 1 else find_segments(zone, start)
-    found: set[int] = set()
-    for fields in expressions:
-        found.update(_even(fields, start, segments[0].offset) if len(segments) == 1 else ())
-        found.update(_uneven(fields, start, segments) if len(segments) > 1 else ())
-    return tuple(sorted(found))
+def _walls(expression: str, begins: datetime) -> Iterator[datetime]:
+    """Yield the matching wall times from `begins` on. cronsim enumerates them: without a zone, clocks never change."""
+    try:
+        yield from CronSim(expression, begins - timedelta(seconds=1))
+    except OverflowError:
+        return  # the end of the calendar
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """From `begins` on clocks are `offset` milliseconds ahead of UTC. The first segment of a list has no beginning."""
+@lru_cache(maxsize=CACHED_DAYS)
+def _instants_of_day(expressions: tuple[str, ...], zone: ZoneInfo, start: int) -> tuple[int, ...]:
+    """Return the instants of the 24 hours from `start` on.
 
-    begins: int
-    offset: int
+    A change of clocks neither loses nor doubles a fixed time, that is without a star in minute and hour: it fires when
+    clocks show it first, or when the gap that holds it ends. Other times fire whenever clocks show them.
+    """
+    offsets = {_offset_at(zone, at) for at in (start - DAY, start, start + DAY, start + 2 * DAY)}
+    first, end = start + min(offsets), start + DAY + max(offsets)
+    instants: set[int] = set()
+    for expression in expressions:
+        fixed = not any(field.startswith("*") for field in expression.split()[:2])
+        walls = _walls(expression, _EPOCH + first * MILLISECOND)
+        for wall in takewhile(lambda wall: (wall - _EPOCH) // MILLISECOND < end, walls):
+            if len(offsets) == 1:
+                instants.add((wall - _EPOCH) // MILLISECOND - first + start)
+            else:
+                shown = _shown_at(wall, zone)
+                instants.update([(shown or [_gap_end(wall, zone)])[0]] if fixed else shown)
+    return tuple(sorted(at for at in instants if start <= at < start + DAY))
 
 
-def offset_at(zone: ZoneInfo, ms: int) -> int:
-    """Return how far clocks in `zone` are ahead of UTC at `ms`."""
+def _offset_at(zone: ZoneInfo, ms: int) -> int:
     offset = from_ms(ms).astimezone(zone).utcoffset()
     assert offset is not None
     return offset // MILLISECOND
 
 
-def find_segments(zone: ZoneInfo, start: int) -> list[Segment]:
-    """Return the offsets around the day that begins at `start`, hour by hour, each change found to the second."""
-    found = [Segment(start - DAY, offset_at(zone, start - DAY))]
-    for at in range(start - DAY + HOUR, start + 2 * DAY + 1, HOUR):
-        if offset_at(zone, at) != found[-1].offset:
-            seconds = range((at - HOUR) // SECOND, at // SECOND + 1)
-            before = found[-1].offset
-            place = bisect_left(seconds, 1, key=lambda second: offset_at(zone, second * SECOND) != before)
-            begins = seconds[place] * SECOND
-            found.append(Segment(begins, offset_at(zone, begins)))
-    return found
+def _shown_at(wall: datetime, zone: ZoneInfo) -> list[int]:
+    """Return the instants at which clocks show `wall`: none in a gap, two where clocks are set back."""
+    readings = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return sorted(to_ms(at) for at in readings if at.astimezone(zone).replace(tzinfo=None, fold=0) == wall)
 
 
-def _even(fields: CalendarFields, start: int, offset: int) -> Iterator[int]:
-    """Yield the instants of a day without a change of clocks."""
-    for midnight in _midnights(fields, start + offset, start + DAY + offset):
-        first = midnight - offset
-        for minute in fields.minutes:
-            at = first + minute * MINUTE
-            if start <= at < start + DAY:
-                yield at
-
-
-def _uneven(fields: CalendarFields, start: int, segments: Sequence[Segment]) -> Iterator[int]:
-    """Yield the instants of a day near a change of clocks.
-
-    A fixed time fires once: the first time that clocks show it, or when the gap that holds it is over. The others fire
-    whenever clocks show them.
-    """
-    offsets = [segment.offset for segment in segments]
-    for midnight in _midnights(fields, start + min(offsets), start + DAY + max(offsets)):
-        for minute in fields.minutes:
-            wall = midnight + minute * MINUTE
-            shown = shown_at(wall, segments)
-            if fields.fixed:
-                shown = shown[:1] or gap_end(wall, segments)
-            yield from (at for at in shown if start <= at < start + DAY)
-
-
-def _midnights(fields: CalendarFields, first: int, end: int) -> Iterator[int]:
-    """Yield the matching dates that touch this stretch of wall time, as the wall time of their midnights."""
-    for number in range(first // DAY, (end - 1) // DAY + 1):
-        if matches(fields, date(1970, 1, 1) + timedelta(days=number)):
-            yield number * DAY
-
-
-def shown_at(wall: int, segments: Sequence[Segment]) -> list[int]:
-    """Return the instants at which clocks show `wall`."""
-    found = []
-    for place, segment in enumerate(segments):
-        at = wall - segment.offset
-        begun = place == 0 or at >= segment.begins
-        ended = place + 1 < len(segments) and at >= segments[place + 1].begins
-        if begun and not ended:
-            found.append(at)
-    return found
-
-
-def gap_end(wall: int, segments: Sequence[Segment]) -> list[int]:
-    """Return when the gap that holds `wall` is over; nothing where no gap does."""
-    return [
-        later.begins
-        for earlier, later in pairwise(segments)
-        if later.begins + earlier.offset <= wall < later.begins + later.offset
-    ]
+def _gap_end(wall: datetime, zone: ZoneInfo) -> int:
+    """Return the end of the gap that holds `wall`: the one change of offset between its two readings."""
+    early, late = (int(wall.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (1, 0))
+    before = _offset_at(zone, 1000 * early)
+    seconds = range(early, late + 1)
+    return 1000 * seconds[bisect_left(seconds, 1, key=lambda second: _offset_at(zone, 1000 * second) != before)]
 
 
 def instants_of(schedule: Schedule, *, created_at: int) -> Instants | None:
@@ -319,8 +165,7 @@ def instant_after(schedule: Schedule, at: int, *, created_at: int) -> int | None
 
 def _unbounded(schedule: Schedule, created_at: int) -> Instants | None:
     if schedule.cron:
-        fields = tuple(read_fields(expression) for expression in schedule.cron)
-        return Cron(fields, ZoneInfo(schedule.timezone), _ms(schedule.end_at, otherwise=_LAST))
+        return Cron(schedule.cron, ZoneInfo(schedule.timezone), _ms(schedule.end_at, otherwise=_LAST))
     if schedule.at is not None:
         return At(to_ms(schedule.at))
     if schedule.interval is None or schedule.follows_runs:
@@ -338,9 +183,7 @@ _FIRST = to_ms(datetime(1970, 1, 1, tzinfo=UTC))
 _LAST = to_ms(datetime(9990, 1, 1, tzinfo=UTC))
 
 
-_EPOCH = date(1970, 1, 1)
 _WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-KEPT = 512
 
 
 class Fate(StrEnum):
@@ -352,27 +195,17 @@ class Fate(StrEnum):
     DEFERRED = "deferred"
 
 
-@dataclass(slots=True)
-class Walls:
-    """When clocks in a zone show a wall time first, or have skipped it."""
+@lru_cache(maxsize=CACHED_WALLS)
+def _first_shown(zone: ZoneInfo, day: int, minute: int = 0) -> int:
+    """Return when clocks first show a minute of a day, or have skipped it. Days are counted from 1970."""
+    wall = _EPOCH + timedelta(days=day, minutes=minute)
+    return (_shown_at(wall, zone) or [_gap_end(wall, zone)])[0]
 
-    zone: ZoneInfo
-    _known: dict[int, int] = field(default_factory=dict)
 
-    def first(self, wall: int) -> int:
-        """Return the instant; `wall` is in milliseconds, read as if clocks showed UTC."""
-        found = self._known.get(wall)
-        if found is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            segments = find_segments(self.zone, wall // DAY * DAY)
-            found = self._known[wall] = (shown_at(wall, segments) or gap_end(wall, segments))[0]
-        return found
-
-    def day(self, ms: int) -> int:
-        """Return the day that an instant belongs to, counted from 1970: each begins where clocks show its midnight."""
-        guess = (from_ms(ms).astimezone(self.zone).date() - _EPOCH).days
-        return next(day for day in (guess + 1, guess, guess - 1) if self.first(day * DAY) <= ms)
+def _day_of(zone: ZoneInfo, ms: int) -> int:
+    """Return the day of an instant, counted from 1970. Each day begins when clocks show its midnight."""
+    guess = (from_ms(ms).astimezone(zone).replace(tzinfo=None) - _EPOCH).days
+    return next(day for day in (guess + 1, guess, guess - 1) if _first_shown(zone, day) <= ms)
 
 
 @dataclass(slots=True)
@@ -380,14 +213,14 @@ class Lulls:
     """The quiet hours and excluded dates of one schedule."""
 
     windows: tuple[tuple[frozenset[int], int, int], ...]
-    quiet_walls: Walls
+    quiet_zone: ZoneInfo
     policy: QuietPolicy | None
     excluded: frozenset[str]
-    walls: Walls
+    zone: ZoneInfo
 
     def fate(self, ms: int) -> Fate:
         """Return what the calendar makes of an instant; exclusion goes first."""
-        if self.excluded and self._is_excluded(self.walls.day(ms)):
+        if self.excluded and self._is_excluded(_day_of(self.zone, ms)):
             return Fate.EXCLUDED
         if self.quiet_end(ms) is None:
             return Fate.RUNS
@@ -395,13 +228,13 @@ class Lulls:
 
     def excluded_end(self, ms: int) -> int:
         """Return where the excluded days end that an instant lies in."""
-        day = self.walls.day(ms)
+        day = _day_of(self.zone, ms)
         while self._is_excluded(day):
             day += 1
-        return self.walls.first(day * DAY)
+        return _first_shown(self.zone, day)
 
     def _is_excluded(self, day: int) -> bool:
-        text = str(_EPOCH + timedelta(days=day))
+        text = str((_EPOCH + timedelta(days=day)).date())
         return text in self.excluded or text[5:] in self.excluded
 
     def quiet_end(self, ms: int) -> int | None:
@@ -415,13 +248,12 @@ class Lulls:
 
     def _near(self, ms: int) -> Iterator[tuple[int, int]]:
         """Yield the windows of the days around an instant."""
-        today = self.quiet_walls.day(ms)
+        today = _day_of(self.quiet_zone, ms)
         for day in range(today - 2, today + 2) if self.windows else ():
             weekday = (day + 3) % 7  # the first day of 1970 was a Thursday
             for days, start, end in self.windows:
                 if weekday in days:
-                    first = self.quiet_walls.first
-                    yield first(day * DAY + start * MINUTE), first(day * DAY + end * MINUTE)
+                    yield _first_shown(self.quiet_zone, day, start), _first_shown(self.quiet_zone, day, end)
 
 
 def lulls_of(schedule: Schedule) -> Lulls | None:
@@ -432,10 +264,10 @@ def lulls_of(schedule: Schedule) -> Lulls | None:
         return None
     return Lulls(
         tuple(_window(text) for text in quiet.windows) if quiet is not None and acts else (),
-        Walls(ZoneInfo(quiet.timezone if quiet is not None else "UTC")),
+        ZoneInfo(quiet.timezone if quiet is not None else "UTC"),
         quiet.policy if quiet is not None and acts else None,
         frozenset(schedule.excluded),
-        Walls(ZoneInfo(schedule.timezone)),
+        ZoneInfo(schedule.timezone),
     )
 
 
