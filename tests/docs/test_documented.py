@@ -10,11 +10,13 @@ import click
 import pytest
 
 import rota
+from rota.agents.registry import adapter, names
 from rota.cli.main import COMMANDS, cli
 from rota.declare.problems import PROBLEM_CODES
 from rota.declare.schema import json_schema
 from rota.model.errors import RotaError
 from rota.model.states import REASONS, Held, Status, WaitingFor
+from rota.operations.project.edit import AGENTS
 from tests.docs.pages import PAGES, first_cells, page, words
 
 
@@ -78,3 +80,17 @@ def test_every_error_code_is_explained() -> None:
     codes = {kind.code for kind in errors() if kind.__module__.startswith("rota.")} | set(PROBLEM_CODES)
     assert len(codes) > 50
     assert codes - first_cells(page("reasons.md")) == set()
+
+
+def test_the_tables_of_adapters_name_the_adapters_that_they_are_about() -> None:
+    tables = re.findall(r"^\| adapter \|.*\n((?:\|.*\n)+)", page("agents.md"), re.MULTILINE)
+    programs_and_custom = {name for name in names() if adapter(name).run is None}
+    trusting = {name for name in names() if adapter(name).capabilities.trust}
+    every = set(names())
+    assert [first_cells(table) for table in tables] == [every, every, programs_and_custom, trusting, every]
+
+
+def test_init_and_the_configuration_page_name_the_same_adapters() -> None:
+    assert tuple(name for name in names() if adapter(name).executable) == AGENTS
+    rows = [line for line in page("configuration.md").splitlines() if line.startswith("| `adapter` |")]
+    assert set(names()) <= words(rows[0])

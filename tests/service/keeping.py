@@ -4,8 +4,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,16 @@ TIMEOUTS = (0.4, 2.0, 10.0, 50.0)
 def launch_of(*argv: str, **options: Any) -> Launch:
     env = {"PATH": os.environ["PATH"], "ROTA_RUN_ID": RUN_ID} | options.pop("env", {})
     return Launch(**{"argv": argv, "env": env, "cwd": "/", "timeout": 600.0, "term_grace": 600.0} | options)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Set the umask that the spawner and its keepers inherit."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 class Marker:

@@ -17,7 +17,7 @@ from rota.model.states import Reason, Status
 from rota.runners.command import CommandRunner
 from rota.runners.processes import tagged
 from rota.runners.spawn_client import Spawner, wait_keeper
-from tests.service.keeping import TIMEOUTS, Marker, launch_of
+from tests.service.keeping import TIMEOUTS, Marker, launch_of, umask
 from tests.waiting import LONGEST_WAIT
 
 RUN_ID = IdSource().new(datetime(2026, 11, 15, tzinfo=UTC))
@@ -273,9 +273,10 @@ def _result_file(state):
 
 
 def test_the_files_of_a_run_are_closed_to_others(tmp_path):
-    launch = shell("echo x", files={"params.json": "{}"}, umask=0o022)
+    launch = shell("echo x", files={"params.json": "{}"})
 
-    outcome_of(launch, tmp_path)
+    with umask(0o022):
+        outcome_of(launch, tmp_path)
 
     folder = CommandRunner(Spawner(), tmp_path).folder(RUN_ID)
     assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {

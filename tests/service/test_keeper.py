@@ -22,7 +22,7 @@ from rota.model.spec import OutputPolicy
 from rota.runners.output import read_all, read_output
 from rota.runners.processes import alive, identity, send_signal, tagged
 from rota.runners.spawn_client import wait_keeper
-from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner
+from tests.service.keeping import PYTHON, RUN_ID, Marker, keep, launch_of, read, spawner, umask
 from tests.waiting import LONGEST_WAIT, until
 
 
@@ -140,9 +140,10 @@ def ignored_here():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_command_starts_in_clean_surroundings(tmp_path):
-    launch = launch_of(*PYTHON, SURROUNDINGS, cwd=str(tmp_path), umask=0o027, env={"UGLY": "\udcff"})
+    launch = launch_of(*PYTHON, SURROUNDINGS, cwd=str(tmp_path), env={"UGLY": "\udcff"})
 
-    asyncio.run(keep(launch, tmp_path))
+    with umask(0o027):
+        asyncio.run(keep(launch, tmp_path))
     seen = json.loads((tmp_path / "output.0").read_bytes())
 
     assert seen["env"].items() >= dict(launch.env).items()

@@ -42,7 +42,6 @@ class Launch:
     term_grace: float
     output: OutputPolicy = OutputPolicy.FULL
     output_limit: int = OUTPUT_LIMIT
-    umask: int | None = None
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Files that are written into the run's folder, 0600, before the start."""
     stdin: str | None = None
@@ -238,7 +237,6 @@ def _spec_file(launch: Launch, folder: Path) -> int:
         "stdin": launch.stdin,
         "errors_apart": launch.errors_apart,
         "secret": launch.secret,
-        "umask": launch.umask,
         "folder": str(folder),
     }
     data = json.dumps(spec).encode()
