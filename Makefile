@@ -93,7 +93,7 @@ cover: setup ## all tests; model, rules and engine at 90 % or more
 	$(BIN)/coverage report --include='src/rota/model/*,src/rota/rules/*,src/rota/engine/*' --fail-under=90
 
 docs: setup ## build the documentation, strictly
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --strict > /dev/null
 
 $(VENV)-bench/installed: $(UV) requirements/bench.txt pyproject.toml
 	$(UV) venv --quiet --clear --python python3 $(VENV)-bench

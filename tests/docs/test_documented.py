@@ -63,7 +63,7 @@ def test_no_page_names_a_command_that_is_not_there() -> None:
 def test_every_key_of_the_file_is_documented() -> None:
     found = set(keys(json_schema()))
     assert {"timezone", "cron", "concurrency", "skipped_count"} <= found
-    told = words(page("configuration.md"))
+    told = words(page("configuration.md", "job-keys.md"))
     assert {key for key in found - told if not any(f"{{{key}: " in word for word in told)} == set()
 
 
@@ -79,11 +79,11 @@ def test_every_error_code_is_explained() -> None:
             importlib.import_module(module.name)
     codes = {kind.code for kind in errors() if kind.__module__.startswith("rota.")} | set(PROBLEM_CODES)
     assert len(codes) > 50
-    assert codes - first_cells(page("reasons.md")) == set()
+    assert codes - first_cells(page("errors.md")) == set()
 
 
 def test_the_tables_of_adapters_name_the_adapters_that_they_are_about() -> None:
-    tables = re.findall(r"^\| adapter \|.*\n((?:\|.*\n)+)", page("agents.md"), re.MULTILINE)
+    tables = re.findall(r"^\| adapter \|.*\n((?:\|.*\n)+)", page("adapters.md"), re.MULTILINE)
     programs_and_custom = {name for name in names() if adapter(name).run is None}
     trusting = {name for name in names() if adapter(name).capabilities.trust}
     every = set(names())

@@ -43,7 +43,7 @@ def test_a_cycle_is_found_through_imports_inside_functions(tmp_path) -> None:
 
 
 def test_the_architecture_page_shows_the_packages_as_they_import_each_other() -> None:
-    assert house.picture() in page("architecture.md")
+    assert house.picture() in page("internals/architecture.md")
 
 
 def test_one_command_run_passes_through_a_bounded_number_of_modules(tmp_path) -> None:

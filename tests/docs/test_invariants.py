@@ -23,7 +23,7 @@ PROOF = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 def sections() -> dict[str, str]:
     """Return the text of each section by its identifier, or its first word."""
-    parts = re.split(r"^### ", page("invariants.md"), flags=re.MULTILINE)[1:]
+    parts = re.split(r"^### ", page("internals/invariants.md"), flags=re.MULTILINE)[1:]
     return {part.split()[0]: re.split(r"^## ", part, flags=re.MULTILINE)[0] for part in parts}
 
 
@@ -54,7 +54,7 @@ def cites(text: str, name: str) -> bool:
 
 
 def test_every_identifier_has_its_section() -> None:
-    coming = set(NAMED.findall(page("invariants.md").partition("## Not there yet")[2]))
+    coming = set(NAMED.findall(page("internals/invariants.md").partition("## Not there yet")[2]))
     assert set(QUEUE) - set(sections()) == set()
     assert set(RULINGS) - set(sections()) == coming
 
@@ -82,7 +82,7 @@ def test_everything_that_is_built_names_a_proof() -> None:
 
 
 def test_every_proof_is_a_test_that_exists() -> None:
-    proofs = PROOF.findall(page("invariants.md"))
+    proofs = PROOF.findall(page("internals/invariants.md"))
     assert len(proofs) > 100
     assert [f"{file}::{test}" for file, test in proofs if test not in told_by(file)] == []
 
@@ -99,7 +99,7 @@ def test_every_proof_says_what_it_proves() -> None:
 
 
 def test_every_file_that_enforces_something_exists() -> None:
-    lines = re.findall(r"^- Enforced by:.*?(?=^- |^#|\Z)", page("invariants.md"), re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^- Enforced by:.*?(?=^- |^#|\Z)", page("internals/invariants.md"), re.MULTILINE | re.DOTALL)
     files = {name for line in lines for name in re.findall(r"`([\w/]+\.py)`", line)}
     queries = {name for line in lines for name in re.findall(r"`(\w+\.sql)`", line)}
     assert len(files) > 40
