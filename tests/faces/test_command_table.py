@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from click.testing import CliRunner
 
 import rota.cli
 from rota.cli.errors import EXIT_CODES
-from rota.cli.main import COMMANDS, GROUPS, cli, load_command
+from rota.cli.invocation import examples
+from rota.cli.main import COMMANDS, OVERVIEW, cli, load_command
 from rota.model.errors import RotaError
 
 ROOT = Path(__file__).parents[2]
@@ -126,11 +128,51 @@ def test_the_table_and_the_modules_are_the_same_commands() -> None:
     assert {name: found.name for name, found in commands().items()} == {name: name for name in COMMANDS}
 
 
-def test_the_overview_shows_every_command_in_a_known_group() -> None:
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_overview_shows_every_command_with_its_text(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     overview = click.Context(cli, info_name="rota").get_help()
-    assert {entry.group for entry in COMMANDS.values()} == set(GROUPS)
-    for name, entry in COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(entry.summary[:20])}", overview, re.MULTILINE), name
+    for names, text in (cell for cells in OVERVIEW.values() for cell in cells):
+        assert re.search(rf" {names} +{re.escape(text)}( |$)", overview, re.MULTILINE), names
+    assert max(len(line) for line in overview.splitlines()) <= int(columns)
+
+
+def test_the_overview_fits_one_screen_and_begins_with_the_commands_of_the_first_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = CliRunner().invoke(cli, ["--help"]).output.splitlines()
+    assert len(lines) <= 40
+    assert list(OVERVIEW) == ["Start here", "See", "Act", "Queue", "Agents", "Operate"]
+    assert list(COMMANDS)[:5] == ["init", "check", "serve", "run", "status"]
+
+
+def test_outside_a_project_rota_says_in_four_lines_what_to_do(tmp_path: Path) -> None:
+    printed, _ = imported([], tmp_path, of=())
+    assert len(printed.splitlines()) == 4
+    assert "rota init" in printed
+    assert "rota --help" in printed
+
+
+def test_every_command_has_examples() -> None:
+    paths = [name for name, command in commands().items() if not isinstance(command, click.Group)]
+    groups = {name: command for name, command in commands().items() if isinstance(command, click.Group)}
+    paths += [f"{name} {below}" for name, command in groups.items() for below in command.commands]
+    for path in paths:
+        told = CliRunner().invoke(cli, [*path.split(), "--help"]).output
+        assert re.search(rf"^Examples:\n  rota {path}\b", told, re.MULTILINE), path
+
+
+@pytest.mark.parametrize("line", examples())
+def test_every_example_is_a_command_that_parses(line: str) -> None:
+    assert len(line) <= 78
+    command: click.Command = cli
+    context, words = click.Context(cli, info_name="rota"), shlex.split(line, comments=True)[1:]
+    while isinstance(command, click.Group) and words and words[0] in command.list_commands(context):
+        _, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, info_name=found.name, parent=context)
+    command.make_context(command.name, words, parent=context.parent)
 
 
 def test_every_option_of_every_command_has_help() -> None:

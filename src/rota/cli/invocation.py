@@ -228,6 +228,12 @@ class RotaCommand(click.Command):
                 refuse_empty(ctx, param, ctx.params.get(str(param.name)))
         return rest
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the examples of the command, from examples.txt."""
+        path = f"rota {command_path(ctx)} "
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in examples() if f"{line} ".startswith(path)))
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; names of jobs and runs are those of the project that the caller is in."""
         for param in self.params:
@@ -237,6 +243,13 @@ class RotaCommand(click.Command):
             refuse_agents(ctx.ensure_object(Invocation), ctx)
         ctx.ensure_object(Invocation).typed = _typed(ctx)
         return super().invoke(ctx)
+
+
+def examples() -> list[str]:
+    """Return the example commands that help shows, each with a remark after a #."""
+    from importlib.resources import files
+
+    return (files("rota.cli") / "examples.txt").read_text().splitlines()
 
 
 def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -1,8 +1,8 @@
 """The command `rota`: a table of commands, each imported only when it is used."""
 
+import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-GROUPS = ("Start", "Define", "See", "Act", "Queue and groups", "Agents and money", "Keep")
 ALIASES = {"budget": "budgets"}
 """Other names of commands."""
 MODULES = {
@@ -57,106 +56,73 @@ MODULES = {
 """Where a command is defined, if not in the module of its own name in `rota.cli.commands`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
-    """A command as the overview shows it."""
-
-    group: str
-    summary: str
-    shows: str = ""
-
-
-COMMANDS: dict[str, CommandEntry] = {
-    "init": CommandEntry("Start", "create a commented rota.yaml in this folder", "[--with cron|python|claude|codex]"),
-    "serve": CommandEntry(
-        "Start", "run the scheduler in the foreground, with its HTTP API", "[--no-http] [--listen A]"
+OVERVIEW: dict[str, tuple[tuple[str, str], ...]] = {
+    "Start here": (
+        ("init", "create a commented rota.yaml in this folder"),
+        ("check", "list all problems of rota.yaml by line and column"),
+        ("serve", "run the scheduler, with its dashboard and HTTP API"),
+        ("run", "start a job now and follow it"),
+        ("status", "show health, problems, running runs and next fires"),
     ),
-    "worker": CommandEntry(
-        "Start", "claim and run jobs of a shared database on this machine", "[--name N] [--label k=v] [--only-pools P]"
+    "See": (
+        ("list, show", "all jobs; one job or run"),
+        ("history, logs", "past runs; output of a run"),
+        ("explain", "why a job ran or did not"),
+        ("next", "next fires"),
+        ("usage", "time, tokens and cost"),
+        ("simulate", "the next days, simulated"),
+        ("open", "the dashboard in a browser"),
     ),
-    "open": CommandEntry("Start", "open the dashboard in a browser, logged in", "[--print]"),
-    "tick": CommandEntry("Start", "run due jobs once, then exit (for cron, launchd, systemd timers)"),
-    "stop": CommandEntry("Start", "stop the scheduler", "[--when-idle | --within D | --now | --detach]"),
-    "service": CommandEntry(
-        "Start",
-        "install, remove, restart or inspect the system service",
-        "[--user | --system | --tick] [--print]",
+    "Act": (
+        ("add", "add a job to rota.yaml"),
+        ("apply", "store the jobs of rota.yaml"),
+        ("trigger", "start a job and do not wait"),
+        ("direct", "call a job before the queue"),
+        ("retry, cancel", "run again; stop runs"),
+        ("pause, resume", "stop firing; fire again"),
+        ("backfill", "runs for past instants"),
+        ("ack", "acknowledge problems"),
     ),
-    "completion": CommandEntry("Start", "print a shell completion script", "bash|zsh|fish"),
-    "help": CommandEntry("Start", "show this help, or the help of one command", "[COMMAND | --all]"),
-    "check": CommandEntry("Define", "check rota.yaml; print all problems with line and column"),
-    "apply": CommandEntry("Define", "apply rota.yaml to the stored jobs", "[--dry-run shows the plan]"),
-    "trust": CommandEntry("Define", "allow commands to import the Python code of this folder", "[--remove]"),
-    "add": CommandEntry(
-        "Define", "add a job to rota.yaml from options; keeps comments", "[--cron E | --interval D | --at T]"
+    "Queue": (
+        ("queue", "queued runs, in order"),
+        ("groups", "groups of runs"),
+        ("move, edit", "order; params or priority"),
     ),
-    "next": CommandEntry("Define", "show next fires of all jobs, one job, or --cron / --interval / --at"),
-    "simulate": CommandEntry(
-        "Define", "simulate coming days: fires, collisions, requests, budgets, cost", "[--days N] [--svg FILE]"
+    "Agents": (
+        ("agents", "versions, logins, limits"),
+        ("budgets", "used, reserved and left"),
+        ("approve, remove", "proposed jobs; agents' jobs"),
+        ("mcp", "tools for agents, on stdio"),
+        ("touch", "report activity"),
     ),
-    "import": CommandEntry("Define", "convert a crontab or a jobs.yaml file to rota.yaml", "crontab|jobs [FILE|-]"),
-    "export": CommandEntry("Define", "print stored jobs as rota.yaml, including jobs without a file", "[JOB…]"),
-    "schema": CommandEntry("Define", "print the JSON Schema of rota.yaml, for editors"),
-    "status": CommandEntry("See", "show scheduler health, problems, running runs and next fires"),
-    "list": CommandEntry("See", "list jobs with schedule, recent results and next fire"),
-    "show": CommandEntry("See", "show one job or run in full"),
-    "history": CommandEntry(
-        "See", "list past runs, newest first; collapses equal runs", "[--status --reason --since --grep --all]"
+    "Operate": (
+        ("stop", "stop the scheduler"),
+        ("service", "install as a system service"),
+        ("tick", "run due jobs once"),
+        ("worker, workers", "run one; list or drain"),
+        ("notify", "notification targets"),
+        ("deliveries", "sent, failed notifications"),
+        ("verify, doctor", "check database; machine"),
+        ("backup, restore", "write a file; read it back"),
+        ("migrate", "copy to another database"),
+        ("token, secrets", "of the HTTP API; of jobs"),
+        ("audit", "log of all changes"),
+        ("trust", "allow this folder's code"),
+        ("import, export", "a crontab; jobs as YAML"),
+        ("schema", "JSON Schema of rota.yaml"),
+        ("completion", "for bash, zsh and fish"),
+        ("help", "of one command or of all"),
     ),
-    "logs": CommandEntry("See", "print the output of a run", "[-f] [--tail N] [--grep TEXT --since 30d across runs]"),
-    "explain": CommandEntry("See", "explain why a job ran, did not run, or will run"),
-    "usage": CommandEntry(
-        "See",
-        "show runs, time, tokens and cost by job, agent, model or day",
-        "[--by job|agent|model|day] [--since 30d]",
-    ),
-    "run": CommandEntry("Act", "start a job now and follow it", "[--detach] [--param k=v] [--dry-run] [--next-slot]"),
-    "trigger": CommandEntry("Act", "start a job now without waiting: run --detach", "[--each FILE]"),
-    "direct": CommandEntry(
-        "Act", "execute a job in the next free slot, ahead of the queue: run --next-slot", "[--param k=v]"
-    ),
-    "retry": CommandEntry("Act", "retry a finished run, as a new run", "RUN… [--again] [--param k=v] [--follow]"),
-    "cancel": CommandEntry(
-        "Act", "cancel runs, by name or by filter", "[--job J] [--label L] [--queued] [--older-than D]"
-    ),
-    "backfill": CommandEntry("Act", "create runs for a past time range", "--from T --to T [--dry-run] [--parallel]"),
-    "pause": CommandEntry("Act", "pause jobs", "[--all | --label L] [--for 2h | --until T] [--reason TEXT]"),
-    "resume": CommandEntry("Act", "resume paused jobs", "[--all | --label L] [--catch-up none|once]"),
-    "ack": CommandEntry("Act", "acknowledge problems until something new happens", "[WHAT… | --all] [--undo]"),
-    "approve": CommandEntry("Act", "approve a job that an agent proposed", "[JOB] [--yes]"),
-    "remove": CommandEntry("Act", "remove jobs that agents or programs created", "JOB… | --made-by agent|MAKER"),
-    "touch": CommandEntry("Act", "report activity: jobs with intervals by mode become active"),
-    "queue": CommandEntry(
-        "Queue and groups", "show the queue in order, and why the first run is blocked", "[--limit N]"
-    ),
-    "move": CommandEntry("Queue and groups", "move a queued run", "(--first | --last | --before RUN | --to N)"),
-    "edit": CommandEntry("Queue and groups", "edit params or priority of a queued run", "[--param k=v] [--priority N]"),
-    "groups": CommandEntry(
-        "Queue and groups", "list groups; show, cancel, retry or create one", "[show | cancel | retry | run]"
-    ),
-    "agents": CommandEntry(
-        "Agents and money", "list agents: version, login, provider holds, running runs", "[check [NAME] | release NAME]"
-    ),
-    "budgets": CommandEntry(
-        "Agents and money", "show each budget: used, reserved, left, reopening, forecast", "[ACCOUNT]"
-    ),
-    "mcp": CommandEntry("Agents and money", "serve the tools for agents over MCP on stdio", "[--list]"),
-    "workers": CommandEntry("Keep", "list workers; drain, resume or forget one", "[drain | resume | forget NAME]"),
-    "notify": CommandEntry("Keep", "list notification targets and their state", "[test NAME | enable NAME]"),
-    "deliveries": CommandEntry("Keep", "list sent, pending and failed notifications", "[--failed] [retry ID…]"),
-    "verify": CommandEntry("Keep", "verify the database: every due instant, row and process", "[JOB…] [--quick]"),
-    "doctor": CommandEntry("Keep", "check this machine: disk, clock, PATH, permissions, agents; prints remedies"),
-    "backup": CommandEntry("Keep", "write a consistent backup of the project to one file", "[--with-output]"),
-    "restore": CommandEntry("Keep", "restore a backup, with all jobs paused"),
-    "migrate": CommandEntry(
-        "Keep", "copy all data between SQLite and PostgreSQL", "[--from STORE] --to STORE [--dry-run]"
-    ),
-    "token": CommandEntry(
-        "Keep", "print the HTTP API token, or a token with fewer rights", "[--scope S --name N] [--renew]"
-    ),
-    "audit": CommandEntry("Keep", "show the audit log of changes, newest first", "[--actor A] [--since T]"),
-    "secrets": CommandEntry("Keep", "list, set or remove the secrets of jobs", "[set NAME | remove NAME]"),
 }
+"""The commands of `rota --help`: of those that share a line, each has its part of the text."""
+COMMANDS = {
+    name: (group, summary)
+    for group, cells in OVERVIEW.items()
+    for names, text in cells
+    for name, summary in zip(names.split(", "), text.split("; ") if ", " in names else [text], strict=True)
+}
+"""The group and the summary of each command."""
+OVERVIEW_WIDTH = 100
 
 
 class Root(click.Group):
@@ -184,7 +150,7 @@ class Root(click.Group):
         from click.shell_completion import CompletionItem
 
         names = [name for name in COMMANDS if name.startswith(incomplete)]
-        offered = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        offered = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
         return [*offered, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
@@ -200,12 +166,21 @@ class Root(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Print the commands by group, from the table."""
-        for group in GROUPS:
-            with formatter.section(group):
-                formatter.write_dl(
-                    [(name, _summary(entry)) for name, entry in COMMANDS.items() if entry.group == group]
-                )
+        """Print the commands by group, two in a line where the terminal is wide enough."""
+        across = 2 if shutil.get_terminal_size((OVERVIEW_WIDTH, 0)).columns >= OVERVIEW_WIDTH else 1
+        for group, cells in OVERVIEW.items():
+            formatter.write("\n")
+            step = 1 if group == "Start here" else across
+            rows = -(-len(cells) // step)
+            for row in range(rows):
+                texts = [f"{names:17}{text:28}" for names, text in cells[row::rows]]
+                formatter.write(f"{group if not row else '':12}{''.join(texts).rstrip()}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the commands, then the options in one line."""
+        self.format_commands(ctx, formatter)
+        formatter.write("\nOptions     --dir PATH (the project's folder), --version, --help\n")
+        formatter.write("More        `rota COMMAND --help`: options and examples\n")
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -264,10 +239,6 @@ def load_command(name: str) -> click.Command:
     return command
 
 
-def _summary(entry: CommandEntry) -> str:
-    return f"{entry.summary}  {entry.shows}" if entry.shows else entry.summary
-
-
 def _wants_json(arguments: Sequence[str]) -> bool:
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in before
@@ -284,7 +255,6 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     subcommand_metavar="COMMAND …",
-    epilog="Inside a project, `rota` without a command runs `rota status`. Every command has --help and --json.",
 )
 @click.option(
     "--dir",
@@ -306,8 +276,15 @@ def cli(ctx: click.Context, directory: str | None) -> Any:
     return None
 
 
+FIRST_STEPS = """\
+There is no rota.yaml in this folder or above it.
+  rota init      create a commented one here; then `rota serve` runs its jobs
+  rota --dir PATH COMMAND    use the project in another folder
+  rota --help    show all commands"""
+
+
 def _alone(ctx: click.Context, invocation: Invocation) -> Any:
-    """Inside a project `rota` is `rota status`, elsewhere its help."""
+    """Run `rota status` inside a project; elsewhere print the first steps."""
     from rota.model.errors import ProjectMissing
 
     try:
@@ -315,7 +292,7 @@ def _alone(ctx: click.Context, invocation: Invocation) -> Any:
     except ProjectMissing:
         if invocation.directory or invocation.environ.get("ROTA_DIR"):
             raise
-        click.echo(ctx.get_help())
+        click.echo(FIRST_STEPS)
         return 0
     status = cli.get_command(ctx, "status")
     assert status is not None
@@ -353,7 +330,7 @@ class RotaGroup(RotaCommand, click.Group):
 @click.option("--all", "everything", is_flag=True, help="Print the help of every command.")
 @click.pass_context
 def help_command(ctx: click.Context, *, name: str | None, everything: bool) -> None:
-    """Show all commands, one COMMAND, or the help of --all."""
+    """Show the overview of commands, or the help of COMMAND."""
 
     root = ctx.find_root()
     if ctx.obj.as_json:
@@ -371,7 +348,5 @@ def help_command(ctx: click.Context, *, name: str | None, everything: bool) -> N
             click.echo(found.get_help(inner) + ("" if name else "\n"))
 
 
-def _as_json(name: str | None) -> dict[str, Any]:
-
-    assert name is not None
-    return {"name": name, "group": COMMANDS[name].group, "summary": COMMANDS[name].summary}
+def _as_json(name: str) -> dict[str, Any]:
+    return {"name": name, "group": COMMANDS[name][0], "summary": load_command(name).get_short_help_str(WHOLE)}

@@ -41,10 +41,7 @@ def add_command(
     settings: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Add a job NAME to rota.yaml. A job without a schedule is started manually.
-
-    rota add digest --cron "0 8 * * *" --set timeout=5m -- ./digest.sh --short
-    """
+    """Add a job NAME to rota.yaml. A job without a schedule is started manually."""
     from rota.operations.project.edit import add_job, read_settings
 
     schedule = {"cron": _one_or_all(crons), "interval": interval, "at": at, "timezone": timezone}
@@ -115,10 +112,7 @@ KINDS = ("crontab", "jobs")
 @click.option("--system", is_flag=True, help="The crontab has a user column, like /etc/crontab.")
 @click.pass_obj
 def import_command(invocation: Invocation, *, kind: str, file: str | None, system: bool) -> None:
-    """Convert a crontab or a jobs.yaml file to rota.yaml on stdout; the report goes to stderr.
-
-    rota import crontab - < FILE, or: crontab -l | rota import crontab > rota.yaml
-    """
+    """Convert a crontab or a jobs.yaml file to rota.yaml on stdout; the report goes to stderr."""
     from rota.operations.project.transfer import import_crontab, import_jobs
 
     if system and kind != "crontab":

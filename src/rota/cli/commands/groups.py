@@ -26,7 +26,7 @@ NOTHING = "nothing was changed (--dry-run)"
 @click.group("groups", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def groups_command(ctx: click.Context) -> None:
-    """List groups with the status of their newest run and its members. See also `rota groups show --help`."""
+    """List groups with the status of their newest run and its members."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
 

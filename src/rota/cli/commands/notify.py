@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.group("notify", cls=RotaGroup, invoke_without_command=True, subcommand_metavar="[COMMAND …]")
 @click.pass_context
 def notify_command(ctx: click.Context) -> None:
-    """List notification targets: channel, events, and whether deliveries succeed. See `test`, `enable`."""
+    """List notification targets: channel, events, and whether deliveries succeed."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Invocation))
 

@@ -228,7 +228,7 @@ def _answer(invocation: Invocation, pid: int | None, carries: "Carries", *, mode
 @click.option("--print", "only_print", is_flag=True, help="Print the URL instead of opening a browser.")
 @click.pass_obj
 def open_command(invocation: Invocation, *, only_print: bool) -> None:
-    """Open the dashboard in a browser, logged in by a one-time code that expires after a minute; hides the token."""
+    """Open the dashboard in a browser, logged in by a one-time code that expires after a minute."""
     from rota.operations.admin.access import login_address
 
     url = login_address(invocation.place().state)
