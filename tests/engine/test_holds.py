@@ -378,8 +378,8 @@ async def test_faces_tell_the_provider_and_the_end(scene: Scene) -> None:
     assert [one["job"] for one in told["next"] if one["at"] == "2026-11-15T15:00:00Z"] == ["fix"]
     assert [pool["name"] for pool in told["pools"]] == ["agent:fix", "agents"]
     whole = show_run(scene.store, "fix:2")
-    assert whole_run_json(whole)["held"] == "provider_hold"
-    assert whole_run_json(show_run(scene.store, "fix:1"))["held"] is None
+    assert whole_run_json(whole, None)["held"] == "provider_hold"
+    assert whole_run_json(show_run(scene.store, "fix:1"), None)["held"] is None
 
 
 async def test_explain_tells_what_is_held_and_why(scene: Scene) -> None:

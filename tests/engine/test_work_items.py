@@ -482,5 +482,5 @@ async def test_explain_and_show_tell_what_a_run_worked_on(scene: Scene) -> None:
     assert [line.text for line in lines if line.label == "work"] == [
         'run shelf: a "title of a" claimed 12:00:00, reported 12:01:00'
     ]
-    told = whole_run_json(show_run(scene.store, "fix:1"))["work"]
+    told = whole_run_json(show_run(scene.store, "fix:1"), None)["work"]
     assert (told["item"]["id"], told["state"]) == ("a", "reported")

@@ -17,7 +17,7 @@ from rota.http.api import agents as agents_api
 from rota.http.api import jobs as jobs_api
 from rota.http.api import runs as runs_api
 from rota.http.api import system as system_api
-from rota.http.context import ServerContext
+from rota.http.context import ServerContext, model_of
 from rota.http.errors import HostRefused, HttpRefusal, MethodRefused, NotFound, problem
 from rota.http.pages import agents, jobs, login, overview, page, queue, runs, system
 from rota.http.security import Authenticator, Guard, IdempotencyMiddleware
@@ -98,7 +98,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
         document = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
         parts = document.setdefault("components", {})
-        place = schemas.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        place = model_of(schemas.Problem).model_json_schema(ref_template="#/components/schemas/{model}")
         parts.setdefault("schemas", {}).update({**place.pop("$defs", {}), "Problem": place})
         parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]

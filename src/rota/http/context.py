@@ -4,15 +4,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 from starlette.responses import JSONResponse, Response
 
 from rota.engine.membership.control import ask, wake
@@ -165,6 +167,28 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
+EXTENSIBLE = ConfigDict(extra="allow")
+
+
+@cache
+def model_of(hint: Any) -> Any:
+    """Return the model of a JSON shape for OpenAPI; pydantic itself reads a TypedDict only from Python 3.12 on."""
+    args = tuple(map(model_of, get_args(hint)))
+    if is_typeddict(hint):
+        fields: dict[str, Any] = {name: (model_of(field), ...) for name, field in get_type_hints(hint).items()}
+        name = hint.__name__.removesuffix("Json")
+        return create_model(name, __config__=EXTENSIBLE, __doc__=hint.__doc__, **fields)
+    if get_origin(hint) is UnionType:
+        return Union[args]  # noqa: UP007 - made from a tuple
+    return list[args] if get_origin(hint) is list else hint  # type: ignore[valid-type]
+
+
+def page_of(item: Any, name: str, about: str) -> Any:
+    """Return the model of one page of a list; see `page`."""
+    fields: dict[str, Any] = {"items": (list[model_of(item)], ...), "next": (str | None, ...)}  # type: ignore[misc]
+    return create_model(name, __config__=EXTENSIBLE, __doc__=about, **fields)
+
+
 class Routes:
     """A set of routes about one thing, each with the scope that it needs; None only at the door itself."""
 
@@ -190,13 +214,15 @@ class Routes:
 
         def declare(endpoint: F) -> F:
             told: dict[str, Any] = {"description": "Done."}
-            told |= {"content": {media: {"schema": {"type": "string"}}}} if answer is str else {"model": answer}
+            told |= (
+                {"content": {media: {"schema": {"type": "string"}}}} if answer is str else {"model": model_of(answer)}
+            )
             options: dict[str, Any] = {
                 "methods": [method],
                 "status_code": status,
                 "response_model": None,
                 "response_class": Response if answer is str else JsonAnswer,
-                "responses": {status: told, **(also or {}), **REFUSALS},
+                "responses": {status: told, **_described(also or {}), **REFUSALS},
                 "dependencies": [] if scope is None else [needs(scope)],
                 "operation_id": endpoint.__name__,
                 "summary": (endpoint.__doc__ or "").partition("\n")[0].rstrip("."),
@@ -214,6 +240,13 @@ class Routes:
         """Let an application serve them."""
         for path, endpoint, options in self._declared:
             app.add_api_route(path, endpoint, **options)
+
+
+def _described(answers: Mapping[int | str, dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
+    return {
+        status: {**given, "model": model_of(given["model"])} if "model" in given else given
+        for status, given in answers.items()
+    }
 
 
 class JsonAnswer(JSONResponse):

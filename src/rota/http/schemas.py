@@ -1,25 +1,18 @@
 """The shapes of requests and answers, for OpenAPI."""
 
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from fastapi import Body
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rota.http.context import COMING, GROUP, PAST, WHEN, FilterWord, RequestBody
+from rota.http.context import COMING, EXTENSIBLE, GROUP, PAST, WHEN, FilterWord, RequestBody, page_of
+from rota.model.serialize import RunJson
 from rota.model.states import WaitingFor
-
-Instant = str
-"""ISO 8601 in UTC."""
+from rota.operations.views import FireJson, JobJson, PauseJson, WholeJobJson
 
 
-class Shape(BaseModel):
-    """A part of an answer."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Place(Shape):
+class Place(TypedDict):
     """Where in a body something is wrong."""
 
     message: str
@@ -28,7 +21,7 @@ class Place(Shape):
     hint: str
 
 
-class Problem(Shape):
+class Problem(TypedDict):
     """An error (RFC 9457), with the code, text and hint that the command line tells."""
 
     type: str
@@ -40,185 +33,79 @@ class Problem(Shape):
     problems: list[Place]
 
 
-class Run(Shape):
-    """A run, as `rota history --json` tells it."""
-
-    id: str
-    run: str
-    job: str
-    status: Literal["QUEUED", "RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
-    reason: str | None
-    waiting_for: str | None
-    trigger: str
-    scheduled_for: Instant | None
-    covers_to: Instant | None
-    count: int | None
-    created_at: Instant
-    started_at: Instant | None
-    finished_at: Instant | None
-    attempt: int
-    retry_of: str | None
-    exit_code: int | None
-    error: str | None
-    result_summary: str | None
-    usage: dict[str, Any] | None
-    denied_tools: list[str]
-    session_id: str | None
-
-
-class DryStart(Shape):
+class DryStart(TypedDict):
     """The run that a start would make; nothing was changed."""
 
     dry_run: Literal[True]
     run: str
 
 
-class WholeRun(Run):
-    """A run with everything that is stored about it, as `rota show RUN --json`."""
-
-    params: dict[str, Any]
-    forced: bool
-    pools: dict[str, int]
-    version: int
-    max_attempts: int
-    chain: list[str]
-    not_before: Instant | None
-    held: str | None
-    held_until: Instant | None
-    work: Any
-    workspace: Any
-    worker: str | None
-    expires_at: Instant | None
-    cancel_requested_at: Instant | None
-    decisions: dict[str, Any]
-    deliveries: list[dict[str, Any]]
-    execution: dict[str, Any] | None
-    group: dict[str, Any] | None
+RunPage = page_of(RunJson, "RunPage", "A page of runs, newest first; `next` is the cursor of the following page.")
 
 
-class RunPage(Shape):
-    """A page of runs, newest first; `next` is the cursor of the following page."""
-
-    items: list[Run]
-    next: str | None
-
-
-class Pause(Shape):
-    """A pause."""
-
-    since: Instant
-    until: Instant | None
-    reason: str
-
-
-class Fire(Shape):
-    """A coming fire."""
-
-    at: Instant
-    scheduled_for: Instant
-    deferred: bool
-
-
-class Job(Shape):
-    """A job, as `rota list --json` tells it."""
-
-    name: str
-    state: str
-    enabled: bool
-    paused: Pause | None
-    source: str
-    version: int
-    kind: str
-    description: str
-    labels: list[str]
-    pools: dict[str, int]
-    schedule: str
-    timezone: str
-    quiet_hours: dict[str, Any] | None
-    excluded: list[str] = Field(alias="except")
-    made: dict[str, Any] | None
-    provisional_since: Instant | None
-    next: list[Fire]
-    unfinished: list[Run]
-    last: list[Run]
-    created_at: Instant
-    updated_at: Instant
-
-
-class WholeJob(Job):
-    """A job with its definition, as `rota show JOB --json`."""
-
-    spec: dict[str, Any]
-    data: Any
-
-
-class MadeJob(WholeJob):
+class MadeJob(WholeJobJson):
     """A job that was made or replaced, and what is worth telling about it, as `rota check` does."""
 
     notes: list[str]
 
 
-class JobPage(Shape):
-    """Jobs by name."""
-
-    items: list[Job]
-    next: str | None
+JobPage = page_of(JobJson, "JobPage", "Jobs by name.")
 
 
-class Preview(Shape):
+class Preview(TypedDict):
     """The coming fires of a job."""
 
     job: str
     timezone: str
-    fires: list[Fire]
+    fires: list[FireJson]
 
 
-class Line(Shape):
+class Line(TypedDict):
     """One line of an explanation."""
 
     label: str
     text: str
 
 
-class Explanation(Shape):
+class Explanation(TypedDict):
     """Why a job or run did, did not, or will run, as `rota explain --json`."""
 
     name: str
-    job: Job
+    job: JobJson
     job_lines: list[Line]
-    run: Run | None
+    run: RunJson | None
     run_lines: list[Line]
     decisions: dict[str, Any]
 
 
-class Told(Shape):
+class Told(TypedDict):
     """A change, in the shape that the command prints with --json."""
 
 
-class Page(Shape):
+class Page(TypedDict):
     """A list; `next` is the cursor of the following page."""
 
     items: list[dict[str, Any]]
     next: str | None
 
 
-class CancelledRun(Run):
+class CancelledRun(RunJson):
     """A run that was cancelled, or is being stopped."""
 
     final: bool
 
 
-class RetriedRun(Shape):
+class RetriedRun(TypedDict):
     """A run that was made of a finished one."""
 
     retried: str
 
 
-class QueueView(Shape):
+class QueueView(TypedDict):
     """The head of the queue, as `rota queue --json`."""
 
     state: str
-    paused: Pause | None
+    paused: PauseJson | None
     slots: int | None
     slots_taken: int | None
     ready_count: int
@@ -229,7 +116,7 @@ class QueueView(Shape):
     pools: list[dict[str, Any]]
 
 
-class Group(Shape):
+class Group(TypedDict):
     """A group, as `rota groups show --json`."""
 
     id: str
@@ -240,14 +127,14 @@ class Group(Shape):
     on_failure: str
     run_id: str | None
     retry_of: str | None
-    created_at: Instant
-    cancel_requested_at: Instant | None
-    finished_at: Instant | None
+    created_at: str
+    cancel_requested_at: str | None
+    finished_at: str | None
     counts: dict[str, int]
     members: list[dict[str, Any]]
 
 
-class GroupEntry(Shape):
+class GroupEntry(TypedDict):
     """A group's name and its newest instance."""
 
     name: str
@@ -255,14 +142,10 @@ class GroupEntry(Shape):
     newest: Group | None
 
 
-class GroupPage(Shape):
-    """Groups by name."""
-
-    items: list[GroupEntry]
-    next: str | None
+GroupPage = page_of(GroupEntry, "GroupPage", "Groups by name.")
 
 
-class Account(Shape):
+class Account(TypedDict):
     """An account of budgets in its window, as `rota budgets --json`; money in millionths of a dollar."""
 
     name: str
@@ -273,19 +156,17 @@ class Account(Shape):
     left: int
     settled: int
     reserved: int
-    since: Instant
-    until: Instant
+    since: str
+    until: str
 
 
-class AccountPage(Shape):
-    """Accounts by name."""
-
-    items: list[Account]
-    next: str | None
+AccountPage = page_of(Account, "AccountPage", "Accounts by name.")
 
 
-class Worker(Shape):
+class Worker(BaseModel):
     """A worker that claims runs, as `rota workers --json`; or, `remote`, a scheduler elsewhere that reads this one."""
+
+    model_config = EXTENSIBLE
 
     id: str
     name: str
@@ -300,17 +181,13 @@ class Worker(Shape):
     slots: int | None = None
     slots_taken: int | None = None
     clock_skew_seconds: float | None = None
-    last_seen_at: Instant | None = Field(None, description="When one that is gone last gave a sign of life.")
+    last_seen_at: str | None = Field(None, description="When one that is gone last gave a sign of life.")
 
 
-class WorkerPage(Shape):
-    """Workers by name."""
-
-    items: list[Worker]
-    next: str | None
+WorkerPage = page_of(Worker, "WorkerPage", "Workers by name.")
 
 
-class DirectCall(Shape):
+class DirectCall(TypedDict):
     """A direct call, as `rota direct --json`."""
 
     id: str
@@ -320,29 +197,29 @@ class DirectCall(Shape):
     reason: str | None
     ahead: int
     params: dict[str, Any]
-    asked_at: Instant
-    started_at: Instant | None
-    finished_at: Instant | None
+    asked_at: str
+    started_at: str | None
+    finished_at: str | None
     exit_code: int | None
     error: str | None
     result_summary: str | None
 
 
-class DirectCalls(Shape):
+class DirectCalls(TypedDict):
     """The direct calls that wait and run."""
 
     waiting: list[DirectCall]
     running: list[DirectCall]
 
 
-class Seen(Shape):
+class Seen(TypedDict):
     """Who has acknowledged something, and when."""
 
     by: str
-    at: Instant
+    at: str
 
 
-class Need(Shape):
+class Need(TypedDict):
     """Something that needs somebody, as `rota ack --json`; `about` is the run or job that it is about."""
 
     name: str
@@ -353,21 +230,17 @@ class Need(Shape):
     acknowledged: Seen | None
 
 
-class NeedPage(Shape):
-    """What needs somebody, the worst first."""
-
-    items: list[Need]
-    next: str | None
+NeedPage = page_of(Need, "NeedPage", "What needs somebody, the worst first.")
 
 
-class Acknowledged(Shape):
+class Acknowledged(TypedDict):
     """What was acknowledged, or is shown again."""
 
     items: list[Need]
     dry_run: bool
 
 
-class System(Shape):
+class System(TypedDict):
     """How the project is, as `rota status --json`."""
 
     state: Literal["running", "stopping", "failing", "elsewhere", "ticking", "stalled", "dead"]
@@ -377,13 +250,13 @@ class System(Shape):
     jobs: int
     attention: list[dict[str, Any]]
     acknowledged: list[Need]
-    running: list[Run]
-    queued: list[Run]
+    running: list[RunJson]
+    queued: list[RunJson]
     next: list[dict[str, Any]]
     overdue: list[dict[str, Any]]
 
 
-class Summary(Shape):
+class Summary(TypedDict):
     """The summary of document 001, as `rota status --poll --json`."""
 
     queue_counts: dict[str, int]
@@ -393,25 +266,25 @@ class Summary(Shape):
     workers: list[dict[str, Any]]
     state: str
     mode: str
-    next_due_at: Instant | None
+    next_due_at: str | None
     suggested_poll_seconds: int
 
 
-class Usage(Shape):
+class Usage(TypedDict):
     """What runs used, as `rota usage --json`."""
 
     by: str
-    since: Instant
-    until: Instant
+    since: str
+    until: str
     rows: list[dict[str, Any]]
     total: dict[str, Any]
 
 
-class Entry(Shape):
+class Entry(TypedDict):
     """A line of the audit: who did what."""
 
     number: int
-    at: Instant
+    at: str
     actor: str
     face: str
     action: str
@@ -419,15 +292,13 @@ class Entry(Shape):
     detail: dict[str, Any]
 
 
-class EntryPage(Shape):
-    """Lines of the audit, newest first."""
-
-    items: list[Entry]
-    next: str | None
+EntryPage = page_of(Entry, "EntryPage", "Lines of the audit, newest first.")
 
 
-class Health(Shape):
+class Health(BaseModel):
     """Whether the scheduler's loop answers."""
+
+    model_config = EXTENSIBLE
 
     status: Literal["ok", "stopping", "stalled", "database_gone", "failing"]
     error: str | None = None

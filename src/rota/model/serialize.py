@@ -122,51 +122,79 @@ def _coders(record: type, make: Make) -> dict[str, Coder | None]:
     return {field.name: make(hints[field.name]) for field in dataclasses.fields(record)}
 
 
-def run_json(run: Run) -> dict[str, Any]:
+class RunJson(typing.TypedDict):
+    """A run, as `rota history --json` tells it."""
+
+    id: str
+    run: str
+    job: str
+    status: typing.Literal["QUEUED", "RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
+    reason: str | None
+    waiting_for: str | None
+    trigger: str
+    scheduled_for: str | None
+    covers_to: str | None
+    count: int | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    attempt: int
+    retry_of: str | None
+    exit_code: int | None
+    error: str | None
+    result_summary: str | None
+    usage: dict[str, Any] | None
+    denied_tools: list[str]
+    session_id: str | None
+
+
+class DeliveryJson(typing.TypedDict):
+    """A notification to one target; its status is its own, never that of the run."""
+
+    id: str
+    run: str
+    run_id: str
+    event: str
+    target: str
+    status: str
+    attempts: int
+    created_at: str
+    next_at: str | None
+    finished_at: str | None
+    answer: int | None
+    error: str | None
+
+
+def to_shape(shape: type[T], record: object, **computed: Any) -> T:
+    """Return a record in a JSON shape, a TypedDict: each key is `computed`, or the attribute of its name."""
+    return typing.cast(
+        T, {key: _plain(computed[key] if key in computed else getattr(record, key)) for key in shape.__annotations__}
+    )
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case datetime():
+            return iso(value)
+        case tuple():
+            return list(value)
+        case Mapping():
+            return dict(value)
+    return value
+
+
+def run_json(run: Run) -> RunJson:
     """Return a run in the fixed shape that others build on."""
-    return {
-        "id": run.id,
-        "run": run.handle,
-        "job": run.job,
-        "status": run.status.shown.value,
-        "reason": run.reason,
-        "waiting_for": run.waiting_for,
-        "trigger": run.trigger.value,
-        "scheduled_for": iso_or_none(run.scheduled_for),
-        "covers_to": iso_or_none(run.covers_to),
-        "count": run.count,
-        "created_at": iso(run.created_at),
-        "started_at": iso_or_none(run.started_at),
-        "finished_at": iso_or_none(run.finished_at),
-        "attempt": run.attempt,
-        "retry_of": run.retry_of,
-        "exit_code": run.exit_code,
-        "error": run.error,
-        "result_summary": run.result_summary,
-        "usage": dict(run.usage) or None,
-        "denied_tools": list(run.denied_tools),
-        "session_id": run.session_id,
-    }
+    return to_shape(RunJson, run, run=run.handle, status=run.status.shown, usage=dict(run.usage) or None)
+
+
+def delivery_json(delivery: Delivery) -> DeliveryJson:
+    """Return a delivery as JSON."""
+    return to_shape(DeliveryJson, delivery, run=delivery.handle)
 
 
 def iso_or_none(at: datetime | None) -> str | None:
     """Return an instant as ISO 8601, None for none."""
     return None if at is None else iso(at)
-
-
-def delivery_json(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery; its status is its own, never that of the run."""
-    return {
-        "id": delivery.id,
-        "run": delivery.handle,
-        "run_id": delivery.run_id,
-        "event": delivery.event.value,
-        "target": delivery.target,
-        "status": delivery.status.value,
-        "attempts": delivery.attempts,
-        "created_at": iso(delivery.created_at),
-        "next_at": iso_or_none(delivery.next_at),
-        "finished_at": iso_or_none(delivery.finished_at),
-        "answer": delivery.answer,
-        "error": delivery.error,
-    }

@@ -3,14 +3,14 @@
 import os
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.activity import PauseState, everything_paused, paused_jobs
 from rota.model.clock import iso
 from rota.model.records import Claim, Job
-from rota.model.serialize import delivery_json, encode, iso_or_none, run_json
-from rota.model.spec import JobSpec, QuietHours
+from rota.model.serialize import DeliveryJson, RunJson, delivery_json, encode, iso_or_none, run_json, to_shape
 from rota.model.states import Held, Status
+from rota.operations.groups import GroupView, group_json
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
 from rota.rules.schedule.instants import explain_schedule
@@ -21,9 +21,114 @@ from rota.text.jobs import workspace_of
 from rota.text.runs import attempts_of
 
 
-def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
+class PauseJson(TypedDict):
+    """A pause."""
+
+    since: str
+    until: str | None
+    reason: str
+
+
+class FireJson(TypedDict):
+    """A coming fire."""
+
+    at: str
+    scheduled_for: str
+    deferred: bool
+
+
+class ProvenanceJson(TypedDict):
+    """The author of a job that was created with the tools."""
+
+    by: str
+    run_id: str | None
+    depth: int
+    at: str
+    expires_at: str | None
+
+
+class QuietHoursJson(TypedDict):
+    """Hours without runs, and their effect on the instants within."""
+
+    windows: list[str]
+    timezone: str
+    policy: str
+
+
+JobJson = TypedDict(
+    "JobJson",
+    {
+        "name": str,
+        "state": str,
+        "enabled": bool,
+        "paused": PauseJson | None,
+        "source": str,
+        "made": ProvenanceJson | None,
+        "provisional_since": str | None,
+        "version": int,
+        "kind": str,
+        "description": str,
+        "labels": list[str],
+        "pools": dict[str, int],
+        "schedule": str,
+        "timezone": str,
+        "quiet_hours": QuietHoursJson | None,
+        "except": list[str],
+        "next": list[FireJson],
+        "unfinished": list[RunJson],
+        "last": list[RunJson],
+        "created_at": str,
+        "updated_at": str,
+    },
+)
+JobJson.__doc__ = "A job, as `rota list --json` tells it."
+
+
+class WholeJobJson(JobJson):
+    """A job with its definition, as `rota show JOB --json`."""
+
+    spec: dict[str, Any]
+    data: Any
+
+
+class ExecutionJson(TypedDict):
+    """The start of a run: its process and slot."""
+
+    id: str
+    pid: int
+    slot: int
+    epoch: int
+    started_at: str
+    finished_at: str | None
+    artifacts: dict[str, Any]
+
+
+class WholeRunJson(RunJson):
+    """A run with everything that is stored about it, as `rota show RUN --json`."""
+
+    params: dict[str, Any]
+    forced: bool
+    pools: dict[str, int]
+    version: int
+    max_attempts: int
+    chain: list[str]
+    not_before: str | None
+    held: str | None
+    held_until: str | None
+    expires_at: str | None
+    cancel_requested_at: str | None
+    work: Any
+    workspace: Any
+    worker: str | None
+    decisions: dict[str, Any]
+    deliveries: list[DeliveryJson]
+    execution: ExecutionJson | None
+    group: dict[str, Any] | None
+
+
+def job_json(view: JobView, *, fires: int = 5) -> JobJson:
     """Return a job with its state, newest runs and next fires."""
-    job = view.job
+    job, spec = view.job, view.job.spec
     return {
         "name": job.name,
         "state": view.state,
@@ -33,18 +138,15 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
         "made": made_json(job),
         "provisional_since": iso_or_none(job.provisional_at),
         "version": job.version,
-        "kind": job.spec.work.kind.value,
-        "description": job.spec.description,
-        "labels": list(job.spec.labels),
-        "pools": {draw.pool: draw.cost for draw in job.spec.pools},
-        "schedule": explain_schedule(job.spec.schedule),
-        "timezone": job.spec.schedule.timezone,
-        "quiet_hours": quiet_json(job.spec.schedule.quiet),
-        "except": list(job.spec.schedule.excluded),
-        "next": [
-            {"at": iso(fire.at), "scheduled_for": iso(fire.nominal), "deferred": fire.deferred}
-            for fire in coming_fires(job, n=fires)
-        ],
+        "kind": spec.work.kind.value,
+        "description": spec.description,
+        "labels": list(spec.labels),
+        "pools": {draw.pool: draw.cost for draw in spec.pools},
+        "schedule": explain_schedule(spec.schedule),
+        "timezone": spec.schedule.timezone,
+        "quiet_hours": None if spec.schedule.quiet is None else to_shape(QuietHoursJson, spec.schedule.quiet),
+        "except": list(spec.schedule.excluded),
+        "next": fires_json(job, n=fires),
         "unfinished": [run_json(run) for run in view.unfinished],
         "last": [run_json(run) for run in view.last],
         "created_at": iso(job.created_at),
@@ -52,94 +154,65 @@ def job_json(view: JobView, *, fires: int = 5) -> dict[str, Any]:
     }
 
 
-def spec_json(spec: JobSpec) -> dict[str, Any]:
-    """Return the definition of a job; the values of `env` are left out, they may be private."""
-    told: dict[str, Any] = encode(spec)
-    told["work"]["env"] = [variable["name"] for variable in told["work"]["env"]]
-    return told
+def fires_json(job: Job, *, n: int) -> list[FireJson]:
+    """Return the next fires of a job."""
+    return [to_shape(FireJson, fire, scheduled_for=fire.nominal) for fire in coming_fires(job, n=n)]
 
 
-def made_json(job: Job) -> dict[str, Any] | None:
-    """Return who made a job with the tools, None for others."""
-    made = job.made
-    if made is None:
-        return None
-    return {
-        "by": made.by,
-        "run_id": made.run_id,
-        "depth": made.depth,
-        "at": iso(made.at),
-        "expires_at": iso_or_none(made.expires_at),
-    }
+def whole_job_json(view: JobView, *, data: Any) -> WholeJobJson:
+    """Return a job with its definition; the values of `env` are left out, they may be private."""
+    spec: dict[str, Any] = encode(view.job.spec)
+    spec["work"]["env"] = [variable["name"] for variable in spec["work"]["env"]]
+    return {**job_json(view), "spec": spec, "data": data}
 
 
-def quiet_json(quiet: QuietHours | None) -> dict[str, Any] | None:
-    """Return quiet hours as JSON, None for none."""
-    if quiet is None:
-        return None
-    return {"windows": list(quiet.windows), "timezone": quiet.timezone, "policy": quiet.policy.value}
+def made_json(job: Job) -> ProvenanceJson | None:
+    """Return the author of a job that was created with the tools, None for others."""
+    return None if job.made is None else to_shape(ProvenanceJson, job.made)
 
 
-def pause_json(since: datetime | None, until: datetime | None, *, reason: str | None) -> dict[str, Any] | None:
+def pause_json(since: datetime | None, until: datetime | None, *, reason: str | None) -> PauseJson | None:
     """Return a pause as JSON, None for none."""
     return None if since is None else {"since": iso(since), "until": iso_or_none(until), "reason": reason or ""}
 
 
 def is_failing(view: JobView) -> bool:
-    """Tell whether the newest finished run of a job failed."""
+    """Return whether the newest finished run of a job failed."""
     finished = [run for run in view.last if run.status in (Status.COMPLETED, Status.FAILED)]
     return bool(finished) and finished[0].status is Status.FAILED
 
 
-def _held(view: RunView) -> Held | None:
-    """Return whether the hold of its provider keeps a queued run, as far as stored data tells (R-02)."""
-    return Held.PROVIDER_HOLD if view.hold is not None and view.run.status is Status.QUEUED else None
+def whole_run_json(view: RunView, group: GroupView | None) -> WholeRunJson:
+    """Return a run with everything that is stored about it, and its group."""
+    run = view.run
+    hold = view.hold if run.status is Status.QUEUED else None
+    return to_shape(
+        WholeRunJson,
+        run,
+        **run_json(run),
+        pools={draw.pool: draw.cost for draw in view.spec.pools},
+        max_attempts=attempts_of(run, view.spec),
+        chain=[attempt.handle for attempt in view.chain],
+        held=None if hold is None else Held.PROVIDER_HOLD,
+        held_until=None if hold is None else hold.until,
+        work=None if view.work is None else _work_json(view.work),
+        workspace=_workspace_json(view),
+        worker=None if view.worker is None else view.worker.called,
+        deliveries=[delivery_json(delivery) for delivery in view.deliveries],
+        execution=None if view.execution is None else to_shape(ExecutionJson, view.execution),
+        group=None if group is None else group_json(group),
+    )
 
 
-def whole_run_json(view: RunView) -> dict[str, Any]:
-    """Return what is stored about a run beyond its fixed shape."""
-    run, execution = view.run, view.execution
-    return {
-        "params": dict(run.params),
-        "forced": run.forced,
-        "pools": {draw.pool: draw.cost for draw in view.spec.pools},
-        "version": run.version,
-        "max_attempts": attempts_of(run, view.spec),
-        "chain": [one.handle for one in view.chain],
-        "not_before": iso_or_none(run.not_before),
-        "held": _held(view),
-        "held_until": iso_or_none(view.hold.until if _held(view) and view.hold else None),
-        "expires_at": iso_or_none(run.expires_at),
-        "cancel_requested_at": iso_or_none(run.cancel_requested_at),
-        "work": None if view.work is None else work_json(view.work),
-        "workspace": workspace_json(view),
-        "worker": None if view.worker is None else view.worker.called,
-        "decisions": dict(run.decisions),
-        "deliveries": [delivery_json(one) for one in view.deliveries],
-        "execution": None
-        if execution is None
-        else {
-            "id": execution.id,
-            "pid": execution.pid,
-            "slot": execution.slot,
-            "epoch": execution.epoch,
-            "started_at": iso(execution.started_at),
-            "finished_at": iso_or_none(execution.finished_at),
-            "artifacts": dict(execution.artifacts),
-        },
-    }
-
-
-def workspace_json(view: RunView) -> dict[str, Any] | None:
-    """Return the folder of its own that an agent worked in, and whether it is still there."""
-    told, worktree = workspace_of(view.run), view.worktree
-    if told is None:
+def _workspace_json(view: RunView) -> dict[str, Any] | None:
+    workspace, worktree = workspace_of(view.run), view.worktree
+    if workspace is None:
         return None
-    return {**told, "there": os.path.isdir(told["path"]), "kept": None if worktree is None else worktree.kept_why}
+    kept = None if worktree is None else worktree.kept_why
+    return {**workspace, "there": os.path.isdir(workspace["path"]), "kept": kept}
 
 
-def work_json(claim: Claim) -> dict[str, Any]:
-    """Return what a run asked of its work source."""
+def _work_json(claim: Claim) -> dict[str, Any]:
     item = claim.item
     return {
         "source": claim.source.title,
@@ -155,7 +228,7 @@ def work_json(claim: Claim) -> dict[str, Any]:
 
 
 def provisional_json(job: Job) -> dict[str, Any]:
-    """Return a job that waits, or waited, for approval: exactly what is approved."""
+    """Return a job that waits, or waited, for approval: exactly the definition that is approved."""
     work = job.spec.work.agent
     return {
         "id": job.id,
@@ -176,17 +249,17 @@ def provisional_json(job: Job) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What is paused now: everything, and each job."""
+    """The pauses in effect: of everything, and of each job."""
 
     everything: PauseState | None
     jobs: tuple[PauseState, ...]
 
 
 def pauses(store: Store) -> Pauses:
-    """Return what is paused."""
+    """Return the pauses in effect."""
     return store.read(pauses_in)
 
 
 def pauses_in(db: Database) -> Pauses:
-    """Return what is paused, inside a transaction."""
+    """Return the pauses in effect, inside a transaction."""
     return Pauses(everything_paused(db), tuple(paused_jobs(db)))

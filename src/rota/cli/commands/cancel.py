@@ -101,7 +101,7 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
                     name, shape = call.name, direct_json(call)
                 else:
                     run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
-                    name, shape = run.handle, run_json(run)
+                    name, shape = run.handle, {**run_json(run)}
             except RotaError as error:
                 refused.append(error)  # one that cannot be cancelled does not keep the others
                 continue

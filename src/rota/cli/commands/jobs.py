@@ -111,12 +111,12 @@ def show_command(invocation: Invocation, *, name: str) -> None:
 
 
 def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
-    from rota.operations.views import job_json, spec_json
+    from rota.operations.views import whole_job_json
     from rota.store.tables import jobs
 
     state = store.read(lambda db: jobs.job_state(db, view.job.id))
     if invocation.as_json:
-        print_json({**job_json(view), "spec": spec_json(view.job.spec), "data": state})
+        print_json(whole_job_json(view, data=state))
         return
     now = invocation.now()
     click.echo(f"{view.job.name}  {view.state}")
@@ -152,13 +152,12 @@ def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
 
 
 def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
-    from rota.model.serialize import run_json
-    from rota.operations.groups import group_around, group_json
+    from rota.operations.groups import group_around
     from rota.operations.views import whole_run_json
 
     group = store.read(lambda db: group_around(db, view.run))
     if invocation.as_json:
-        print_json({**run_json(view.run), **whole_run_json(view), "group": group_json(group) if group else None})
+        print_json(whole_run_json(view, group))
         return
     from rota.cli.output import colour_of
     from rota.operations.text import outcome_words, run_pairs

@@ -25,7 +25,7 @@ from rota.operations.proposal_actions import approve
 from rota.operations.proposals import waiting
 from rota.operations.tools.context import project_declares
 from rota.operations.tools.toolbox import Toolbox
-from rota.operations.views import job_json, provisional_json
+from rota.operations.views import JobJson, job_json, provisional_json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -48,7 +48,7 @@ def get_approvals(desk: DeskOf) -> Response:
     return answer(page([provisional_json(job) for job in desk.store.read(waiting)], following=None))
 
 
-@people_routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=schemas.Job)
+@people_routes.on("POST", "/jobs/{job}/approve", scope=Scope.ADMIN, answer=JobJson)
 def approve_job(desk: DeskOf, job: JobName, wish: schemas.ApproveWish) -> Response:
     """Allow a job that an agent proposed; `digest` is that of what was looked at, and any change voids it."""
     desk.store.write(partial(approve, name=job, digest=wish.digest, now=desk.now))

@@ -24,9 +24,8 @@ from rota.http.context import (
     instant,
     page,
 )
-from rota.model.clock import iso
 from rota.model.errors import InvalidValue
-from rota.model.serialize import run_json
+from rota.model.serialize import RunJson, run_json
 from rota.operations.admin.access import Scope
 from rota.operations.bulk import Range, backfill, backfilled_json, paused_json, resumed_json, trigger_many
 from rota.operations.explain import explain, explanation_json
@@ -37,8 +36,7 @@ from rota.operations.proposals import refuse_start
 from rota.operations.run_actions import trigger
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import page_of_runs, show_run
-from rota.operations.views import job_json, pauses, spec_json
-from rota.rules.schedule.preview import coming_fires
+from rota.operations.views import WholeJobJson, fires_json, job_json, pauses, whole_job_json
 
 jobs_routes = Routes("jobs")
 JobBody = Annotated[
@@ -82,10 +80,11 @@ def create_job(desk: DeskOf, body: NamedJobBody, dry_run: Dry = False) -> Respon
     return _made(desk, view, new=True, dry_run=dry_run)
 
 
-@jobs_routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=schemas.WholeJob)
+@jobs_routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=WholeJobJson)
 def get_job(desk: DeskOf, job: JobName) -> Response:
     """Show a job with its definition."""
-    return answer(_whole(desk, show_job(desk.store, job)))
+    view = show_job(desk.store, job)
+    return answer(whole_job_json(view, data=job_data(desk.store, view.job.id)))
 
 
 @jobs_routes.on(
@@ -101,19 +100,19 @@ def put_job(desk: DeskOf, job: NewJobName, body: JobBody, dry_run: Dry = False) 
     return _made(desk, view, new=new, dry_run=dry_run)
 
 
-@jobs_routes.on("DELETE", "/jobs/{job}", scope=Scope.ADMIN, answer=schemas.WholeJob)
+@jobs_routes.on("DELETE", "/jobs/{job}", scope=Scope.ADMIN, answer=WholeJobJson)
 def delete_job(desk: DeskOf, job: JobName, dry_run: Dry = False) -> Response:  # noqa: FBT002
     """Take a job away that was made through the API: it fires no more, its runs go on, its history stays."""
     return _changed(desk, apply.delete(desk.store, job, now=desk.now, dry_run=dry_run), dry_run=dry_run)
 
 
-@jobs_routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=schemas.WholeJob)
+@jobs_routes.on("POST", "/jobs/{job}/enable", scope=Scope.ADMIN, answer=WholeJobJson)
 def enable_job(desk: DeskOf, job: JobName, wish: schemas.OptionalDryRun) -> Response:
     """Let a job fire and be started that was made through the API."""
     return _enable(desk, job, wish, enabled=True)
 
 
-@jobs_routes.on("POST", "/jobs/{job}/disable", scope=Scope.ADMIN, answer=schemas.WholeJob)
+@jobs_routes.on("POST", "/jobs/{job}/disable", scope=Scope.ADMIN, answer=WholeJobJson)
 def disable_job(desk: DeskOf, job: JobName, wish: schemas.OptionalDryRun) -> Response:
     """Let a job neither fire nor be started that was made through the API."""
     return _enable(desk, job, wish, enabled=False)
@@ -131,7 +130,7 @@ def resume_job(desk: DeskOf, job: JobName, wish: schemas.OptionalResumeWish) -> 
     return answer(let_go(desk, JobSelection(names=(job,)), catch_up=wish.catch_up == "once", dry_run=wish.dry_run))
 
 
-@jobs_routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=schemas.Run, status=202, also=TRIED)
+@jobs_routes.on("POST", "/jobs/{job}/trigger", scope=Scope.AGENT, answer=RunJson, status=202, also=TRIED)
 def trigger_job(desk: DeskOf, job: JobName, wish: schemas.OptionalTriggerWish) -> Response:
     """Start a job now: the answer is its run in the queue."""
     if wish.dry_run:
@@ -173,11 +172,7 @@ def trigger_job_many(desk: DeskOf, job: JobName, wish: schemas.BulkWish) -> Resp
 def preview_job(desk: DeskOf, job: JobName, n: Annotated[int, Query(ge=1, le=500)] = 5) -> Response:
     """Show when a job fires next."""
     found = show_job(desk.store, job).job
-    fires = [
-        {"at": iso(fire.at), "scheduled_for": iso(fire.nominal), "deferred": fire.deferred}
-        for fire in coming_fires(found, n=n)
-    ]
-    return answer({"job": found.name, "timezone": found.spec.schedule.timezone, "fires": fires})
+    return answer({"job": found.name, "timezone": found.spec.schedule.timezone, "fires": fires_json(found, n=n)})
 
 
 @jobs_routes.on("GET", "/jobs/{job}/explain", scope=Scope.READ, answer=schemas.Explanation)
@@ -250,13 +245,9 @@ def _changed(desk: RequestContext, view: JobView, *, dry_run: bool) -> Response:
 
 def _told(desk: RequestContext, view: JobView, *, dry_run: bool) -> dict[str, Any]:
     if dry_run:
-        return {"dry_run": True, **job_json(view), "spec": spec_json(view.job.spec), "data": {}}
+        return {"dry_run": True, **whole_job_json(view, data={})}
     desk.wake()
-    return _whole(desk, view)
-
-
-def _whole(desk: RequestContext, view: JobView) -> dict[str, Any]:
-    return {**job_json(view), "spec": spec_json(view.job.spec), "data": job_data(desk.store, view.job.id)}
+    return {**whole_job_json(view, data=job_data(desk.store, view.job.id))}
 
 
 legacy_routes = Routes("legacy", prefix="")
@@ -276,7 +267,7 @@ def legacy_get_jobs(desk: DeskOf) -> Response:
     return _instead(get_jobs(desk), desk, "/jobs")
 
 
-@legacy_routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=schemas.WholeJob, deprecated=True)
+@legacy_routes.on("GET", "/jobs/{job}", scope=Scope.READ, answer=WholeJobJson, deprecated=True)
 def legacy_get_job(desk: DeskOf, job: JobName) -> Response:
     """Show a job; use /api/v1/jobs/{job}."""
     return _instead(get_job(desk, job), desk, f"/jobs/{job.replace('/', '~')}")
@@ -286,7 +277,7 @@ def legacy_get_job(desk: DeskOf, job: JobName) -> Response:
     "POST",
     "/jobs/{job}/trigger",
     scope=Scope.AGENT,
-    answer=schemas.Run,
+    answer=RunJson,
     status=202,
     also=TRIED,
     deprecated=True,

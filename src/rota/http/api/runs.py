@@ -40,14 +40,14 @@ from rota.operations.bulk import Filter, cancel_matching, edited_json, match_run
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
 from rota.operations.direct_calls import calls_json, direct_calls, direct_json
 from rota.operations.explain import explain, explanation_json
-from rota.operations.groups import group_around, group_json
+from rota.operations.groups import group_around
 from rota.operations.jobs import project_timezone
 from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
 from rota.operations.queue import look_at_queue, queue_json
 from rota.operations.run_actions import Destination, cancel_run, edit_run, move_runs, retry_run, stop_unattended
 from rota.operations.runs import Query as RunQuery
 from rota.operations.runs import page_of_runs, show_run
-from rota.operations.views import whole_run_json
+from rota.operations.views import WholeRunJson, whole_run_json
 
 runs_routes = Routes("runs")
 TEXT = "text/plain; charset=utf-8"
@@ -115,12 +115,12 @@ def cancel_runs(desk: DeskOf, wish: schemas.SweepWish) -> Response:
     return answer(told)
 
 
-@runs_routes.on("GET", "/runs/{run}", scope=Scope.READ, answer=schemas.WholeRun)
+@runs_routes.on("GET", "/runs/{run}", scope=Scope.READ, answer=WholeRunJson)
 def get_run(desk: DeskOf, run: RunName) -> Response:
     """Show a run with everything that is stored about it."""
     view = show_run(desk.store, run)
     group = desk.store.read(partial(group_around, run=view.run))
-    return answer({**run_json(view.run), **whole_run_json(view), "group": group_json(group) if group else None})
+    return answer(whole_run_json(view, group))
 
 
 @runs_routes.on("PATCH", "/runs/{run}", scope=Scope.RUN, answer=schemas.Told)

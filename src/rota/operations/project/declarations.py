@@ -595,9 +595,9 @@ class Sdk:
 
     def run(self, run: str) -> dict[str, Any]:
         """Return a run by its handle, `backup:112` or `backup`, the newest one, or by its identifier."""
-        return run_json(self._store.read(partial(find_run, handle=run)))
+        return {**run_json(self._store.read(partial(find_run, handle=run)))}
 
     def runs(self, job: str | None = None, *, status: str | None = None, limit: int = RUNS) -> list[dict[str, Any]]:
         """Return runs, newest first."""
         statuses = () if status is None else (status,)
-        return [run_json(run) for run in history(self._store, job=job, statuses=statuses, limit=limit)]
+        return [{**run_json(run)} for run in history(self._store, job=job, statuses=statuses, limit=limit)]

@@ -1,6 +1,6 @@
 """The feed of changes, for followers and observers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ class FeedEvent:
 
     seq: int
     name: str
-    data: dict[str, Any]
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

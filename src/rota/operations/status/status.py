@@ -34,7 +34,7 @@ from rota.operations.jobs import ENABLED_KEY, list_jobs, project_timezone
 from rota.operations.project.locate import in_scope
 from rota.operations.status.attention import Attention, AttentionItem, need_json
 from rota.operations.status.attention_items import needs_in
-from rota.operations.views import Pauses, pause_json, pauses
+from rota.operations.views import PauseJson, Pauses, pause_json, pauses
 from rota.operations.workers import WorkerState, anybody_takes, slots_of_all, worker_json, worker_states
 from rota.rules.liveness import Ticks
 from rota.rules.schedule.preview import NOTICED, coming_fires
@@ -409,7 +409,7 @@ def _ticks_json(ticks: Ticks | None) -> dict[str, Any] | None:
     return {"last_at": iso(ticks.last), "every_seconds": ticks.usual.total_seconds()}
 
 
-def _everything_json(found: Pauses) -> dict[str, Any] | None:
+def _everything_json(found: Pauses) -> PauseJson | None:
     everything = found.everything
     return pause_json(everything.since, everything.until, reason=everything.reason) if everything else None
 

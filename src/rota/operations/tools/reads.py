@@ -12,7 +12,7 @@ from rota.model import errors
 from rota.model.clock import EPOCH, iso
 from rota.model.proposals import Author
 from rota.model.records import Job, Run
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import iso_or_none, run_json
 from rota.model.spec import JobSpec, Schedule
 from rota.operations.explain import explain
 from rota.operations.jobs import JobView, job_view, list_jobs
@@ -98,14 +98,15 @@ def _task(job: Job, limit: int) -> Answer | None:
 
 def run_answer(run: Run) -> Answer:
     """Return a run in short."""
+    shape = run_json(run)
     return {
-        "run": run.handle,
-        "run_id": run.id,
-        "status": run.status.shown.value,
-        "reason": run.reason,
-        "scheduled_for": iso_or_none(run.scheduled_for),
-        "started_at": iso_or_none(run.started_at),
-        "finished_at": iso_or_none(run.finished_at),
+        "run": shape["run"],
+        "run_id": shape["id"],
+        "status": shape["status"],
+        "reason": shape["reason"],
+        "scheduled_for": shape["scheduled_for"],
+        "started_at": shape["started_at"],
+        "finished_at": shape["finished_at"],
         "summary": quoted(run.result_summary, f"result of {run.handle}") if run.result_summary else None,
         "error": quoted(run.error, f"error of {run.handle}") if run.error else None,
     }
