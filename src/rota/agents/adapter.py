@@ -1,4 +1,4 @@
-"""What every adapter of an agent program has: its protocol, events, transcript, endings and errors of providers."""
+"""What all adapters of agent programs share: the record, events, transcripts, endings and provider errors."""
 
 import json
 import os
@@ -20,21 +20,17 @@ from rota.model.agents import (
     ProcessEnd,
 )
 
-
-def _no_tools(_access: Access, _tools: Sequence[str]) -> tuple[str, ...]:
-    return ()
-
-
-def _no_options(options: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{name}: unknown option" for name in options)
-
-
 STATE_FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "secrets", "secrets.env", "token", "token.new")
-"""What is hidden in the state folder also before it exists."""
+"""Files of the state folder that are hidden even before they exist."""
+
+
+def unknown_options(options: Mapping[str, Any], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return a complaint about each option that is not known."""
+    return tuple(f"{name}: unknown option" for name in options if name not in known)
 
 
 def hidden_from(task: AgentTask) -> list[str]:
-    """Return the paths in the state folder that an agent must not see: all but those that lead to its own folders."""
+    """Return the paths in the state folder that an agent must not see: all that do not lead to its own folders."""
     if not task.state:
         return []
     names = {*STATE_FILES, *(os.listdir(task.state) if os.path.isdir(task.state) else ())}
@@ -44,14 +40,14 @@ def hidden_from(task: AgentTask) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One kind of agent. It has either `invoke` and `read` (a process) or `run` (a call in this process).
+    """One kind of agent: `invoke` and `read` for a process, `run` for a call in this process.
 
-    That of a Python function has none of them: whoever runs it knows the function.
+    The adapter of a Python function has none of them; the engine calls the function.
     """
 
     name: str
     provider: str
-    """Who answers, and is held when it refuses; empty: the first part of the model's name says it."""
+    """The provider that is held when it refuses; empty: the first part of the model's name."""
     capabilities: Capabilities
     executable: str = ""
     probe: Probe | None = None
@@ -59,22 +55,21 @@ class Adapter:
     read: Callable[[ProcessEnd, AgentTask], AgentResult] | None = None
     run: Callable[[AgentTask], Awaitable[AgentResult]] | None = None
     reach: Callable[[Mapping[str, str], Mapping[str, Any]], tuple[str, str, str | None]] | None = None
-    """Where `run` asks with these variables and options, what version answers, the problem when none does."""
+    """Return the address of `run` with these variables and options, the version that answers, or the problem."""
     tell: Callable[[dict[str, Any]], Iterable[str]] | None = None
-    """What an event of its output says to a person who watches; None: its output is text."""
+    """Yield the lines of an event for a person; None: the output is text."""
     sessions: Callable[[Mapping[str, str]], str] | None = None
-    """Where a run with these variables keeps its sessions, where `read` looks into them."""
+    """Return the folder of the sessions that `read` uses."""
     login_problem: Callable[[str], str | None] | None = None
-    """What keeps the program from its provider, by the report of its probe; None: nothing, it needs no login."""
+    """Return the login problem in the report of the probe; None: the provider needs no login."""
     needs_model: bool = False
-    """Whether it can do nothing without being told which model to use."""
-    beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = _no_tools
-    """Which of some `allowed_tools` go beyond an access; such a job is refused at load."""
-    complaints: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_options
-    """What is wrong with the options of the file, each as `key: text`."""
+    beyond: Callable[[Access, Sequence[str]], tuple[str, ...]] = lambda _access, _tools: ()
+    """Return the `allowed_tools` that exceed an access; such a job is refused at load."""
+    complaints: Callable[[Mapping[str, Any]], tuple[str, ...]] = unknown_options
+    """Return the problems of the options in the file, each as `key: text`."""
 
     def provider_for(self, model: str | None) -> str:
-        """Return who answers when this model is asked."""
+        """Return the provider of this model."""
         first, slash, _ = (model or "").partition("/")
         return self.provider or (first if slash and first else self.name)
 
@@ -97,7 +92,6 @@ OUTAGE = re.compile(
     r"|api error: .*(?:fetch failed|connection (?:refused|error|reset)|enotfound|etimedout)",
     re.IGNORECASE,
 )
-"""A provider that fails or cannot be reached, in the words of the programs."""
 TOO_LONG = re.compile(
     r"context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|maximum context length"
     r"|exceeds the maximum number of tokens|contextoverflow",
@@ -108,14 +102,14 @@ QUOTA_STATUS = (402, 429)
 
 
 def problem_of(text: str, status: int | None = None) -> AgentProblem:
-    """Return the class of an error; words count only where the status says nothing of it."""
+    """Return the class of an error: by its HTTP status, else by its words."""
     if status in AUTH_STATUS:
         return AgentProblem.AUTH
     if status in QUOTA_STATUS:
         return AgentProblem.QUOTA
     if status is not None and 500 <= status <= 599:
         return AgentProblem.OUTAGE
-    if is_too_long(text):
+    if TOO_LONG.search(text):
         return AgentProblem.AGENT_ERROR
     if QUOTA.search(text):
         return AgentProblem.QUOTA
@@ -124,12 +118,7 @@ def problem_of(text: str, status: int | None = None) -> AgentProblem:
     return AgentProblem.OUTAGE if OUTAGE.search(text) else AgentProblem.AGENT_ERROR
 
 
-def is_too_long(text: str) -> bool:
-    """Tell whether a provider refused a prompt because session and prompt do not fit into the model's context."""
-    return TOO_LONG.search(text) is not None
-
-
-# when it takes work again
+# reset times
 
 EPOCH = re.compile(r"(?<![\d.-])([12]\d{9})(?:\d{3})?(?![\d.])")
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)")
@@ -147,11 +136,11 @@ CLOCK = re.compile(
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 JUST_PAST = timedelta(minutes=15)
-"""A time of day that passed so recently is today's: programs cut seconds off, and a reset may come late."""
+"""A time of day that passed so recently is today's: programs cut off seconds, and a reset may be late."""
 
 
 def reset_told(text: str, at: datetime | None) -> datetime | None:
-    """Return when a provider takes work again, as its words say.
+    """Return the reset time in the words of a provider.
 
     A time of day is the next one after `at`, unless it has just passed: then that instant is returned.
     """
@@ -159,7 +148,7 @@ def reset_told(text: str, at: datetime | None) -> datetime | None:
 
 
 def from_epoch(seconds: float | None) -> datetime | None:
-    """Return the instant of a Unix time in seconds or milliseconds, None when it is none."""
+    """Return the instant of a Unix time in seconds or milliseconds, None for an impossible one."""
     if seconds is None:
         return None
     try:
@@ -180,8 +169,8 @@ def _instant(text: str) -> datetime | None:
 
 
 def _soon(text: str, at: datetime) -> datetime | None:
-    told = SOON.search(text)
-    amounts = AMOUNT.findall(told[1]) if told else []
+    match = SOON.search(text)
+    amounts = AMOUNT.findall(match[1]) if match else []
     try:
         seconds = sum(float(number) * UNITS[unit.lower()] for number, unit in amounts)
         return (at + timedelta(seconds=seconds)).astimezone(UTC) if amounts else None
@@ -190,25 +179,25 @@ def _soon(text: str, at: datetime) -> datetime | None:
 
 
 def _clock(text: str, at: datetime) -> datetime | None:
-    told = CLOCK.search(text)
-    if told is None or (told["minute"] is None and told["half"] is None):
+    match = CLOCK.search(text)
+    if match is None or (match["minute"] is None and match["half"] is None):
         return None
     try:
-        return _next(told, at.astimezone(ZoneInfo(told["zone"])) if told["zone"] else at)
+        return _next(match, at.astimezone(ZoneInfo(match["zone"])) if match["zone"] else at)
     except (ValueError, KeyError, OSError):
         return None
 
 
-def _next(told: re.Match[str], at: datetime) -> datetime:
-    hour = int(told["hour"])
-    if told["half"]:
-        hour = hour % 12 + (12 if told["half"].lower().startswith("p") else 0)
-    then = at.replace(hour=hour, minute=int(told["minute"] or 0), second=0, microsecond=0)
-    if told["month"]:
-        month = MONTHS.index(told["month"].lower()) + 1
-        year = int(told["year"] or at.year)
-        then = then.replace(year=year, month=month, day=int(told["day"]))
-        if not told["year"] and at - then > JUST_PAST:
+def _next(match: re.Match[str], at: datetime) -> datetime:
+    hour = int(match["hour"])
+    if match["half"]:
+        hour = hour % 12 + (12 if match["half"].lower().startswith("p") else 0)
+    then = at.replace(hour=hour, minute=int(match["minute"] or 0), second=0, microsecond=0)
+    if match["month"]:
+        month = MONTHS.index(match["month"].lower()) + 1
+        year = int(match["year"] or at.year)
+        then = then.replace(year=year, month=month, day=int(match["day"]))
+        if not match["year"] and at - then > JUST_PAST:
             then = then.replace(year=year + 1)
     elif at - then > JUST_PAST:
         then += timedelta(days=1)
@@ -217,59 +206,63 @@ def _next(told: re.Match[str], at: datetime) -> datetime:
     return then.astimezone(UTC)
 
 
-LONGEST = 1000
+ERROR_LIMIT = 1000
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def failed(
-    found: AgentResult, text: str, *, status: int | None = None, at: datetime | None = None, plain: bool = False
+    result: AgentResult, text: str, *, status: int | None = None, at: datetime | None = None, plain: bool = False
 ) -> AgentResult:
-    """Return a result as a failure of the class that its words tell; `plain`: words of ours, which tell none."""
+    """Return a result as a failure of the class of `text`; `plain`: a text of ours, which has no class."""
     problem = AgentProblem.AGENT_ERROR if plain else problem_of(text, status)
-    resets_at = reset_told(text, at) if problem is AgentProblem.QUOTA else None
     return replace(
-        found,
+        result,
         problem=problem,
-        error=ESCAPE.sub("", text)[:LONGEST],
-        resets_at=resets_at,
-        session_full=problem is AgentProblem.AGENT_ERROR and not plain and is_too_long(text),
+        error=ESCAPE.sub("", text)[:ERROR_LIMIT],
+        resets_at=reset_told(text, at) if problem is AgentProblem.QUOTA else None,
+        session_full=problem is AgentProblem.AGENT_ERROR and not plain and TOO_LONG.search(text) is not None,
     )
 
 
-def did_nothing(found: AgentResult) -> AgentResult:
-    """Return a result as a failure: no answer and no tool used is no success."""
-    if found.denied_tools:
-        text = f"it did nothing: {', '.join(found.denied_tools)} denied, and no answer came"
-        return replace(found, problem=AgentProblem.DENIED, error=text)
-    return replace(found, problem=AgentProblem.AGENT_ERROR, error="it did nothing: no answer came and no tool was used")
+def succeeded(result: AgentResult, *, worked: bool = False) -> AgentResult:
+    """Return the result of a program that reported success; without an answer and a used tool it is a failure."""
+    if result.summary.strip() or worked:
+        return result
+    if result.denied_tools:
+        text = f"it did nothing: {', '.join(result.denied_tools)} denied, and no answer came"
+        return replace(result, problem=AgentProblem.DENIED, error=text)
+    text = "it did nothing: no answer came and no tool was used"
+    return replace(result, problem=AgentProblem.AGENT_ERROR, error=text)
 
 
-def end_of(name: str, ended: ProcessEnd) -> str:
-    """Return the words for an end without a usable result: how it ended, and the last it said."""
+def failed_end(
+    name: str, result: AgentResult, ended: ProcessEnd, *, text: str | None = None, status: int | None = None
+) -> AgentResult:
+    """Return a result as a failure by `text`, else by the end of the process and its last words."""
     ending = f"ended with exit code {ended.exit_code}" if ended.exit_code else "ended without a result"
     how = f"{name} {'was stopped' if ended.stopped else ending}"
-    said = last_words(ended.stderr)  # never its standard output: what a model wrote must not pass for a refusal
-    return f"{how}: {said}" if said else how
+    said = last_words(ended.stderr)  # not the standard output: a model's words must not pass for a refusal
+    return failed(result, text or (f"{how}: {said}" if said else how), status=status, at=ended.ended_at)
 
 
 def last_words(text: str) -> str:
-    """Return the last lines of a text that say something, in one line."""
-    lines = [line.strip() for line in ESCAPE.sub("", text[-4 * LONGEST :]).splitlines()]
-    return "; ".join([line for line in lines if line][-3:])[-LONGEST // 2 :]
+    """Return the last lines that are not empty as one line."""
+    lines = [line.strip() for line in ESCAPE.sub("", text[-4 * ERROR_LIMIT :]).splitlines()]
+    return "; ".join([line for line in lines if line][-3:])[-ERROR_LIMIT // 2 :]
 
 
 Event = dict[str, Any]
-LARGEST = 2**53
+LARGEST_NUMBER = 2**53
 
 
 def read_events(text: str) -> list[Event]:
-    """Return the JSON objects of a stream, one a line; what is none, a diagnostic or half a line, is left out."""
-    found = (parse(line) for line in text.split("\n") if line.lstrip().startswith("{"))
-    return [event for event in found if isinstance(event, dict)]
+    """Return the JSON objects of a stream, one a line, without diagnostics and broken lines."""
+    events = (parse(line) for line in text.split("\n") if line.lstrip().startswith("{"))
+    return [event for event in events if isinstance(event, dict)]
 
 
 def parse(text: str) -> Any:
-    """Return the value of a JSON text, None when it is none."""
+    """Return the value of a JSON text, None for other text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -282,7 +275,7 @@ def last_of(events: Iterable[Event], kind: str) -> Event | None:
 
 
 def look_up(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to, None when it leads nowhere.
+    """Return the value at a dotted path, or None.
 
     >>> look_up({"choices": [{"text": "hello"}]}, "choices.0.text")
     'hello'
@@ -298,46 +291,38 @@ def look_up(value: Any, path: str) -> Any:
 
 
 def part(event: Any, path: str) -> Event:
-    """Return the object that a path leads to, an empty one when there is none."""
-    found = look_up(event, path)
-    return found if isinstance(found, dict) else {}
+    """Return the object at a path, or an empty one."""
+    value = look_up(event, path)
+    return value if isinstance(value, dict) else {}
 
 
 def items_at(value: Any, path: str) -> list[Any]:
-    """Return the list that a path leads to, an empty one when there is none."""
-    found = look_up(value, path)
-    return found if isinstance(found, list) else []
+    """Return the list at a path, or an empty one."""
+    items = look_up(value, path)
+    return items if isinstance(items, list) else []
 
 
 def text_at(value: Any, path: str) -> str | None:
-    """Return the text that a path leads to, a number as text."""
-    found = look_up(value, path)
-    if isinstance(found, str):
-        return found
-    return None if number(found) is None else str(found)
+    """Return the text at a path; a number becomes a text."""
+    text = look_up(value, path)
+    return text if isinstance(text, str) else None if number(text) is None else str(text)
 
 
 def count_at(value: Any, path: str) -> int | None:
-    """Return the count that a path leads to."""
-    found = number(look_up(value, path))
-    return None if found is None else int(found)
-
-
-def money_at(value: Any, path: str) -> float | None:
-    """Return the amount that a path leads to."""
-    found = number(look_up(value, path))
-    return None if found is None else float(found)
+    """Return the count at a path."""
+    count = number(look_up(value, path))
+    return None if count is None else int(count)
 
 
 def number(value: Any) -> float | None:
-    """Return a number that can be an amount: finite, not negative, no larger than the database takes."""
+    """Return an amount: finite, not negative, and within the limit of the database; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if 0 <= value <= LARGEST else None
+    return value if 0 <= value <= LARGEST_NUMBER else None
 
 
 def total(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of what is known, None when nothing is."""
+    """Return the sum of the known counts, None without any."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -352,24 +337,24 @@ TELLING = (
     *("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url"),
     *("name", "prompt", "description"),
 )
-"""Arguments that say best what a tool is used for, the best first."""
+"""The arguments that best describe the use of a tool, the best first."""
 
 
 class TranscriptPiece(str):
-    """Words that go on where the piece before them ended."""
+    """A text that continues the piece before it."""
 
     __slots__ = ()
 
 
 class Teller:
-    """Makes lines for people of an agent's output, line by line; words that come in pieces are joined."""
+    """Turns the output of an agent into lines for people; pieces of a text are joined."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._begun = ""
 
     def __call__(self, line: str) -> list[str]:
-        """Return what a line of output says: nothing for most events, the line itself where it is no event."""
+        """Return the lines for a line of output: none for most events, the line itself if it is no event."""
         tell = self._adapter.tell
         event = parse(line) if tell is not None and line.lstrip().startswith("{") else None
         if tell is None or not isinstance(event, dict):
@@ -377,7 +362,7 @@ class Teller:
         return [shown for text in tell(event) for shown in self._say(text)]
 
     def rest(self) -> list[str]:
-        """Return the words that nothing followed yet."""
+        """Return the text that is not ended yet."""
         begun, self._begun = self._begun, ""
         return begun.strip("\n").rstrip().splitlines()
 
@@ -388,26 +373,22 @@ class Teller:
         return whole.strip("\n").splitlines()
 
 
-def say_tool(name: str | None, given: Any) -> str:
+def say_tool(name: str | None, arguments: Any) -> str:
     """Return the use of a tool on one line.
 
     >>> say_tool("Bash", {"command": "git log", "description": "look"})
     '→ Bash git log'
     """
-    return _short(f"→ {name or '?'} {_argument(given)}".rstrip())
+    text = ""
+    if isinstance(arguments, Mapping) and arguments:
+        best = next((arguments[key] for key in TELLING if isinstance(arguments.get(key), str)), None)
+        text = " ".join((json.dumps(arguments, ensure_ascii=False) if best is None else best).split())
+    return _short(f"→ {name or '?'} {text}".rstrip())
 
 
 def say_failure(text: str | None) -> str:
     """Return why a tool or a request failed on one line."""
     return _short(f"✗ {' '.join((text or 'it failed').split())}")
-
-
-def _argument(given: Any) -> str:
-    if not isinstance(given, Mapping):
-        return ""
-    best = next((given[name] for name in TELLING if isinstance(given.get(name), str)), None)
-    text = best if best is not None else json.dumps(given, ensure_ascii=False) if given else ""
-    return " ".join(text.split())
 
 
 def _short(text: str) -> str:
@@ -416,12 +397,12 @@ def _short(text: str) -> str:
 
 SERVER = "rota"
 PATIENCE = 60
-"""So many seconds may the server take to start: a machine may be busy, and the programs' own limits are short."""
+"""Seconds that the server may take to start: the limits of the programs are too short for a busy machine."""
 FORWARDED = ("ROTA_RUN_ID", "ROTA_RUN", "ROTA_JOB", "ROTA_PROJECT_DIR", "ROTA_SCHEDULER_DIR", "ROTA_STATE_DIR")
-"""What the server knows its run by; some agents give their servers no other variable of theirs."""
+"""The variables that name the run; some agents pass no other variables to their servers."""
 
 
 def mcp_config(task: AgentTask) -> dict[str, Any]:
-    """Return the configuration that starts rota's tools for a task, in the shape that most agents read."""
+    """Return the configuration that starts rota's tools, in the shape that most agents read."""
     command, *arguments = task.tools_server
     return {"mcpServers": {SERVER: {"command": command, "args": arguments}}}

@@ -4,10 +4,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from rota.agents.adapter import Adapter, did_nothing, end_of, failed, look_up, mcp_config, number, parse, read_events
+from rota.agents.adapter import (
+    Adapter,
+    failed,
+    failed_end,
+    look_up,
+    mcp_config,
+    number,
+    parse,
+    read_events,
+    succeeded,
+    unknown_options,
+)
 from rota.model.agents import Access, AgentInvocation, AgentResult, AgentTask, Capabilities, Probe, ProcessEnd
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -24,16 +34,16 @@ PATHS = ("result", "session", "tokens_in", "tokens_cached", "tokens_out", "usd",
 
 
 def placeholders(argv: Any) -> set[str]:
-    """Return the places that an argv has, also those in its lists."""
+    """Return the placeholders of an argv, also those in its lists."""
     if isinstance(argv, str):
         return set(PLACEHOLDER.findall(argv))
     return {name for item in argv for name in placeholders(item)} if isinstance(argv, list | tuple) else set()
 
 
 def complaints(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what is wrong with the options, each as `key: text`."""
-    unknown = (f"{name}: unknown option" for name in options if name not in OPTIONS)
-    return (*unknown, *_argv(options), *_choices(options), *_paths(options), *_access_options(options))
+    """Return the problems of the options, each as `key: text`."""
+    checks = (_argv, _choices, _paths, _access_options)
+    return (*unknown_options(options, OPTIONS), *(problem for check in checks for problem in check(options)))
 
 
 def _argv(options: Mapping[str, Any]) -> Iterator[str]:
@@ -106,14 +116,25 @@ COUNTS = ("tokens_in", "tokens_cached", "tokens_out")
 
 
 def adapter(options: Mapping[str, Any]) -> Adapter:
-    """Return the adapter that the options describe; it can keep what its argv has a place for."""
+    """Return the adapter of these options; a placeholder in its argv is a capability."""
     argv = options.get("argv") or ("",)
     version, login = (tuple(options.get(key) or ()) for key in ("version", "login"))
+    places, paths = placeholders(options.get("argv") or ()), options.get("paths") or {}
     return Adapter(
         name=NAME,
         provider=str(options.get("provider") or NAME),
         executable=str(argv[0]),
-        capabilities=_capabilities(options),
+        capabilities=Capabilities(
+            allowed_tools="allowed_tools" in places,
+            max_turns="max_turns" in places,
+            max_usd="max_usd" in places,
+            resume="session" in places and "session" in paths,
+            cost="usd" in paths,
+            tools_server="mcp_config" in places,
+            model="model" in places,
+            # Without `access` in the file nothing restricts the program, so only full access is honest.
+            access=frozenset(map(Access, options.get("access") or {Access.FULL})),
+        ),
         probe=Probe(version, login) if version or login else None,
         invoke=invoke,
         read=read,
@@ -121,34 +142,10 @@ def adapter(options: Mapping[str, Any]) -> Adapter:
     )
 
 
-def _capabilities(options: Mapping[str, Any]) -> Capabilities:
-    places, paths = placeholders(options.get("argv") or ()), options.get("paths") or {}
-    return Capabilities(
-        allowed_tools="allowed_tools" in places,
-        max_turns="max_turns" in places,
-        max_usd="max_usd" in places,
-        resume="session" in places and "session" in paths,
-        cost="usd" in paths,
-        tools_server="mcp_config" in places,
-        model="model" in places,
-        # Nothing restrains it unless the file says how, so full access is all that can be promised.
-        access=frozenset(map(Access, options.get("access") or {Access.FULL})),
-    )
-
-
 def invoke(task: AgentTask) -> AgentInvocation:
-    """Return the process of a task: places are filled, a list inside argv goes when a place in it has no value."""
-    options, values = task.options, _values(task)
-    by_argument = options.get("prompt", "argument") == "argument"
-    argv = options["argv"]
-    if by_argument and "prompt" not in placeholders(argv):
-        argv = [*argv, "{prompt}"]
-    filled = [word for item in argv for word in _filled(item, values, access=_access(task))]
-    return AgentInvocation(tuple(filled), stdin=None if by_argument else task.prompt)
-
-
-def _values(task: AgentTask) -> dict[str, str | None]:
-    return {
+    """Return the process of a task with its placeholders filled; a list with an empty placeholder is left out."""
+    options = task.options
+    values = {
         "prompt": task.prompt,
         "model": task.model,
         "session": task.session_id,
@@ -161,32 +158,34 @@ def _values(task: AgentTask) -> dict[str, str | None]:
         "run_id": task.run_id,
         "job": task.job,
     }
-
-
-def _access(task: AgentTask) -> Sequence[str]:
-    return tuple((task.options.get("access") or {}).get(str(task.access)) or ())
+    by_argument = options.get("prompt", "argument") == "argument"
+    argv = options["argv"]
+    if by_argument and "prompt" not in placeholders(argv):
+        argv = [*argv, "{prompt}"]
+    access = (options.get("access") or {}).get(str(task.access)) or ()
+    filled = [word for item in argv for word in _filled(item, values, access=access)]
+    return AgentInvocation(tuple(filled), stdin=None if by_argument else task.prompt)
 
 
 def _filled(item: Any, values: Mapping[str, str | None], *, access: Sequence[str]) -> list[str]:
     if item == ACCESS:
         return list(access)
     if isinstance(item, str):
-        return [PLACEHOLDER.sub(partial(_value, values), item)]
+        return [PLACEHOLDER.sub(lambda place: values.get(place[1], place[0]) or "", item)]
     missing = any(values.get(name, "") is None for name in placeholders(item))
     return [] if missing else [word for each in item for word in _filled(each, values, access=access)]
 
 
-def _value(values: Mapping[str, str | None], place: re.Match[str]) -> str:
-    return values.get(place[1], place[0]) or ""
-
-
-# what it said
+# output
 
 
 def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
-    """Return what a process did: exit code 0, no error and an answer are a success."""
-    plain = task.options.get("parser", "text") == "text"
-    documents = [] if plain else _documents(ended.stdout, task.options["parser"])
+    """Return the result of a process; success needs exit code 0, no error and an answer."""
+    parser = task.options.get("parser", "text")
+    plain = parser == "text"
+    documents = [] if plain else read_events(ended.stdout)
+    if parser == "json" and (document := parse(ended.stdout)) is not None:
+        documents = [document]
     found = _figures(documents, task)
     if plain:
         found = replace(found, summary=ended.stdout.strip())
@@ -194,15 +193,10 @@ def read(ended: ProcessEnd, task: AgentTask) -> AgentResult:
     if error:
         return failed(found, error, at=ended.ended_at)
     if ended.exit_code != 0:
-        return failed(found, end_of(task.options["argv"][0], ended), at=ended.ended_at)
+        return failed_end(task.options["argv"][0], found, ended)
     if not plain and not documents:
-        return failed(found, f"its output is no {task.options['parser']}", plain=True)
-    return found if found.summary.strip() else did_nothing(found)
-
-
-def _documents(text: str, parser: str) -> list[Any]:
-    """Return what the paths are looked up in."""
-    return [parse(text)] if parser == "json" and parse(text) is not None else read_events(text)
+        return failed(found, f"its output is no {parser}", plain=True)
+    return succeeded(found)
 
 
 def _figures(documents: list[Any], task: AgentTask) -> AgentResult:
@@ -226,7 +220,7 @@ def _path(task: AgentTask, name: str) -> str | None:
 
 
 def _last(documents: list[Any], path: str | None) -> Any:
-    """Return what a path leads to in the last document that has it."""
+    """Return the value at a path in the last document that has one."""
     if path is None:
         return None
     return next((value for each in reversed(documents) if (value := look_up(each, path)) is not None), None)
@@ -239,7 +233,7 @@ def _text(value: Any) -> str:
 
 
 def _error(value: Any, summary: str) -> str:
-    """Return the words of an error; `true` says that the result is one."""
+    """Return the text of an error; `true` marks the result as an error."""
     if value is True:
         return summary or "it reported an error"
     return _text(value) if value else ""

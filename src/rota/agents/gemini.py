@@ -12,29 +12,27 @@ from rota.model import agents
 APPROVALS = {agents.Access.READ: "default", agents.Access.WRITE: "auto_edit", agents.Access.FULL: "yolo"}
 POLICY = "policy.toml"
 NAMED = r'"[a-z_]*(?:path|dir|include|pattern)[a-z_]*":\[?"'
-"""How an argument that names a file begins."""
 CHANGES = ("write_file", "replace")
 LOOKS = ("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content")
 NO_LOGIN = 41
-"""The exit code for a missing login. Others above 128 are HTTP statuses cut to a byte (401 is 145), no signals."""
+"""The exit code for a missing login. Codes above 128 are HTTP statuses cut to a byte (401 is 145), not signals."""
 REFUSALS = ("tool_not_registered", "policy_violation", "permission_denied")
-"""Errors of tools that the access leaves out."""
 
 
 def invoke(task: agents.AgentTask) -> agents.AgentInvocation:
-    """Return the process of a task; without a terminal Gemini leaves out the tools that it would ask about."""
+    """Return the process of a task; without a terminal Gemini omits the tools that need a confirmation."""
     argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", APPROVALS[task.access]]
     argv += [f"--model={task.model}"] if task.model else []
     argv += [f"--resume={task.session_id}"] if task.session_id else []
     policy = _policy(task)
     argv += [f"--policy={os.path.join(task.folder, POLICY)}"] if policy else []
-    # `--skip-trust` counts after the settings of the folder were read or, as this variable says, were not.
+    # `--skip-trust` has no effect on the settings of the folder: this variable decides whether they are read.
     env = {"GEMINI_CLI_TRUST_WORKSPACE": "true" if task.trust_project else "false"}
     return agents.AgentInvocation(tuple(argv), env=env, stdin=task.prompt, files={POLICY: policy} if policy else {})
 
 
 def _policy(task: agents.AgentTask) -> str:
-    """Return the rules that deny what is rota's own; they look at the arguments of a tool as JSON."""
+    """Return the rules that deny rota's files; they match the arguments of a tool as JSON."""
     rules: list[tuple[Sequence[str], str]]
     rules = [(CHANGES, f"{NAMED}{name}") for path in task.protected for name in _spellings(path, task.cwd)]
     if task.state:
@@ -44,9 +42,9 @@ def _policy(task: agents.AgentTask) -> str:
 
 
 def _spellings(path: str, cwd: str) -> Iterator[str]:
-    """Yield patterns for a path: whole, from the run's folder, and by way of `.`, `..` or `//`.
+    """Yield patterns for a path: absolute, relative, and by way of `.`, `..` or `//`.
 
-    They are rules of their own: a pattern with groups that repeat is ignored as unsafe.
+    Gemini ignores a pattern with repeated groups as unsafe, so each spelling is a rule.
     """
     yield re.escape(path)
     relative = re.escape(os.path.relpath(path, cwd) if cwd and _below(path, cwd) else os.path.basename(path))
@@ -60,24 +58,24 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _rule(tools: Sequence[str], pattern: str) -> str:
-    told = {"toolName": list(tools), "argsPattern": pattern, "decision": "deny", "priority": 999}
-    return "\n".join(["[[rule]]", *(f"{key} = {json.dumps(value)}" for key, value in told.items()), ""])
+    rule = {"toolName": list(tools), "argsPattern": pattern, "decision": "deny", "priority": 999}
+    return "\n".join(["[[rule]]", *(f"{key} = {json.dumps(value)}" for key, value in rule.items()), ""])
 
 
 def read(ended: agents.ProcessEnd, task: agents.AgentTask) -> agents.AgentResult:
-    """Return what a process did: a success is exit code 0 and a result event that says so."""
+    """Return the result of a process; success needs exit code 0 and a result event with success."""
     events = adapter.read_events(ended.stdout)
     result = adapter.last_of(events, "result")
     found = _figures(events, result, task=task)
     if ended.exit_code == NO_LOGIN:
-        return replace(adapter.failed(found, adapter.end_of("gemini", ended)), problem=agents.AgentProblem.AUTH)
+        return replace(adapter.failed_end("gemini", found, ended), problem=agents.AgentProblem.AUTH)
     if adapter.text_at(result, "status") == "error":
-        text = adapter.text_at(result, "error.message") or adapter.end_of("gemini", ended)
-        return adapter.failed(found, text, status=_status(ended.exit_code), at=ended.ended_at)
+        text, status = adapter.text_at(result, "error.message"), _status(ended.exit_code)
+        return adapter.failed_end("gemini", found, ended, text=text, status=status)
     if result is None or ended.exit_code != 0:
-        return adapter.failed(found, adapter.end_of("gemini", ended), at=ended.ended_at)
+        return adapter.failed_end("gemini", found, ended)
     worked = any(event.get("type") == "tool_result" and not _refused(event) for event in events)
-    return found if found.summary.strip() or worked else adapter.did_nothing(found)
+    return adapter.succeeded(found, worked=worked)
 
 
 def _status(exit_code: int | None) -> int | None:
@@ -108,7 +106,7 @@ def _figures(
 
 
 def _answer(events: list[adapter.Event]) -> str:
-    """Return what it said after its last tool; it comes in pieces."""
+    """Return the text after the last tool, joined from its pieces."""
     said: list[str] = []
     for event in events:
         if event.get("type") in ("tool_use", "tool_result"):
@@ -123,7 +121,7 @@ def _refused(event: adapter.Event) -> bool:
 
 
 def tell(event: adapter.Event) -> Iterator[str]:
-    """Yield its words, which come in pieces, the tools that it uses, and what went wrong."""
+    """Yield pieces of text, tool uses and failures."""
     if event.get("type") == "message" and event.get("role") == "assistant":
         yield adapter.TranscriptPiece(adapter.text_at(event, "content") or "")
     elif event.get("type") == "tool_use":

@@ -1,4 +1,4 @@
-"""Ollama: one HTTP request for an answer. It has no tools, so it can only read what its prompt holds."""
+"""Ollama: one HTTP request for an answer, without tools."""
 
 import os
 from collections.abc import Mapping
@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from rota.agents.adapter import Adapter, count_at, did_nothing, failed, parse, text_at
+from rota.agents.adapter import Adapter, count_at, failed, parse, succeeded, text_at, unknown_options
 from rota.model.agents import Access, AgentResult, AgentTask, Capabilities
 
 PORT = 11434
 CONNECT = 10.0
-OPTIONS = ("host",)
 
 
 def address(host: str | None) -> str:
@@ -22,14 +21,14 @@ def address(host: str | None) -> str:
     """
     scheme, _, rest = (host or "").strip().rstrip("/").rpartition("://")
     parts = urlsplit(f"//{rest}")
-    # what a server listens at, all its addresses, is nothing to call
+    # 0.0.0.0 is an address to listen on, not to call
     name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else parts.netloc.removesuffix(f":{parts.port}")  # noqa: S104
     port = parts.port or (None if scheme else PORT)
     return f"{scheme or 'http'}://{name}" + (f":{port}" if port else "") + parts.path
 
 
 async def run(task: AgentTask) -> AgentResult:
-    """Ask for an answer and wait for it, for as long as the run may take."""
+    """Request an answer; the timeout of the run is the only limit."""
     import httpx2
 
     found = AgentResult(model=task.model)
@@ -46,7 +45,7 @@ async def run(task: AgentTask) -> AgentResult:
 
 
 def reach(environ: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """Return where Ollama should be, its version, and the problem when it does not answer."""
+    """Return the address of Ollama, its version, and the problem if it does not answer."""
     import httpx2
 
     url = address(options.get("host") or environ.get("OLLAMA_HOST"))
@@ -59,24 +58,20 @@ def reach(environ: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, 
 
 
 def read_answer(status: int, text: str, *, found: AgentResult) -> AgentResult:
-    """Return what an answer says."""
+    """Return the result of an answer."""
     value: Any = parse(text)
     error = text_at(value, "error")
     if status >= 400 or error or not isinstance(value, dict):
-        return failed(found, error or f"ollama answered with status {status}", status=_told(status))
-    found = replace(
+        known = None if status == 500 else status  # Ollama answers 500 to all errors of a model
+        return failed(found, error or f"ollama answered with status {status}", status=known)
+    result = replace(
         found,
         summary=text_at(value, "message.content") or "",
         tokens_in=count_at(value, "prompt_eval_count"),
         tokens_out=count_at(value, "eval_count"),
         turns=1,
     )
-    return found if found.summary.strip() else did_nothing(found)
-
-
-def _told(status: int) -> int | None:
-    """Return the status as far as it tells the class of an error: Ollama answers 500 to whatever its model lacks."""
-    return None if status == 500 else status
+    return succeeded(result)
 
 
 ADAPTER = Adapter(
@@ -86,5 +81,5 @@ ADAPTER = Adapter(
     run=run,
     needs_model=True,
     reach=reach,
-    complaints=lambda options: tuple(f"{name}: unknown option" for name in options if name not in OPTIONS),
+    complaints=lambda options: unknown_options(options, ("host",)),
 )

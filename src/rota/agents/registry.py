@@ -9,38 +9,33 @@ from difflib import get_close_matches
 from typing import Any
 
 from rota.agents import claude, codex, custom, gemini, ollama, opencode
-from rota.agents.adapter import Adapter, last_words
+from rota.agents.adapter import Adapter, last_words, unknown_options
 from rota.model.agents import Access, Capabilities
 from rota.model.errors import UnknownAdapter
 
 NAME = "python"
 CAPABILITIES = ("allowed_tools", "max_turns", "max_usd", "resume", "cost", "tools_server", "model", "access")
-"""What a function may say that it keeps, or reports."""
-_OPTIONS = ("capabilities", "provider")
+"""The capabilities that a function can declare."""
 
 
 def python_adapter(options: Mapping[str, Any]) -> Adapter:
     """Return the adapter of a function with these capabilities."""
     kept = set(options.get("capabilities") or ())
-    # Nothing restrains a function that does not look at `task.access`: full is all that can be promised.
+    # Nothing restricts a function that ignores `task.access`, so only full access is honest.
     access = frozenset(Access) if "access" in kept else frozenset({Access.FULL})
     limits = {name: name in kept for name in CAPABILITIES if name != "access"}
     return Adapter(
         name=NAME,
         provider=str(options.get("provider") or NAME),
         capabilities=Capabilities(**limits, access=access),
-        complaints=_complaints,
+        complaints=lambda options: unknown_options(options, ("capabilities", "provider")),
     )
-
-
-def _complaints(options: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{name}: unknown option" for name in options if name not in _OPTIONS)
 
 
 _ALL = (claude.ADAPTER, codex.ADAPTER, gemini.ADAPTER, opencode.ADAPTER, ollama.ADAPTER)
 FIXED = {each.name: each for each in _ALL}
 _DESCRIBED = {custom.NAME: custom.adapter, NAME: python_adapter}
-"""Those that are what their options say."""
+"""The adapters that their options define."""
 
 
 def names() -> tuple[str, ...]:
@@ -49,7 +44,7 @@ def names() -> tuple[str, ...]:
 
 
 def adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapter:
-    """Return an adapter; what a custom one is and can keep is in its options."""
+    """Return an adapter; the options define a custom one."""
     if name in _DESCRIBED:
         return _DESCRIBED[name](options or {})
     if name not in FIXED:
@@ -58,34 +53,36 @@ def adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapter:
 
 
 def complaints(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what is wrong with the options of the file, each as `key: text`."""
+    """Return the problems of the options in the file, each as `key: text`."""
     return custom.complaints(options) if name == custom.NAME else adapter(name).complaints(options)
 
 
-PATIENCE = 30.0
-"""A machine with much to do needs long to start a program; one that hangs is not waited for for ever."""
-QUICK = 5.0
-LONGEST_VERSION = 40
+PROBE_SECONDS = 30.0
+"""A busy machine needs long to start a program."""
+QUICK_PROBE_SECONDS = 5.0
+VERSION_LIMIT = 40
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProbe:
-    """What is known of an agent on this machine; `path` is None when it is not there."""
+    """An agent on this machine; `path` is None if it is not installed."""
 
     name: str
     path: str | None = None
     version: str = ""
     logged_in: bool | None = None
-    """None: it cannot be told without asking a model."""
+    """None: unknown without a request to a model."""
     problem: str | None = None
     headless: bool | None = None
-    """Whether it runs without a terminal, as rota starts it; None: it cannot be told."""
+    """Whether it runs without a terminal; None: unknown."""
 
 
 def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> AgentProbe:
-    """Look for an agent as a run with these variables and options would find it."""
+    """Probe an agent as a run with these variables and options would find it."""
     if adapter.reach is not None:
-        return _reached(adapter, environ, options or {})
+        where, version, problem = adapter.reach(environ, options or {})
+        here = None if problem else True
+        return AgentProbe(adapter.name, where, version, logged_in=here, problem=problem, headless=here)
     path = shutil.which(adapter.executable, path=environ.get("PATH"))
     if path is None:
         return AgentProbe(adapter.name, problem=f"{adapter.executable} is not on PATH")
@@ -99,15 +96,15 @@ def probe(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, An
 
 
 def version_of(adapter: Adapter, environ: Mapping[str, str]) -> str:
-    """Return the version of an agent's program where it tells it quickly, else an empty text."""
+    """Return the version of an agent's program if the program answers quickly, else an empty text."""
     path = shutil.which(adapter.executable, path=environ.get("PATH")) if adapter.executable else None
     if path is None or adapter.probe is None or not adapter.probe.version:
         return ""
-    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=QUICK).text)
+    return version_in(_ask(adapter.probe.version, path, environ=environ, patience=QUICK_PROBE_SECONDS).text)
 
 
 def probe_all(adapters: Iterable[Adapter], environ: Mapping[str, str]) -> tuple[AgentProbe, ...]:
-    """Look for several agents at the same time."""
+    """Probe several agents at the same time."""
     listed = list(adapters)
     with ThreadPoolExecutor(max(1, len(listed))) as asking:
         return tuple(asking.map(lambda adapter: probe(adapter, environ), listed))
@@ -120,18 +117,11 @@ def version_in(text: str) -> str:
     '0.166.0'
     """
     words = (word for word in text.split() if word.lstrip("v")[:1].isdigit())
-    return next(words, "")[:LONGEST_VERSION]
-
-
-def _reached(adapter: Adapter, environ: Mapping[str, str], options: Mapping[str, Any]) -> AgentProbe:
-    assert adapter.reach is not None
-    where, version, problem = adapter.reach(environ, options)
-    here = None if problem else True
-    return AgentProbe(adapter.name, where, version, logged_in=here, problem=problem, headless=here)
+    return next(words, "")[:VERSION_LIMIT]
 
 
 def _with_headless(found: AgentProbe, adapter: Adapter, environ: Mapping[str, str]) -> AgentProbe:
-    """Look whether this version knows the options with which it is started."""
+    """Check whether this version knows the options that rota uses."""
     assert adapter.probe is not None
     if not adapter.probe.headless:
         return found
@@ -175,8 +165,9 @@ class _ProbeAnswer:
     errors: str = ""
 
 
-def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience: float = PATIENCE) -> _ProbeAnswer:
-    """Run a command of an agent; one that hangs is ended and told."""
+def _ask(
+    argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience: float = PROBE_SECONDS
+) -> _ProbeAnswer:
     shown = " ".join(argv)
     try:
         done = subprocess.run(
@@ -194,5 +185,5 @@ def _ask(argv: Sequence[str], path: str, *, environ: Mapping[str, str], patience
     errors = done.stderr.decode("utf-8", "replace")
     said = last_words(errors)
     problem = f"`{shown}` ended with exit code {done.returncode}" + (f": {said}" if said else "")
-    told = problem if done.returncode else None
-    return _ProbeAnswer(done.returncode, done.stdout.decode("utf-8", "replace"), told, errors)
+    text = done.stdout.decode("utf-8", "replace")
+    return _ProbeAnswer(done.returncode, text, problem if done.returncode else None, errors)
