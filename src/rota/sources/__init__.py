@@ -1,1 +1,1 @@
-"""Work sources: where agents fetch what they work on. One small module each; the core knows none of them by name."""
+"""Work sources: where agents fetch their work items. Only the registry knows them by name."""

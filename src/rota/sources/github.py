@@ -42,26 +42,26 @@ class Repository:
         self._root = f"/repos/{name}"
 
     def open_issues(self, label: str) -> Iterator[Record]:
-        """Yield the open issues that carry a label, oldest first; pull requests are no issues here."""
+        """Yield the open issues with a label, oldest first, without pull requests."""
         params = {"state": "open", "labels": label, "sort": "created", "direction": "asc"}
-        return (one for one in self._pages("/issues", params) if "pull_request" not in one)
+        return (issue for issue in self._pages("/issues", params) if "pull_request" not in issue)
 
     def issue(self, number: int) -> Record | None:
-        """Return an issue as it is now, None where it is gone."""
+        """Return an issue as it is now, None if it is gone."""
         answer = self._ask("GET", f"/issues/{number}", also=GONE)
         return answer.data if answer.status not in GONE and isinstance(answer.data, dict) else None
 
     def comments(self, number: int) -> list[Record]:
-        """Return all comments on an issue, oldest first; none where the issue is gone."""
+        """Return all comments on an issue, oldest first; none if the issue is gone."""
         try:
-            return sorted(self._pages(f"/issues/{number}/comments", {}), key=lambda one: one["id"])
+            return sorted(self._pages(f"/issues/{number}/comments", {}), key=lambda comment: comment["id"])
         except SourceError as error:
             if error.status in GONE:
                 return []
             raise
 
     def comments_since(self, at: datetime) -> Iterator[Record]:
-        """Yield the comments on all issues that were written or changed since then, newest first."""
+        """Yield the comments on all issues that were created or changed since then, newest first."""
         since = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return self._pages("/issues/comments", {"since": since, "sort": "created", "direction": "desc"})
 
@@ -73,24 +73,23 @@ class Repository:
         return answer.data
 
     def delete_comment(self, identifier: int) -> None:
-        """Take a comment back; one that is gone already is no error."""
+        """Delete a comment, if it is still there."""
         self._ask("DELETE", f"/issues/comments/{identifier}", also=GONE)
 
     def add_label(self, number: int, label: str) -> None:
-        """Put a label on an issue; GitHub makes one that is not there yet."""
+        """Add a label to an issue; GitHub creates a missing label."""
         self._ask("POST", f"/issues/{number}/labels", body={"labels": [label]})
 
     def remove_label(self, number: int, label: str) -> None:
-        """Take a label off an issue; one that is not on it is no error."""
+        """Remove a label from an issue, if it is there."""
         self._ask("DELETE", f"/issues/{number}/labels/{quote(label, safe='')}", also=GONE)
 
     def _pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Record]:
-        """Yield what all pages of a list hold; where the next one is the server says."""
         answer = self._ask("GET", path, params={**params, "per_page": PER_PAGE})
         for _ in range(PAGES):
             if not isinstance(answer.data, list):
                 raise SourceError(f"github {self.name}: {path} answered with something that is no list")
-            yield from (one for one in answer.data if isinstance(one, dict))
+            yield from (record for record in answer.data if isinstance(record, dict))
             following = _NEXT.search(answer.headers.get("link", ""))
             if following is None:
                 return
@@ -100,7 +99,6 @@ class Repository:
         return self._send(method, f"{self._root}{path}", **further)
 
     def _send(self, method: str, path: str, **further: Any) -> HttpAnswer:
-        """Send a request, and say of a refusal what a person can do about it."""
         try:
             return self._web.ask(method, path, **further)
         except SourceError as error:
@@ -117,34 +115,35 @@ LABELS = {
     "done_label": "agent-done",
     "failed_label": "agent-failed",
 }
-"""The labels of an issue's life, as they are called when the file does not say."""
+"""The default labels."""
 TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
-"""Whose claims count beside our own: anybody may comment on a public issue."""
+"""The authors whose claims count beside our own: everyone can comment on a public issue."""
 CANDIDATES = 20
-SKEW = timedelta(minutes=10)
-"""How far our clock may be ahead of GitHub's when the comments since a request are looked at."""
-TOLD_LIMIT = 2_000
-NOT_THIS_ONE = (403, 404, 409, 410, 422)
-"""Refusals that may concern one issue alone: locked, deleted, moved."""
+CLOCK_SKEW = timedelta(minutes=10)
+REPORT_LIMIT = 2_000
+ISSUE_REFUSED = (403, 404, 409, 410, 422)
+"""Statuses that may concern one issue only: locked, deleted, moved."""
 _CLAIM = re.compile(r"^<!-- rota:claim ([0-9a-zA-Z.-]{1,100}) -->", re.MULTILINE)
-"""At the beginning of a line: who quotes a claim does not make one."""
+"""At the beginning of a line: a quoted claim is no claim."""
 
 
 class GitHubSource:
-    """The first claim comment on an issue wins; who lost takes its own back. The labels are for people."""
+    """The first claim comment on an issue wins; the others are deleted. The labels are for people."""
 
     def __init__(self, repository: str, options: Mapping[str, str], *, token: str, timeout: float) -> None:
         self._labels = {name: options.get(name, usual) for name, usual in LABELS.items()}
         self._repository = Repository(repository, token=token, api_url=options.get("api_url", API_URL), timeout=timeout)
 
     def next_item(self, request: WorkRequest, /) -> WorkItem | None:
-        """Claim the oldest open issue with the label that nobody has."""
+        """Claim the oldest open issue with the label and without a claim."""
         refused: SourceError | None = None
         for issue in islice(self._waiting(), CANDIDATES):
             try:
-                mine = self._repository.comment(issue["number"], _claim_text(request))
+                mine = self._repository.comment(
+                    issue["number"], f"`{request.run}` works on this.\n\n<!-- rota:claim {request.claim} -->"
+                )
             except SourceError as error:
-                if error.status not in NOT_THIS_ONE or error.again_after is not None:
+                if error.status not in ISSUE_REFUSED or error.again_after is not None:
                     raise
                 refused = error
                 continue
@@ -156,12 +155,11 @@ class GitHubSource:
         return None
 
     def _waiting(self) -> Iterator[Record]:
-        """Yield the issues that may be claimed, oldest first."""
-        claimed = self._labels["claimed_label"]
-        return (one for one in self._repository.open_issues(self._labels["label"]) if claimed not in _labels(one))
+        claimed, issues = self._labels["claimed_label"], self._repository.open_issues(self._labels["label"])
+        return (issue for issue in issues if claimed not in _labels(issue))
 
     def _won(self, number: int, mine: Record, request: WorkRequest) -> WorkItem | None:
-        """Return the issue that a claim got; None where somebody else has it, or it is no longer to be had."""
+        """Return the issue of a claim that came first; None if another did, or the issue is no longer open."""
         repository = self._repository
         first = self._first_claim(number, mine)
         issue = repository.issue(number) if first == request.claim else None
@@ -173,14 +171,14 @@ class GitHubSource:
         return _item(issue, {"id": request.claim, "comment": mine["id"]})
 
     def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
-        """Write how it ended, change the labels, take the claim back; without the claim all of it was done before."""
+        """Comment on the outcome, change the labels, delete the claim; without a claim this was done before."""
         number, claim = int(item.id), item.claim["id"]
         comments = self._repository.comments(number)
         mine = _by_claim(comments, claim)
         if mine is None:
             return
         marker = f"<!-- rota:report {claim} -->"
-        if not any(marker in _body(one) and _author(one) == _author(mine) for one in comments):
+        if not any(marker in _body(comment) and _author(comment) == _author(mine) for comment in comments):
             self._repository.comment(number, f"{_report_text(outcome)}\n\n{marker}")
         ended = "done_label" if outcome.success else "failed_label"
         self._repository.add_label(number, self._labels[ended])
@@ -188,15 +186,15 @@ class GitHubSource:
         self._repository.delete_comment(mine["id"])
 
     def release(self, item: WorkItem, /) -> None:
-        """Put the label back, then take the claim back."""
+        """Put the label back, then delete the claim."""
         number = int(item.id)
         mine = _by_claim(self._repository.comments(number), item.claim["id"])
         if mine is not None:
             self._give_back(number, mine, item.claim["id"])
 
     def release_claim(self, request: WorkRequest, /) -> None:
-        """Look for a comment of this claim among those since it was made, and give its issue back."""
-        for comment in self._repository.comments_since(request.asked_at - SKEW):
+        """Find the comment of this claim, and release its issue."""
+        for comment in self._repository.comments_since(request.asked_at - CLOCK_SKEW):
             if request.claim in _CLAIM.findall(_body(comment)):
                 number = int(str(comment.get("issue_url", "")).rpartition("/")[2] or 0)
                 mine = _by_claim(self._repository.comments(number), request.claim) if number else None
@@ -204,7 +202,7 @@ class GitHubSource:
                     self._give_back(number, mine, request.claim)
 
     def _give_back(self, number: int, mine: Record, claim: str) -> None:
-        """End a claim; the comment goes last, so that a release that is cut off can be made again."""
+        """Delete a claim; the comment goes last, so that an interrupted release can be repeated."""
         issue = self._repository.issue(number)
         held = issue is not None and self._labels["claimed_label"] in _labels(issue)
         if held and self._first_claim(number, mine) == claim:
@@ -213,12 +211,11 @@ class GitHubSource:
         self._repository.delete_comment(mine["id"])
 
     def peek(self, _request: WorkRequest, /) -> WorkAhead:
-        """Return how many issues wait, and the oldest."""
+        """Return the number of waiting issues, and the oldest."""
         waiting = list(self._waiting())
         return WorkAhead(len(waiting), _item(waiting[0], {}) if waiting else None)
 
     def _first_claim(self, number: int, mine: Record) -> str | None:
-        """Return the claim that came first, of those who may claim."""
         for comment in self._repository.comments(number):
             trusted = _author(comment) == _author(mine) or comment.get("author_association") in TRUSTED
             found = _CLAIM.search(_body(comment))
@@ -228,7 +225,7 @@ class GitHubSource:
 
 
 def _by_claim(comments: list[Record], claim: str) -> Record | None:
-    return next((one for one in comments if claim in _CLAIM.findall(_body(one))), None)
+    return next((comment for comment in comments if claim in _CLAIM.findall(_body(comment))), None)
 
 
 def _item(issue: Record, claim: Mapping[str, Any]) -> WorkItem:
@@ -249,8 +246,8 @@ def _item(issue: Record, claim: Mapping[str, Any]) -> WorkItem:
 
 
 def _labels(issue: Record) -> set[str]:
-    found = issue.get("labels") or []
-    return {str(one.get("name") if isinstance(one, dict) else one) for one in found}
+    labels = issue.get("labels") or []
+    return {str(label.get("name") if isinstance(label, dict) else label) for label in labels}
 
 
 def _body(record: Record) -> str:
@@ -262,18 +259,9 @@ def _author(record: Record) -> str:
     return str(user.get("login", "")) if isinstance(user, dict) else ""
 
 
-def _claim_text(request: WorkRequest) -> str:
-    return f"`{request.run}` works on this.\n\n<!-- rota:claim {request.claim} -->"
-
-
 def _report_text(outcome: WorkReport) -> str:
-    told = "has finished this." if outcome.success else "could not finish this."
-    said = (outcome.summary if outcome.success else outcome.error or outcome.summary).strip()[:TOLD_LIMIT]
-    return f"`{outcome.run}` {told}" + (f"\n\n{_fenced(said)}" if said else "")
-
-
-def _fenced(text: str) -> str:
-    """Return a text as a block of code: what an agent says mentions nobody and formats nothing."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    """Return the comment on an outcome; the agent's text is a code block, without mentions and formatting."""
+    first = f"`{outcome.run}` {'has finished this.' if outcome.success else 'could not finish this.'}"
+    text = (outcome.summary if outcome.success else outcome.error or outcome.summary).strip()[:REPORT_LIMIT]
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{first}\n\n{fence}text\n{text}\n{fence}" if text else first

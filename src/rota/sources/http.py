@@ -3,14 +3,15 @@
 import asyncio
 import json
 from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
+from dataclasses import asdict, dataclass, field, replace
+from email.utils import formatdate
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from rota.model.agents import WorkAhead, WorkItem, WorkReport, WorkRequest
 from rota.model.errors import SourceError
+from rota.rules.outcome import retry_after
 from rota.sources.items import read_item, write_item
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BODY_LIMIT = 8_000_000
-CONNECT = 10.0
-SAID_LIMIT = 200
-LONGEST_WISH = 24 * 3600.0
+CONNECT_SECONDS = 10.0
+REFUSAL_TEXT_LIMIT = 200
+RETRY_LIMIT_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What a server answered; `data` is its JSON, None where it sent none."""
+    """The answer of a server; `data` is its JSON or None."""
 
     status: int
     data: Any = None
@@ -36,7 +37,7 @@ class HttpAnswer:
 
 
 class Web:
-    """One server, asked with the same headers each time."""
+    """One server, with the headers of all requests."""
 
     def __init__(self, base: str, headers: Mapping[str, str], *, timeout: float) -> None:
         self._base = base.rstrip("/")
@@ -53,12 +54,12 @@ class Web:
         headers: Mapping[str, str] | None = None,
         also: Collection[int] = (),
     ) -> HttpAnswer:
-        """Return the answer to a request; raise SourceError unless it is a success, or its status one of `also`."""
+        """Return the answer to a request; raise SourceError unless it is a success or its status is in `also`."""
         answer = self._send(method, self._address(path), body=body, params=params, headers=headers or {})
         if 200 <= answer.status < 300 or answer.status in also:
             return answer
-        told = f"{method} {self._address(path)}: {answer.status}{_said(answer.data)}"
-        raise SourceError(told, status=answer.status, again_after=wish(answer.headers))
+        text = f"{method} {self._address(path)}: {answer.status}{_refusal_text(answer.data)}"
+        raise SourceError(text, status=answer.status, again_after=retry_seconds(answer.headers))
 
     def _address(self, path: str) -> str:
         if "://" not in path:
@@ -74,9 +75,8 @@ class Web:
         import httpx2
 
         sent = {**self._headers, **headers}
-        unfit = next((name for name, value in sent.items() if not (value.isascii() and value.isprintable())), None)
-        if unfit is not None:  # told here, since the client would show the value
-            raise SourceError(f"{method} {url}: the header {unfit} holds characters that cannot be sent")
+        if (problem := header_problem(sent)) is not None:
+            raise SourceError(f"{method} {url}: {problem}")
         request = {"json": body, "params": dict(params) if params else None, "headers": sent}
         try:
             answer = finish_within(self._timeout, self._fetch(method, url, request))
@@ -85,10 +85,9 @@ class Web:
         return replace(answer, data=_parsed(answer.data, method, url))
 
     async def _fetch(self, method: str, url: str, request: Mapping[str, Any]) -> HttpAnswer:
-        """Return an answer with its bytes as `data`."""
         import httpx2
 
-        timeout = httpx2.Timeout(None, connect=min(CONNECT, self._timeout))
+        timeout = httpx2.Timeout(None, connect=min(CONNECT_SECONDS, self._timeout))
         async with (
             httpx2.AsyncClient(timeout=timeout, verify=trusted()) as client,
             client.stream(method, url, **request) as answer,
@@ -96,10 +95,16 @@ class Web:
             return HttpAnswer(answer.status_code, await _read(answer), dict(answer.headers))
 
 
-def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
-    """Return what a request brings; after so many seconds in all close its socket and raise TimeoutError.
+def header_problem(headers: Mapping[str, str]) -> str | None:
+    """Return the problem of a header that cannot be sent; the client's own error would show its value."""
+    names = (name for name, value in headers.items() if not (value.isascii() and value.isprintable()))
+    return next((f"the header {name} holds characters that cannot be sent" for name in names), None)
 
-    Timeouts of clients begin anew with every byte: a server that drips would keep the thread and the socket for ever.
+
+def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a request; close its socket and raise TimeoutError after so many seconds in all.
+
+    The timeouts of clients restart with every byte, so a slow server could hold the thread and the socket forever.
     """
 
     async def bounded() -> T:
@@ -114,7 +119,7 @@ def finish_within(seconds: float, request: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def trusted() -> "ssl.SSLContext":
-    """Return the certificates of this machine; reading them costs more than most requests."""
+    """Return the certificates of this machine; loading them takes longer than most requests."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -140,78 +145,55 @@ def _parsed(content: bytes, method: str, url: str) -> Any:
         return None
 
 
-def _said(data: Any) -> str:
-    """Return what a server says about a refusal, as short as a line."""
+def _refusal_text(data: Any) -> str:
     found = data.get("message") or data.get("error") if isinstance(data, dict) else None
     words = "".join(c if c.isprintable() else " " for c in found) if isinstance(found, str) else ""
-    return f" {words[:SAID_LIMIT]}" if words else ""
+    return f" {words[:REFUSAL_TEXT_LIMIT]}" if words else ""
 
 
-def wish(headers: Mapping[str, str]) -> float | None:
-    """Return after how many seconds a server wants to be asked again, None where it does not say.
-
-    A date and the end of a rate limit are read against the server's own clock.
-    """
-    after = headers.get("retry-after", "").strip()
-    if after.isdecimal():
-        return min(float(after), LONGEST_WISH)
-    server = _instant(headers.get("date"))
-    until = _instant(after)
-    if until is None and headers.get("x-ratelimit-remaining") == "0":
-        reset = headers.get("x-ratelimit-reset", "")
-        until = float(reset) if reset.isdecimal() else None
-    if until is None or server is None:
-        return None
-    return min(max(until - server, 0.0), LONGEST_WISH)
-
-
-def _instant(text: str | None) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp() if text else None
-    except (TypeError, ValueError):
-        return None
+def retry_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the pause that a server asks for, by Retry-After or the end of its rate limit, on the server's clock."""
+    date, reset = headers.get("date"), headers.get("x-ratelimit-reset", "")
+    seconds = retry_after(headers.get("retry-after"), date=date)
+    if seconds is None and headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+        seconds = retry_after(formatdate(int(reset[:10]), usegmt=True), date=date)
+    return None if seconds is None else min(seconds, RETRY_LIMIT_SECONDS)
 
 
 KEY = "Idempotency-Key"
-UNKNOWN = (404, 410)
-"""Answers of a server that knows no such claim (any more): there is nothing left to end."""
+CLAIM_UNKNOWN = (404, 410)
 NOT_OFFERED = (404, 405, 501)
 
 
 class HttpSource:
-    """`POST …/claim`, `…/report`, `…/release` and `GET …/peek`; the claim's name is the idempotency key."""
+    """`POST …/claim`, `…/report`, `…/release` and `GET …/peek`; the claim is the idempotency key."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, timeout: float) -> None:
         self._url = url
         self._web = Web(url, headers, timeout=timeout)
 
     def next_item(self, request: WorkRequest, /) -> WorkItem | None:
-        """Claim the next item; 204 means that there is none."""
-        answer = self._post("claim", {**_who(request), "params": dict(request.params)}, claim=request.claim)
+        """Claim the next item; status 204 means none."""
+        body = {"claim": request.claim, "job": request.job, "run": request.run, "params": dict(request.params)}
+        answer = self._web.ask("POST", "/claim", body=body, headers={KEY: request.claim})
         if answer.status == 204 or answer.data is None:
             return None
         return read_item(answer.data, claim={"id": request.claim}, source=self._url)
 
     def report(self, item: WorkItem, outcome: WorkReport, /) -> None:
-        """Tell how the work ended."""
-        told = {
-            "success": outcome.success,
-            "run": outcome.run,
-            "summary": outcome.summary,
-            "error": outcome.error,
-        }
-        self._post("report", {"claim": item.claim["id"], "item": write_item(item), **told}, claim=item.claim["id"])
+        """Report the outcome of the work."""
+        self._end_claim("report", item.claim["id"], item, **asdict(outcome))
 
     def release(self, item: WorkItem, /) -> None:
-        """Give an item back."""
-        self._post("release", {"claim": item.claim["id"], "item": write_item(item)}, claim=item.claim["id"])
+        """Release an item."""
+        self._end_claim("release", item.claim["id"], item)
 
     def release_claim(self, request: WorkRequest, /) -> None:
-        """Give back whatever this claim may have got."""
-        self._post("release", {"claim": request.claim, "item": None}, claim=request.claim)
+        """Release the item of this claim, if any."""
+        self._end_claim("release", request.claim, None)
 
     def peek(self, request: WorkRequest, /) -> WorkAhead:
-        """Return what the server says that it has; one that has no such answer is not asked further."""
+        """Return the waiting items; unknown for a server without this path."""
         answer = self._web.ask("GET", "/peek", params={"job": request.job}, also=NOT_OFFERED)
         if answer.status in NOT_OFFERED or answer.data is None:
             return WorkAhead()
@@ -221,10 +203,6 @@ class HttpSource:
         following = None if found is None else read_item(found, claim={}, source=self._url)
         return WorkAhead(count if isinstance(count, int) and not isinstance(count, bool) else None, following)
 
-    def _post(self, verb: str, body: Mapping[str, Any], *, claim: str) -> HttpAnswer:
-        also = () if verb == "claim" else UNKNOWN
-        return self._web.ask("POST", f"/{verb}", body=dict(body), headers={KEY: claim}, also=also)
-
-
-def _who(request: WorkRequest) -> dict[str, str]:
-    return {"claim": request.claim, "job": request.job, "run": request.run}
+    def _end_claim(self, verb: str, claim: str, item: WorkItem | None, **further: Any) -> None:
+        body = {"claim": claim, "item": None if item is None else write_item(item), **further}
+        self._web.ask("POST", f"/{verb}", body=body, headers={KEY: claim}, also=CLAIM_UNKNOWN)

@@ -1,4 +1,4 @@
-"""Items as JSON: read with care, since whoever wrote one is no author of ours, and bounded."""
+"""Items as JSON: untrusted input, checked and bounded."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ CUT = "\n[cut: the rest is longer than a prompt takes]"
 
 
 def read_item(value: Any, *, claim: Mapping[str, Any], source: str) -> WorkItem:
-    """Return an item from what a source sent; raise SourceError for what is none."""
+    """Return the item that a source sent, or raise SourceError."""
     if not isinstance(value, Mapping):
         raise SourceError(f"{source} sent an item that is no JSON object")
     identifier, title = value.get("id"), value.get("title")
@@ -42,11 +42,12 @@ def make_item(
     metadata: Mapping[str, Any] | None = None,
     claim: Mapping[str, Any] | None = None,
 ) -> WorkItem:
-    """Return an item whose parts are no longer than is stored and prompted."""
+    """Return an item with bounded parts."""
+    text = _storable(description)
     return WorkItem(
         id=_storable(identifier)[:TITLE_LIMIT],
         title=" ".join(_storable(title).split())[:TITLE_LIMIT],
-        description=_cut(_storable(description)),
+        description=text if len(text) <= DESCRIPTION_LIMIT else text[:DESCRIPTION_LIMIT] + CUT,
         url=_storable(url)[:2000],
         metadata=_plain(metadata or {}),
         claim=_plain(claim or {}),
@@ -54,23 +55,18 @@ def make_item(
 
 
 def write_item(item: WorkItem) -> dict[str, Any]:
-    """Return an item as JSON, without the source's own note."""
-    return {
-        "id": item.id,
-        "title": item.title,
-        "description": item.description,
-        "url": item.url,
-        "metadata": dict(item.metadata),
-    }
+    """Return an item as JSON, without the source's own `claim`."""
+    names = ("id", "title", "description", "url")
+    return {**{name: getattr(item, name) for name in names}, "metadata": dict(item.metadata)}
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what JSON can hold of a map; one that is too large is told by its names alone."""
-    text = _storable(json.dumps({str(key): one for key, one in value.items()}, default=str, allow_nan=True))
+    """Return a map as plain JSON; of a large map only the names."""
+    text = _storable(json.dumps({str(key): value[key] for key in value}, default=str, allow_nan=True))
     if len(text) > METADATA_LIMIT:
         return {"cut": f"{len(text):,} characters of metadata", "names": [str(key)[:100] for key in value][:50]}
-    found: dict[str, Any] = json.loads(text, parse_constant=str)
-    return found
+    plain: dict[str, Any] = json.loads(text, parse_constant=str)
+    return plain
 
 
 def _text(value: Any) -> str:
@@ -78,9 +74,5 @@ def _text(value: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text that any file and database takes: no lone surrogates, no null characters."""
+    """Replace lone surrogates and null characters, which files and databases refuse."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= DESCRIPTION_LIMIT else text[:DESCRIPTION_LIMIT] + CUT
