@@ -78,8 +78,8 @@ EDITS = (
     (
         "unknown_key_ignored",
         "declare/keys.py",
-        "    troubles = [trouble for finding in findings ",
-        '    troubles = [trouble for finding in findings if finding["type"] != "extra_forbidden" ',
+        "    problems = [problem for finding in findings ",
+        '    problems = [problem for finding in findings if finding["type"] != "extra_forbidden" ',
     ),
     (
         "recovery_without_kill",

@@ -1,7 +1,5 @@
 """Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
 
-from dataclasses import asdict
-
 import click
 
 from rota.cli.output import json_text
@@ -130,7 +128,7 @@ def error_json(error: RotaError) -> dict[str, object]:
             "code": error.code,
             "message": error.message,
             "hint": error.hint,
-            "problems": [asdict(problem) for problem in error.problems],
+            "problems": [problem.as_dict() for problem in error.problems],
         }
     }
 

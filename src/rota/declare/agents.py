@@ -15,7 +15,7 @@ from rota.declare.problems import (
     GROUPS,
     JOB_NAME,
     BadValue,
-    Parts,
+    ProblemList,
     between,
     choice,
     matching,
@@ -38,7 +38,7 @@ from rota.declare.readers import (
 )
 from rota.declare.registry import RegisteredAgent
 from rota.model.agents import PLENTY, Access, provider_pool
-from rota.model.errors import did_you_mean
+from rota.model.errors import Problem, did_you_mean
 from rota.model.spec import (
     AfterStep,
     AgentWork,
@@ -83,11 +83,11 @@ def read_adapter(value: Any) -> str | FunctionAdapter:
     if not isinstance(value, Mapping):
         return read_text(value)
     readers = {"run": _function, "capabilities": _capabilities, "provider": _function_provider}
-    with Parts() as parts:
+    with ProblemList() as problems:
         found = read_keys(
-            value, readers, parts=parts, hint=ADAPTER_HINT, known=f"a function knows {', '.join(readers)}"
+            value, readers, problems=problems, hint=ADAPTER_HINT, known=f"a function knows {', '.join(readers)}"
         )
-        if "run" not in value and not parts.mistyped:
+        if "run" not in value and not problems.mistyped:
             raise BadValue("does not say which function it is", code="missing_value", hint=ADAPTER_HINT)
     return FunctionAdapter(**found)
 
@@ -206,10 +206,11 @@ def read_agent(name: str, keys: Keys) -> Agent:
         hint = did_you_mean(kind, names(), f"one of {', '.join(names())}")
         raise BadValue(f"there is no adapter {shown(kind)}", code="unknown_agent", hint=hint, at=("adapter",))
     options = keys.get("options", {})
-    with Parts() as parts:
+    with ProblemList() as problems:
         hint = "the page Agents tells its options"
-        parts.refuse(*(BadValue(complaint, hint=hint, at=("options",)) for complaint in complaints(kind, options)))
-        if not parts.refused:
+        wrong = complaints(kind, options)
+        problems.add(*(Problem(complaint, "invalid_value", at=("options",), hint=hint) for complaint in wrong))
+        if not problems.problems:
             _refuse_unkept(kind, keys, options)
     return Agent(name, kind, keys, options, _most_at_once(keys))
 
@@ -222,10 +223,10 @@ def _most_at_once(keys: Keys) -> int:
 
 def _read_function(name: str, written: FunctionAdapter, keys: Keys) -> Agent:
     """Return an agent that is a Python function."""
-    with Parts() as parts:
+    with ProblemList() as problems:
         if "options" in keys:
             hint = "give its jobs `params`, which reach it as task.params"
-            parts.refuse(BadValue("a function has no options", code="no_effect", hint=hint, at=("options",)))
+            problems.add(Problem("a function has no options", "no_effect", at=("options",), hint=hint))
         _refuse_unkept(PYTHON, keys, written.options)
     return Agent(name, PYTHON, keys, written.options, _most_at_once(keys), function=written.run)
 
@@ -246,18 +247,18 @@ def refuse_elsewhere(written: Any, registered: Keys | None, *, python: str | Non
 
 def _refuse_unkept(kind: str, keys: Keys, options: Keys) -> None:
     """Refuse everything that a program cannot keep."""
-    with Parts() as parts:
-        with parts.below():
+    with ProblemList() as problems:
+        with problems.below():
             if "access" in keys:
                 _refuse_access(kind, keys["access"], options)
         for limit in KEPT:
             if limit in keys and not getattr(adapter(kind, options).capabilities, limit):
                 message = f"{_named(kind)} cannot keep it"
-                parts.refuse(BadValue(message, code="no_effect", hint=_remedy(kind, limit), at=(limit,)))
+                problems.add(Problem(message, "no_effect", at=(limit,), hint=_remedy(kind, limit)))
         for refuse in (_refuse_session, _refuse_step, _refuse_tools, _refuse_trust):
-            with parts.below():
+            with problems.below():
                 refuse(kind, keys, options)
-        if not any(one.at[0] in ("access", "allowed_tools") for one in parts.refused):
+        if not any(one.at[0] in ("access", "allowed_tools") for one in problems.problems):
             _refuse_beyond(kind, keys, options)
 
 
@@ -347,8 +348,8 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         return None
     kind = adapter(agent.adapter, agent.options)
     access = keys.get("access", default_access(agent.adapter, agent.options))
-    with Parts() as parts:
-        with parts.below():
+    with ProblemList() as problems:
+        with problems.below():
             _refuse_unkept(agent.adapter, {**keys, "access": access}, agent.options)
         if kind.needs_model and not keys.get("model"):
             raise BadValue(f"{kind.name} has to be told which model", code="missing_value", hint="add `model:`")
@@ -399,13 +400,18 @@ def in_a_project(work: AgentWork, project: str) -> AgentWork:
     return replace(work, agent=own, provider=own if _is_own(work.adapter, work.options) else work.provider)
 
 
-def without_effect(work: AgentWork, own: Keys) -> list[BadValue]:
+def without_effect(work: AgentWork, own: Keys) -> list[Problem]:
     """Return those of a job's own keys that mean something to a process alone, where its agent is none."""
     if not work.called:
         return []
     keys = OF_A_PROCESS if work.function else (*OF_A_PROCESS, *OF_A_FOLDER)
     message = "has no effect on an agent inside the scheduler's process"
-    return [BadValue(message, code="no_effect", hint="remove this line", at=(key,)) for key in keys if key in own]
+    looks_at = ("agent", "provider")
+    return [
+        Problem(message, "no_effect", at=(key,), hint="remove this line", looks_at=looks_at)
+        for key in keys
+        if key in own
+    ]
 
 
 def agent_limit(keys: Keys, agents: Agents) -> float | None:
@@ -451,15 +457,15 @@ def read_schedule(value: Any) -> dict[str, Any]:
         raise wrong_type(value, "a map of keys", hint="write `schedules: {hourly: {interval: 1h, prompt: …}}`")
     keys = dict(value)
     kind = keys.pop("type", None)
-    with Parts() as parts:
-        parts.rest = _job_keys({**_usual_schedule(kind, keys), **keys})
-        with parts.below("type"):
+    with ProblemList() as problems:
+        problems.rest = _job_keys({**_usual_schedule(kind, keys), **keys})
+        with problems.below("type"):
             _refuse_type(kind, keys)
         for key in (key for key in OF_ITS_AGENT if key in keys):
             message = "is said by the agent that it stands in"
-            parts.refuse(BadValue(message, code="conflict", hint="remove this line", at=(key,)))
+            problems.add(Problem(message, "conflict", at=(key,), hint="remove this line"))
         for key in (key for key in OTHER_WORK if key in keys):
-            parts.refuse(BadValue("is no work for an agent", code="conflict", hint="write `prompt:`", at=(key,)))
+            problems.add(Problem("is no work for an agent", "conflict", at=(key,), hint="write `prompt:`"))
     return _job_keys(keys)
 
 
@@ -499,9 +505,11 @@ def read_after(value: Any) -> AfterStep:
     if not isinstance(value, dict):
         raise wrong_type(value, "a step", hint=GROUPS if isinstance(value, str | list) else AFTER_HINT)
     readers = {"command": read_command, "shell": read_text, "cwd": choice(StepFolder)}
-    with Parts() as parts:
-        found = read_keys(value, readers, parts=parts, hint=AFTER_HINT, known=f"`after` knows {', '.join(readers)}")
-        if not one_of(("command", "shell"), value, parts=parts):
+    with ProblemList() as problems:
+        found = read_keys(
+            value, readers, problems=problems, hint=AFTER_HINT, known=f"`after` knows {', '.join(readers)}"
+        )
+        if not one_of(("command", "shell"), value, problems=problems):
             raise BadValue("needs either `command` or `shell`", code="conflict", hint=AFTER_HINT)
     return AfterStep(**found)
 
@@ -518,13 +526,15 @@ def read_work_source(value: Any) -> WorkSource:
         raise wrong_type(value, "a work source", hint=HINT)
     kinds = [kind for kind in SourceKind if kind in value]
     readers = {**_ANY_KIND, **{key: reader for kind in kinds for key, reader in _KINDS[kind].items()}}
-    with Parts() as parts:
+    with ProblemList() as problems:
         if len(kinds) != 1:
-            parts.refuse(_not_one(kinds))
+            message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
+            code = "conflict" if kinds else "missing_value"
+            problems.add(Problem(message, code, hint=f"keep one of {', '.join(SourceKind)}"))
         written = value if kinds else {key: value[key] for key in value if key in readers}
-        keys = read_keys(written, readers, parts=parts, hint=HINT)
+        keys = read_keys(written, readers, problems=problems, hint=HINT)
         if kinds == [SourceKind.GITHUB]:
-            parts.refuse(*_wrong_github(value, keys, parts))
+            problems.add(*_wrong_github(value, keys, problems))
     kind = kinds[0]
     found = WorkSource(kind, keys.pop(kind), timeout=keys.pop("timeout", _USUAL.timeout))
     found = replace(found, attempts=keys.pop("attempts", _USUAL.attempts))
@@ -532,12 +542,6 @@ def read_work_source(value: Any) -> WorkSource:
 
 
 _USUAL = WorkSource(SourceKind.HTTP, "")
-
-
-def _not_one(kinds: list[SourceKind]) -> BadValue:
-    message = f"has {' and '.join(kinds)}" if kinds else "does not say where the work comes from"
-    hint = f"keep one of {', '.join(SourceKind)}"
-    return BadValue(message, code="conflict" if kinds else "missing_value", hint=hint)
 
 
 def _read_label(value: Any) -> str:
@@ -561,9 +565,9 @@ def _read_options(value: Any) -> tuple[dict[str, Any], tuple[EnvValue, ...]]:
         raise wrong_type(value, "a map of arguments", hint="write `options: {board: ops, key: {secret: NAME}}`")
     secret = [name for name in value if isinstance(value[name], Mapping) and set(value[name]) == {"secret"}]
     values: list[EnvValue] = []
-    with Parts() as parts:
+    with ProblemList() as problems:
         for name in secret:
-            with parts.below(name):
+            with problems.below(name):
                 values.append(replace(_read_secret(value[name]), name=str(name)))
         params = read_params({name: one for name, one in value.items() if name not in secret})
     return params, tuple(values)
@@ -574,18 +578,16 @@ def _github(found: WorkSource, keys: dict[str, Any]) -> WorkSource:
     return replace(found, options=keys, values=(token,))
 
 
-def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], parts: Parts) -> list[BadValue]:
-    found: list[BadValue] = []
-    if "token" not in value and not parts.mistyped:
-        found.append(BadValue("has no token", code="missing_value", hint="add `token: {secret: GITHUB_TOKEN}`"))
+def _wrong_github(value: Mapping[str, Any], keys: Mapping[str, Any], problems: ProblemList) -> list[Problem]:
+    found: list[Problem] = []
+    if "token" not in value and not problems.mistyped:
+        found.append(Problem("has no token", "missing_value", hint="add `token: {secret: GITHUB_TOKEN}`"))
     labels = {name: keys.get(name, usual) for name, usual in LABELS.items() if name in keys or name not in value}
     for name, label in labels.items():
         other = next(key for key, one in labels.items() if one.lower() == label.lower())
         if other != name:
             message = f"{shown(label)} is the label of `{other}` too"
-            found.append(
-                BadValue(message, code="conflict", hint="give each its own", at=(name,) if name in keys else ())
-            )
+            found.append(Problem(message, "conflict", at=(name,) if name in keys else (), hint="give each its own"))
     return found
 
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.problems import BadValue, Parts, ask, choice, read_items, read_zone, shown, wrong_type
+from rota.declare.problems import BadValue, ProblemList, ask, choice, read_items, read_zone, shown, wrong_type
 from rota.declare.readers import Reader, read_keys
 from rota.declare.yaml import Stamp, stamp_of
-from rota.model.errors import InvalidTimezone, RotaError
+from rota.model.errors import InvalidTimezone, Problem, RotaError
 from rota.model.spec import QuietHours, QuietPolicy, Schedule
 from rota.rules.schedule.blackouts import QuietWindow, canonical_windows, cover_the_week, parse_window
 from rota.rules.schedule.timezone import zone
@@ -48,9 +48,9 @@ def _read(value: Any, *, own: bool) -> WrittenQuiet:
     if not value:
         raise BadValue("is empty", code="missing_value", hint=_HINT)
     readers: dict[str, Reader] = {"windows": windows, "policy": choice(QuietPolicy), "timezone": read_zone}
-    with Parts() as parts:
-        found = read_keys(value, readers, parts=parts, hint=_HINT)
-        if not own and "windows" not in value and not parts.mistyped:
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint=_HINT)
+        if not own and "windows" not in value and not problems.mistyped:
             raise BadValue("has no `windows`", code="missing_value", hint=_HINT)
     return WrittenQuiet(**found)
 
@@ -120,6 +120,7 @@ _DAY = timedelta(days=1)
 _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 _DURATION = re.compile(r"\+?P(?:(\d{1,4})W|(\d{1,4})D)", re.ASCII)
 _NAME = re.compile(r"([A-Za-z0-9-]+)((?:;[^:\"]*(?:\"[^\"]*\"[^:\"]*)*)?):(.*)", re.DOTALL)
+CODE = "calendar"
 LONGEST = 3660
 """Days that one event may last, and years that one may come again."""
 DAYS_LIMIT = 10_000
@@ -127,12 +128,8 @@ _ALL_DAY = "only all-day events can be excluded: give it a date without a time, 
 _YEARLY = "only FREQ=YEARLY is known, with COUNT or UNTIL; write the dates themselves into `except`"
 
 
-class IcsProblem(ValueError):
-    """A calendar file cannot be used: at which line, why, and what to do."""
-
-    def __init__(self, line: int, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.line, self.message, self.hint = line, message, hint
+def _bad_line(line: int, message: str, *, hint: str = "") -> BadValue:
+    return BadValue(message, code=CODE, hint=hint, at=(line,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +153,7 @@ def days_of(text: str) -> tuple[str, ...]:
     for event in _events(_lines(text)):
         found.update(_days(event))
         if len(found) > DAYS_LIMIT:
-            raise IcsProblem(
-                event.line, f"has more than {DAYS_LIMIT:,} days up to here", hint="take a shorter calendar"
-            )
+            raise _bad_line(event.line, f"has more than {DAYS_LIMIT:,} days up to here", hint="take a shorter calendar")
     return tuple(sorted(found))
 
 
@@ -178,7 +173,7 @@ def _line(number: int, text: str) -> Iterator[_CalendarLine]:
         return
     found = _NAME.fullmatch(text)
     if found is None:
-        raise IcsProblem(number, "is no line of a calendar", hint="is this really an .ics file?")
+        raise _bad_line(number, "is no line of a calendar", hint="is this really an .ics file?")
     yield _CalendarLine(number, found[1].upper(), found[3].strip())
 
 
@@ -194,16 +189,16 @@ def _events(lines: Iterator[_CalendarLine]) -> Iterator[_Event]:
             event = _Event(line.number) if open_parts[-1] == "VEVENT" else event
         elif line.name == "END":
             if not open_parts or open_parts.pop() != line.value.upper():
-                raise IcsProblem(line.number, f"ends {line.value}, which is not what began last")
+                raise _bad_line(line.number, f"ends {line.value}, which is not what began last")
             if event is not None and line.value.upper() == "VEVENT":
                 yield event
                 event = None
         elif not open_parts:
-            raise IcsProblem(line.number, "does not begin with BEGIN:VCALENDAR", hint="is this really an .ics file?")
+            raise _bad_line(line.number, "does not begin with BEGIN:VCALENDAR", hint="is this really an .ics file?")
         elif event is not None and open_parts[-1] == "VEVENT":
             event.fields.setdefault(line.name, line)
     if open_parts:
-        raise IcsProblem(number, f"ends inside {open_parts[-1]}", hint="the file is cut off; fetch it again")
+        raise _bad_line(number, f"ends inside {open_parts[-1]}", hint="the file is cut off; fetch it again")
 
 
 def _days(event: _Event) -> Iterator[str]:
@@ -212,12 +207,10 @@ def _days(event: _Event) -> Iterator[str]:
         return
     for name in ("RDATE", "RECURRENCE-ID"):
         if name in event.fields:
-            raise IcsProblem(event.fields[name].number, f"{name} is not known here", hint=_YEARLY)
+            raise _bad_line(event.fields[name].number, f"{name} is not known here", hint=_YEARLY)
     start = event.fields.get("DTSTART")
     if start is None:
-        raise IcsProblem(
-            event.line, "begins an event without DTSTART", hint="remove the event, or fetch the file again"
-        )
+        raise _bad_line(event.line, "begins an event without DTSTART", hint="remove the event, or fetch the file again")
     first = _date(start)
     length = _length(event, first)
     left_out = _left_out(event)
@@ -227,7 +220,7 @@ def _days(event: _Event) -> Iterator[str]:
     else:
         years = _yearly(rule, first)
     if years is None and left_out:
-        raise IcsProblem(event.fields["EXDATE"].number, "EXDATE of an event without an end is not known", hint=_YEARLY)
+        raise _bad_line(event.fields["EXDATE"].number, "EXDATE of an event without an end is not known", hint=_YEARLY)
     for day in [first] if years is None else years:
         if day not in left_out:
             written = (f"{day + step * _DAY}" for step in range(length))
@@ -240,8 +233,8 @@ def _date(line: _CalendarLine, text: str | None = None) -> date:
         if written is not None:
             return date(int(written[1]), int(written[2]), int(written[3]))
     except ValueError:
-        raise IcsProblem(line.number, f"{line.name} names a day that does not exist: {line.value[:40]}") from None
-    raise IcsProblem(line.number, f"{line.name} is {line.value[:40]!r}, not a day such as 20261225", hint=_ALL_DAY)
+        raise _bad_line(line.number, f"{line.name} names a day that does not exist: {line.value[:40]}") from None
+    raise _bad_line(line.number, f"{line.name} is {line.value[:40]!r}, not a day such as 20261225", hint=_ALL_DAY)
 
 
 def _length(event: _Event, first: date) -> int:
@@ -253,12 +246,12 @@ def _length(event: _Event, first: date) -> int:
     elif duration is not None:
         found = _DURATION.fullmatch(duration.value.upper())
         if found is None:
-            raise IcsProblem(duration.number, f"DURATION is {duration.value[:40]!r}, not days", hint=_ALL_DAY)
+            raise _bad_line(duration.number, f"DURATION is {duration.value[:40]!r}, not days", hint=_ALL_DAY)
         length = 7 * int(found[1] or 0) + int(found[2] or 0) or 1
     if not 1 <= length <= LONGEST:
         line = end or duration
         assert line is not None
-        raise IcsProblem(line.number, f"the event would last {length} days", hint="correct its end")
+        raise _bad_line(line.number, f"the event would last {length} days", hint="correct its end")
     return length
 
 
@@ -273,9 +266,9 @@ def _yearly(rule: _CalendarLine, first: date) -> list[date] | None:
     known = {"FREQ": "YEARLY", "INTERVAL": "1", "BYMONTH": f"{first.month}", "BYMONTHDAY": f"{first.day}"}
     for name, value in parts.items():
         if name not in ("COUNT", "UNTIL", "WKST") and known.get(name) != value.lstrip("+0"):
-            raise IcsProblem(rule.number, f"RRULE has {name}={value}", hint=_YEARLY)
+            raise _bad_line(rule.number, f"RRULE has {name}={value}", hint=_YEARLY)
     if "FREQ" not in parts:
-        raise IcsProblem(rule.number, "RRULE has no FREQ", hint=_YEARLY)
+        raise _bad_line(rule.number, "RRULE has no FREQ", hint=_YEARLY)
     if "COUNT" not in parts and "UNTIL" not in parts:
         return None
     return _bounded(rule, first, count=parts.get("COUNT"), until=parts.get("UNTIL"))
@@ -283,7 +276,7 @@ def _yearly(rule: _CalendarLine, first: date) -> list[date] | None:
 
 def _bounded(rule: _CalendarLine, first: date, *, count: str | None, until: str | None) -> list[date]:
     if count is not None and not (count.isdecimal() and 1 <= int(count) <= LONGEST):
-        raise IcsProblem(rule.number, f"RRULE has COUNT={count}", hint=_YEARLY)
+        raise _bad_line(rule.number, f"RRULE has COUNT={count}", hint=_YEARLY)
     last = date.max if until is None else _date(rule, until[:8])
     days: list[date] = []
     for year in range(first.year, last.year + 1):
@@ -303,7 +296,6 @@ def _in_year(first: date, year: int) -> date | None:
 
 
 KEY = "except"
-CODE = "calendar"
 FILE_END = ".ics"
 SIZE_LIMIT = 5_000_000
 LEAP_YEAR = 2000
@@ -316,10 +308,10 @@ def read_except(value: Any) -> dict[int, str]:
     """Return dates, days of every year, and the names of calendar files, by their places in the list."""
     if not isinstance(value, list):
         raise wrong_type(value, "a list of dates and .ics files", hint=_EXCLUDE_HINT)
-    with Parts() as parts:
-        found = parts.rest = dict[int, str]()
+    with ProblemList() as problems:
+        found = problems.rest = dict[int, str]()
         for index, item in enumerate(value):
-            with parts.below(index):
+            with problems.below(index):
                 found[index] = _item(item)
     return found
 
@@ -360,7 +352,7 @@ def _read_exclusion(path: Path, text: str) -> tuple[str, ...]:
         with path.open("rb") as stream:
             content = stream.read(SIZE_LIMIT + 1)
         if len(content) > SIZE_LIMIT:
-            raise BadValue(f"{text} is larger than 5 MB", code=CODE, hint="take a shorter calendar")
+            raise BadValue("is larger than 5 MB", hint="take a shorter calendar")
         return days_of(content.decode("utf-8-sig"))
     except OSError as error:
         why = error.strerror or str(error)
@@ -369,30 +361,27 @@ def _read_exclusion(path: Path, text: str) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise BadValue(f"{text}:{line}: is not UTF-8", code=CODE, hint="save it as UTF-8") from None
-    except IcsProblem as error:
-        raise BadValue(f"{text}:{error.line}: {error.message}", code=CODE, hint=error.hint) from None
+    except BadValue as error:
+        [problem] = error.problems
+        place = "".join(f":{number}:" for number in problem.at)
+        raise BadValue(f"{text}{place} {problem.message}", code=CODE, hint=problem.hint) from None
 
 
-def resolve_except(keys: dict[str, Any], calendars: Calendars) -> list[BadValue]:
+def resolve_except(keys: dict[str, Any], calendars: Calendars) -> list[Problem]:
     """Put days in the place of what `except` names, in `keys`, in order; return what cannot be read."""
-    refused: list[BadValue] = []
+    problems: list[Problem] = []
     days: set[str] = set()
     for index, item in keys.get(KEY, {}).items():
         try:
             days.update(calendars.days(item) if item.lower().endswith(FILE_END) else (item,))
         except BadValue as error:
-            refused.append(error.below(index))
+            problems += [problem.below(index) for problem in error.problems]
     if KEY in keys:
         keys[KEY] = tuple(sorted(day for day in days if day[5:] not in days))
-        refused += _all_year(keys)
-    return refused
-
-
-def _all_year(keys: Mapping[str, Any]) -> list[BadValue]:
-    yearly = {day for day in keys[KEY] if len(day) == len("12-24")} - {"02-29"}
-    if len(yearly) < 365:
-        return []
-    return [BadValue("leaves no day of the year", code=CODE, hint="disable the job with `enabled: false`")]
+        yearly = {day for day in keys[KEY] if len(day) == len("12-24")} - {"02-29"}
+        if len(yearly) >= 365:
+            problems.append(Problem("leaves no day of the year", CODE, hint="disable the job with `enabled: false`"))
+    return problems
 
 
 _MARK = "zoneinfo/"

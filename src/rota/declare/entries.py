@@ -14,13 +14,12 @@ from rota.declare.applicability import runs_first
 from rota.declare.jobs import NO_MEMBERS, NO_WORK, JobDefaults, build_group, build_job, place_of
 from rota.declare.keys import AgentEntry, GroupEntry, JobEntry, PollSection, read_map
 from rota.declare.merge import out_of_process
-from rota.declare.problems import JOB_NAME, BadValue, Parts, Trouble, independent, shown, troubles_of
+from rota.declare.problems import JOB_NAME, BadValue, ProblemList, following, independent, shown
 from rota.declare.references import Findings, Mention, mentions_of
 from rota.declare.registry import RegisteredAgent
 from rota.declare.sections import poll_job
-from rota.declare.yaml import KeyPath, write_path
 from rota.model.clock import iso
-from rota.model.errors import JobProblems, Problem
+from rota.model.errors import JobProblems, KeyPath, Problem
 from rota.model.spec import PROMPT_LIMIT, AgentWork, FirstRun, JobSpec, Kind, Workspace
 from rota.rules.prompts import PromptPlaces, check_placeholders, has_placeholders
 from rota.rules.schedule.blackouts import defers, has_lulls
@@ -34,28 +33,28 @@ def check_names(names: Iterable[tuple[str, str]], findings: Findings, *, base: K
     folded: dict[str, tuple[str, str]] = {}
     for section, name in names:
         taken, other = folded.setdefault(name.casefold(), (section, name))
-        if trouble := _wrong_name(name, other):
-            findings.tell((*base, section, name), [trouble])
+        if problem := _wrong_name(name, other):
+            findings.tell((*base, section, name), [problem])
         elif taken != section:
             message = f"there is a {taken[:-1]} of this name already"
-            findings.tell((section, name), [Trouble((), message, "job_name", "choose another name")])
+            findings.tell((section, name), [Problem(message, "job_name", hint="choose another name")])
 
 
 def in_case_only(name: str, other: str) -> Problem:
     """Return what is wrong with a job whose name only differs in case from that of another one."""
     found = _wrong_name(name, other)
     assert found is not None
-    return Problem(found.message, found.code, path=write_path(("jobs", name)), hint=found.hint)
+    return found.below("jobs", name)
 
 
-def _wrong_name(name: str, other: str) -> Trouble | None:
+def _wrong_name(name: str, other: str) -> Problem | None:
     if name.casefold().startswith("rota/"):
-        return Trouble((), "names that start with rota/ are rota's own", "job_name", "choose another name")
+        return Problem("names that start with rota/ are rota's own", "job_name", hint="choose another name")
     if not JOB_NAME.fullmatch(name):
         hint = "use 1 to 200 letters, digits and . _ -, the first a letter or digit"
-        return Trouble((), f"{shown(name)} cannot be a job's name", "job_name", hint)
+        return Problem(f"{shown(name)} cannot be a job's name", "job_name", hint=hint)
     if other != name:
-        return Trouble((), f"differs from {shown(other)} in case only", "job_name", "choose another name")
+        return Problem(f"differs from {shown(other)} in case only", "job_name", hint="choose another name")
     return None
 
 
@@ -64,7 +63,7 @@ def bodies_of(section: str, findings: Findings) -> dict[str, Any]:
     written = findings.document.data.get(section)
     if written is not None and not isinstance(written, dict):
         hint = f"write each {section[:-1]} under its name"
-        findings.tell((section,), [Trouble((), f"is not a map of {section}", "wrong_type", hint)])
+        findings.tell((section,), [Problem(f"is not a map of {section}", "wrong_type", hint=hint)])
     return written if isinstance(written, dict) else {}
 
 
@@ -87,16 +86,16 @@ def _agent(
     python: str | None,
     findings: Findings,
 ) -> Agent | None:
-    keys, troubles = read_map(AgentEntry, {} if body is None else body)
-    findings.tell(("agents", name), troubles)
+    keys, unreadable = read_map(AgentEntry, {} if body is None else body)
+    findings.tell(("agents", name), unreadable)
     try:
-        with Parts() as parts:
-            with parts.below():
+        with ProblemList() as problems:
+            with problems.below():
                 agent = read_agent(name, keys) if isinstance(body, dict | None) else None
             refuse_elsewhere(keys.get("adapter"), registered, python=python)
     except BadValue as error:
-        wrong = troubles_of(error, looks_at=("adapter", "access"))
-        findings.tell(("agents", name), independent(wrong, troubles))
+        wrong = following(error.problems, "adapter", "access")
+        findings.tell(("agents", name), independent(wrong, unreadable))
         return None
     return agent
 
@@ -134,7 +133,7 @@ def _scheduled(agent: str, schedule: str, body: Any, *, around: JobDefaults, fin
     try:
         keys = read_schedule(body)
     except BadValue as error:
-        findings.tell(at, troubles_of(error))
+        findings.tell(at, error.problems)
         if error.rest is not None:  # its other keys may be wrong, too
             _job(f"{agent}/{schedule}", {"agent": agent, **error.rest}, around, findings=findings, at=at)
         return None
@@ -148,8 +147,8 @@ def read_poll(section: PollSection | None, around: JobDefaults, *, findings: Fin
     keys = {key: getattr(section, key) for key in section.model_fields_set}
     if "run" in keys:
         findings.mentions.append(Mention(("poll", "run"), keys["run"], condition=False, python=around.python))
-    spec, troubles = poll_job(keys, around)
-    findings.tell(("poll",), troubles)
+    spec, problems = poll_job(keys, around)
+    findings.tell(("poll",), problems)
     return () if spec is None else (spec,)
 
 
@@ -158,8 +157,8 @@ def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: Ke
     if raw is None or raw == {}:
         findings.tell(at, [NO_WORK])
         return None
-    own, troubles = read_map(JobEntry, raw)
-    findings.tell(at, troubles)
+    own, problems = read_map(JobEntry, raw)
+    findings.tell(at, problems)
     if not isinstance(raw, dict):
         return None
     own = out_of_process(own) if around.included else own
@@ -170,7 +169,7 @@ def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: Ke
     spec, wrong = build_job(name, own, around)
     if spec is not None and spec.work.agent is not None:
         findings.mentions += _function_of(spec.work.agent)
-    findings.tell(at, independent(wrong, troubles))
+    findings.tell(at, independent(wrong, problems))
     return spec
 
 
@@ -190,14 +189,14 @@ def _group(
     groups: Sequence[str],
 ) -> JobSpec | None:
     if raw is None or raw == {}:
-        findings.tell(("groups", name), [replace(NO_MEMBERS, path=())])
+        findings.tell(("groups", name), [replace(NO_MEMBERS, at=())])
         return None
-    own, troubles = read_map(GroupEntry, raw)
-    findings.tell(("groups", name), troubles)
+    own, problems = read_map(GroupEntry, raw)
+    findings.tell(("groups", name), problems)
     if not isinstance(raw, dict):
         return None
     spec, wrong = build_group(name, own, around, jobs=jobs, groups=groups)
-    findings.tell(("groups", name), independent(wrong, troubles))
+    findings.tell(("groups", name), independent(wrong, problems))
     return spec
 
 
@@ -334,8 +333,8 @@ def refuse_past(spec: JobSpec, *, now: datetime) -> None:
     at = spec.schedule.at
     if at is not None and at <= now:
         hint = "give a time that is to come, or leave it out and start the job with `rota trigger`"
-        path = write_path(("jobs", spec.name.rpartition("/")[2], "at"))
-        raise JobProblems([Problem(_over(at, now), "at_past", path=path, hint=hint)])
+        path = ("jobs", spec.name.rpartition("/")[2], "at")
+        raise JobProblems([Problem(_over(at, now), "at_past", at=path, hint=hint)])
 
 
 def _over(at: datetime, now: datetime) -> str:

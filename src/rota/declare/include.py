@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
-from rota.declare.yaml import Document, KeyPath, load, load_again, parse, write_path
-from rota.model.errors import FileProblems, Problem
+from rota.declare.yaml import Document, load, load_again, parse
+from rota.model.errors import FileProblems, KeyPath, Problem
 from rota.settings import FILE_NAME
 
 KEY = "include"
@@ -43,20 +43,11 @@ class Included:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """A pattern, by its index, that cannot be used as it is."""
-
-    index: int
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class IncludeMatches:
     """What the patterns of one file match."""
 
     files: tuple[Included, ...] = ()
-    wrong: tuple[Wrong, ...] = ()
+    problems: tuple[Problem, ...] = ()
     empty: tuple[int, ...] = ()
     """The patterns with wildcards that match nothing."""
 
@@ -119,7 +110,7 @@ def find_included(patterns: Sequence[str], file: Path, *, home: str, base: Path 
     search = _Search(Path(os.path.abspath(file)), home, base)
     for index, pattern in enumerate(patterns):
         search.look(index, pattern)
-    return IncludeMatches(tuple(search.files), tuple(search.wrong), tuple(search.empty))
+    return IncludeMatches(tuple(search.files), tuple(search.problems), tuple(search.empty))
 
 
 def files_of(file: Path, *, home: str) -> list[Path]:
@@ -145,7 +136,7 @@ class _Search:
     home: str
     base: Path | None
     files: list[Included] = field(default_factory=list)
-    wrong: list[Wrong] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
 
@@ -160,8 +151,8 @@ class _Search:
         if not found and _MAGIC.search(pattern):
             self.empty.append(index)
         elif not found:
-            message = f"there is no file {pattern!r}"
-            self.wrong.append(Wrong(index, message, "correct the path, which is relative to this file"))
+            hint = "correct the path, which is relative to this file"
+            self._refuse(index, f"there is no file {pattern!r}", hint)
         for match in found:
             self._take(index, Path(os.path.normpath(match)))
 
@@ -179,9 +170,12 @@ class _Search:
         project = path.name == FILE_NAME
         one = Included(path, shown, path.parent.name if project else "")
         if refusal := self._refusal(one):
-            self.wrong.append(Wrong(index, *refusal))
+            self._refuse(index, *refusal)
         else:
             self.files.append(one)
+
+    def _refuse(self, index: int, message: str, hint: str) -> None:
+        self.problems.append(Problem(message, CODE, at=(KEY, index), hint=hint))
 
     def _refusal(self, one: Included) -> tuple[str, str] | None:
         if not one.path.is_file() and not one.path.is_dir():
@@ -311,8 +305,8 @@ def locate_job(file: Path, name: str, *, home: str, base: Path | None = None) ->
         return locate_job(project.path, rest, home=home, base=file.parent) if project else None
     files = {part.file: str(part.path) for part in found.parts}
     shown, line, column = whole.place(path)
-    return Problem("is declared here", JOB_CODE, files.get(shown, str(file)), line, column, path=write_path(path))
+    return Problem("is declared here", JOB_CODE, files.get(shown, str(file)), line, column, at=path)
 
 
 def _problem(document: Document, path: KeyPath, message: str, *, code: str = CODE, hint: str = "") -> Problem:
-    return Problem(message, code, *document.place(path), path=write_path(path), hint=hint)
+    return Problem(message, code, *document.place(path), at=path, hint=hint)

@@ -21,14 +21,13 @@ from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_exc
 from rota.declare.keys import GroupEntry, RetentionEntry, keys_of
 from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
 from rota.declare.notifications import WrittenNotify, wrong_targets
-from rota.declare.problems import REBOOT, BadValue, Parts, Trouble, shown, to_datetime, troubles_below, troubles_of
+from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
 from rota.declare.readers import SPELLINGS as MODE_SPELLINGS
 from rota.declare.readers import one_interval
 from rota.declare.types import PollGroup, WorkType
-from rota.declare.yaml import KeyPath
 from rota.model.budgets import MILLION, Account
 from rota.model.clock import cut_to_ms
-from rota.model.errors import RotaError, did_you_mean
+from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import (
     Anchor,
     ByMode,
@@ -64,93 +63,99 @@ _TYPES = {
     WorkType.FUNCTION: Kind.FUNCTION,
     WorkType.AGENT: Kind.AGENT,
 }
-NO_WORK = Trouble((), "has no work", "no_work_given", "add `command:`, `shell:`, `run:` or `prompt:`", tuple(WORKS))
+NO_WORK = Problem(
+    "has no work", "no_work_given", hint="add `command:`, `shell:`, `run:` or `prompt:`", looks_at=tuple(WORKS)
+)
 
 
-def kind_troubles(own: Keys) -> list[Trouble]:
+def kind_problems(own: Keys) -> list[Problem]:
     """Return what is wrong with how many kinds of work and schedules a job has."""
     works = [key for key in own if key in WORKS]
-    troubles = _surplus(works, "a job has one kind of work") + two_schedules(own, "a job")
+    problems = _surplus(works, "a job has one kind of work") + two_schedules(own, "a job")
     if not works:
-        troubles.append(NO_WORK)
+        problems.append(NO_WORK)
     elif "type" in own and _TYPES[own["type"]] is not WORKS[works[0]]:
         message = f"`type: {own['type']}` does not agree with `{works[0]}`"
-        troubles.append(Trouble(("type",), message, hint="remove it, the work says it already"))
-    return troubles
+        problems.append(Problem(message, "conflict", at=("type",), hint="remove it, the work says it already"))
+    return problems
 
 
-def two_schedules(own: Keys, owner: str) -> list[Trouble]:
+def two_schedules(own: Keys, owner: str) -> list[Problem]:
     """Return the schedules beyond the first."""
     return _surplus([key for key in own if key in SCHEDULES], f"{owner} has one schedule")
 
 
-def _surplus(found: Sequence[str], rule: str) -> list[Trouble]:
+def _surplus(found: Sequence[str], rule: str) -> list[Problem]:
     """Return the keys beyond the first of those that exclude each other."""
     message = f"{rule}, and this one has `{found[0]}` already" if found else ""
-    return [Trouble((key,), message, hint="keep one of them") for key in found[1:]]
+    return [Problem(message, "conflict", at=(key,), hint="keep one of them") for key in found[1:]]
 
 
-def misfits(own: Keys, shape: JobShape) -> list[Trouble]:
+def misfits(own: Keys, shape: JobShape) -> list[Problem]:
     """Return the keys that have no effect on a job of that shape."""
-    troubles = [
-        Trouble((key,), need.message, "no_effect", need.hint, need.looks_at)
+    problems = [
+        Problem(need.message, "no_effect", at=(key,), hint=need.hint, looks_at=need.looks_at)
         for key in own
         if (need := misfit(key, shape)) is not None
     ]
     if isinstance(own.get("interval"), ByMode) and own.get("anchor") is Anchor.FIXED:
         message = "a fixed grid has one interval, and this one has an interval by mode"
-        troubles.append(Trouble(("anchor",), message, hint="remove this line, or write one duration"))
+        problems.append(Problem(message, "conflict", at=("anchor",), hint="remove this line, or write one duration"))
     if shape.python and own.get("isolate") is Isolate.THREAD:
         message = "a function of another interpreter (`python:`) cannot run inside the scheduler's process"
-        troubles.append(Trouble(("isolate",), message, hint="remove this line, or `python:`"))
-    return troubles
+        problems.append(Problem(message, "conflict", at=("isolate",), hint="remove this line, or `python:`"))
+    return problems
 
 
-def draw_troubles(keys: Keys, capacities: Mapping[str, int] | None) -> list[Trouble]:
+def draw_problems(keys: Keys, capacities: Mapping[str, int] | None) -> list[Problem]:
     """Return what is wrong with the pools that a job or the defaults draw on."""
     if capacities is None or "pools" not in keys:
         return []
-    return troubles_below("pools", wrong_draws(keys["pools"], capacities))
+    return below("pools", wrong_draws(keys["pools"], capacities))
 
 
-def target_troubles(keys: Keys, targets: Collection[str] | None) -> list[Trouble]:
+def target_problems(keys: Keys, targets: Collection[str] | None) -> list[Problem]:
     """Return the targets that a job, a group or the defaults name and that are not there."""
-    return [] if targets is None else troubles_below("notify", wrong_targets(keys.get("notify"), targets))
+    return [] if targets is None else below("notify", wrong_targets(keys.get("notify"), targets))
 
 
-def unheard(own: Keys, keys: Keys) -> list[Trouble]:
+def unheard(own: Keys, keys: Keys) -> list[Problem]:
     """Return a `finish_by` that nobody is told of."""
     written: WrittenNotify | None = keys.get("notify")
     if "finish_by" not in own or (written is not None and (written.names or written.own)):
         return []
     hint = "add `notify:`, or remove this line"
-    return [Trouble(("finish_by",), "has no effect without somebody to tell", "no_effect", hint, ("notify",))]
+    return [
+        Problem(
+            "has no effect without somebody to tell", "no_effect", at=("finish_by",), hint=hint, looks_at=("notify",)
+        )
+    ]
 
 
-def name_troubles(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Trouble]:
+def name_problems(keys: Keys, accounts: Mapping[str, Account] | None) -> list[Problem]:
     """Return the accounts that a job or the defaults name and that are not there."""
-    return [] if accounts is None else troubles_below("budget", wrong_names(keys.get("budget", {}), accounts))
+    return [] if accounts is None else below("budget", wrong_names(keys.get("budget", {}), accounts))
 
 
-def spend_troubles(
+def spend_problems(
     own: Keys, keys: Keys, accounts: Mapping[str, Account] | None, *, limited: bool = False
-) -> list[Trouble]:
+) -> list[Problem]:
     """Return what is wrong with the accounts of a job and with what it says that a run costs (R-19)."""
     names = list(keys.get("budget", {}).values())
-    troubles = name_troubles(own, accounts)
-    if accounts is None or troubles or not names:
-        return troubles
+    problems = name_problems(own, accounts)
+    if accounts is None or problems or not names:
+        return problems
     refused = wrong_estimates(own["estimate"], names, accounts) if "estimate" in own else []
-    troubles = troubles_below("estimate", refused, looks_at=("budget",))
+    problems = following(below("estimate", refused), "budget")
     spends = spends_of(names, keys.get("estimate", {}), accounts)
-    for name in [] if troubles else without_estimate(spends, accounts, limited=limited):
+    for name in [] if problems else without_estimate(spends, accounts, limited=limited):
         message = f"nobody says what a run may cost in {shown(name)}"
         hint = "add `estimate:` to the job, or to the account"
-        troubles.append(Trouble(("budget",), message, "estimate_missing", hint, ("estimate",)))
-    return troubles
+        problems.append(Problem(message, "estimate_missing", at=("budget",), hint=hint, looks_at=("estimate",)))
+    return problems
 
 
-def placeholder_troubles(spec: JobSpec, keys: Keys) -> list[Trouble]:
+def placeholder_problems(spec: JobSpec, keys: Keys) -> list[Problem]:
     """Return what is wrong with the placeholders of a job's texts."""
     work = spec.work
     texts: list[tuple[KeyPath, str]] = [(("command", index), word) for index, word in enumerate(work.command)]
@@ -161,30 +166,30 @@ def placeholder_troubles(spec: JobSpec, keys: Keys) -> list[Trouble]:
         texts += [(("after", "command", index), word) for index, word in enumerate(after.command)]
     for index, condition in enumerate(spec.gates.conditions):
         texts += [(("conditions", index), word) for word in condition.command]
-    troubles = [one for path, text in texts for one in _unfilled(path, text, work)]
+    problems = [one for path, text in texts for one in _unfilled(path, text, work)]
     places = PromptPlaces(conditions=len(spec.gates.conditions), item="work_source" in keys)
     for key in ("prompt", "task") if keys.get("placeholders", True) else ():
-        troubles += _unfilled((key,), keys.get(key, ""), work, prompt=places)
+        problems += _unfilled((key,), keys.get(key, ""), work, prompt=places)
     shells = [(("shell",), work.shell), (("after", "shell"), after.shell if after else "")]
-    return troubles + [one for path, text in shells for one in _shell_troubles(path, text)]
+    return problems + [one for path, text in shells for one in _shell_problems(path, text)]
 
 
-def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Trouble]:
+def _unfilled(path: KeyPath, text: str, work: Work, *, prompt: PromptPlaces | None = None) -> list[Problem]:
     """Return the placeholders of a text that cannot be filled."""
     if "{{" not in text:
         return []
     found = check_placeholders(text, params=work.params, prompt=prompt)
     parts = [message.partition("; ") for message in found]
     looks_at = ("params", "conditions", "work_source") if prompt else ("params",)
-    return [Trouble(path, message, "placeholder", hint, looks_at) for message, _, hint in parts]
+    return [Problem(message, "placeholder", at=path, hint=hint, looks_at=looks_at) for message, _, hint in parts]
 
 
-def _shell_troubles(path: KeyPath, text: str) -> list[Trouble]:
+def _shell_problems(path: KeyPath, text: str) -> list[Problem]:
     known = known_placeholders(text) if "{{" in text else []
     if not known:
         return []
     hint = "use $ROTA_DATE, $ROTA_SCHEDULED_FOR, $ROTA_PARAM_NAME, $ROTA_JOB or $ROTA_RUN"
-    return [Trouble(path, f"`{known[0]}` is not filled in a shell's text", "placeholder", hint)]
+    return [Problem(f"`{known[0]}` is not filled in a shell's text", "placeholder", at=path, hint=hint)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,50 +240,53 @@ def place_of(text: str, folder: str, *, home: str, program: bool = False) -> str
     return os.path.normpath(os.path.join(folder, text))
 
 
-def except_troubles(keys: dict[str, Any], calendars: Calendars) -> list[Trouble]:
+def except_problems(keys: dict[str, Any], calendars: Calendars) -> list[Problem]:
     """Put the days that `except` names into `keys`; return what is wrong with them."""
-    return troubles_below(EXCEPT, resolve_except(keys, calendars))
+    return below(EXCEPT, resolve_except(keys, calendars))
 
 
-def resolve_times(keys: dict[str, Any], around: JobDefaults) -> list[Trouble]:
+def resolve_times(keys: dict[str, Any], around: JobDefaults) -> list[Problem]:
     """Put the zone's name and instants in the place of what was written, in `keys`; return what cannot be."""
-    troubles: list[Trouble] = []
+    problems: list[Problem] = []
     try:
         zone = keys.get("timezone", around.timezone)
         keys["timezone"] = around.local_zone() if zone == "local" else zone
     except RotaError as error:
         keys["timezone"] = "UTC"
-        troubles.append(Trouble(("timezone",), error.message, "timezone", error.hint))
+        problems.append(Problem(error.message, "timezone", at=("timezone",), hint=error.hint))
     for key in ("at", "start_at", "end_at"):
         if key in keys:
             keys[key], wrong = _instant(key, keys[key], keys["timezone"])
-            troubles += wrong
+            problems += wrong
     start_at, end_at = keys.get("start_at"), keys.get("end_at")
     if start_at and end_at and end_at <= start_at:
-        troubles.append(Trouble(("end_at",), "is not after `start_at`", hint="no instant lies between them"))
-    return troubles + _resolve_quiet(keys, around)
+        problems.append(
+            Problem("is not after `start_at`", "conflict", at=("end_at",), hint="no instant lies between them")
+        )
+    return problems + _resolve_quiet(keys, around)
 
 
-def _resolve_quiet(keys: dict[str, Any], around: JobDefaults) -> list[Trouble]:
+def _resolve_quiet(keys: dict[str, Any], around: JobDefaults) -> list[Problem]:
     written: WrittenQuiet | None = keys.get("quiet_hours")
     try:
         if written is not None and written.timezone == "local":
             written = replace(written, timezone=around.local_zone())
         keys["quiet"] = quiet_of(written, around.quiet, schedule_of(keys))
-    except (BadValue, RotaError) as error:
-        code = error.code if isinstance(error, BadValue) else "timezone"
-        return [Trouble(("quiet_hours",), error.message, code, error.hint, ("cron", "interval", "at"))]
+    except BadValue as error:
+        return following(below("quiet_hours", error.problems), *SCHEDULES)
+    except RotaError as error:
+        return [Problem(error.message, "timezone", at=("quiet_hours",), hint=error.hint, looks_at=SCHEDULES)]
     return []
 
 
-def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Trouble]]:
+def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Problem]]:
     if key == "at" and len(text) <= len("2026-11-15"):
         message = f"{shown(text)} names a day but no time"
-        return None, [Trouble((key,), message, "instant", "add one: 2026-11-15 08:30")]
+        return None, [Problem(message, "instant", at=(key,), hint="add one: 2026-11-15 08:30")]
     try:
         return cut_to_ms(localize(to_datetime(text), zone)), []
     except RotaError as error:
-        return None, [Trouble((key,), error.message, "instant", error.hint)]
+        return None, [Problem(error.message, "instant", at=(key,), hint=error.hint)]
 
 
 def schedule_of(keys: Keys) -> Schedule:
@@ -302,27 +310,31 @@ def schedule_of(keys: Keys) -> Schedule:
     )
 
 
-def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Trouble]]:
+def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
     """Return `keys` with the accepted older spellings replaced; both spellings at once are an error."""
-    found, troubles = dict(keys), []
+    found, problems = dict(keys), []
     for older, key in SPELLINGS.items():
         if older not in found:
             continue
         value = found.pop(older)
         if key in found:
-            troubles.append(Trouble((older,), f"is another spelling of `{key}`, which is there too", hint="keep one"))
+            problems.append(
+                Problem(f"is another spelling of `{key}`, which is there too", "conflict", at=(older,), hint="keep one")
+            )
         else:
             found[key] = timedelta(seconds=value) if older == "timeout_seconds" else value
     if "group" in found:
         needs = found.pop("group") is PollGroup.REMOTE
         if found.setdefault("needs_poll", needs) is not needs:
-            troubles.append(Trouble(("group",), "does not agree with `needs_poll`", hint="keep one of them"))
+            problems.append(
+                Problem("does not agree with `needs_poll`", "conflict", at=("group",), hint="keep one of them")
+            )
     spelt = next((key for key in MODE_SPELLINGS if key in found), "")
     try:
         one_interval(found)
     except BadValue as error:
-        troubles.append(Trouble(error.at or (spelt,), error.message, error.code, error.hint, ("interval",)))
-    return found, troubles
+        problems += [replace(one, at=one.at or (spelt,), looks_at=("interval",)) for one in error.problems]
+    return found, problems
 
 
 RECHECK = timedelta(seconds=60)
@@ -330,42 +342,37 @@ MISFIRE_GRACE = timedelta(seconds=60)
 SHELL_WITH = ("/bin/sh", "-e", "-c")
 
 
-def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
+def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
-    own, troubles = one_spelling(own)
-    troubles += kind_troubles(own) + except_troubles(own, around.calendars)
+    own, problems = one_spelling(own)
+    problems += kind_problems(own) + except_problems(own, around.calendars)
     shape = shape_of(own, around.defaults, python=around.python is not None)
-    troubles += misfits(own, shape)
-    troubles += draw_troubles(own, around.pools) + target_troubles(own, around.targets)
+    problems += misfits(own, shape)
+    problems += draw_problems(own, around.pools) + target_problems(own, around.targets)
     keys = merged(own, around.defaults, shape)
     if shape.work is Kind.AGENT:
         keys = over_agent(own, keys, around.agents)
     limited = shape.work is Kind.AGENT and agent_limit(keys, around.agents) is not None
-    troubles += spend_troubles(own, keys, around.budgets, limited=limited)
-    troubles += resolve_times(keys, around) + unheard(own, keys)
+    problems += spend_problems(own, keys, around.budgets, limited=limited)
+    problems += resolve_times(keys, around) + unheard(own, keys)
     spec = spec_of(name, keys, around=around, shape=shape)
     if shape.work is Kind.AGENT:
         spec, wrong = _with_agent(spec, keys, around)
-        troubles += wrong + _without_effect(spec, own)
-    troubles += placeholder_troubles(spec, keys)
-    return (None, troubles) if troubles else (spec, [])
+        problems += wrong + (without_effect(spec.work.agent, own) if spec.work.agent is not None else [])
+    problems += placeholder_problems(spec, keys)
+    return (None, problems) if problems else (spec, [])
 
 
-def _without_effect(spec: JobSpec, own: Keys) -> list[Trouble]:
-    refused = without_effect(spec.work.agent, own) if spec.work.agent is not None else []
-    return [Trouble(one.at, one.message, one.code, one.hint, ("agent", "provider")) for one in refused]
-
-
-def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec, list[Trouble]]:
+def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec, list[Problem]]:
     """Return the spec of an agent job with its agent's work, pools and default of one attempt (section 7)."""
     file = place_of(keys["prompt_file"], around.folder, home=around.home) if "prompt_file" in keys else ""
     try:
-        with Parts() as parts:
-            with parts.below():
+        with ProblemList() as problems:
+            with problems.below():
                 work = work_of(keys, around.agents, prompt_file=file)
             refuse_source_elsewhere(keys.get("work_source"), around.python)
     except BadValue as error:
-        return spec, troubles_of(error, looks_at=("agent", "provider"))
+        return spec, following(error.problems, "agent", "provider")
     if work is None:  # what is wrong with its agent is told there
         return spec, []
     most = None if work.max_usd is None else round(work.max_usd * MILLION)
@@ -497,27 +504,29 @@ def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
 
 MEMBERS = 1000
 NO_RETRY = Retry(max_attempts=1)
-NO_MEMBERS = Trouble(("members",), "has no members", "member", "name at least one job: `members: [extract, load]`")
+NO_MEMBERS = Problem(
+    "has no members", "member", at=("members",), hint="name at least one job: `members: [extract, load]`"
+)
 
 
 def build_group(
     name: str, own: Keys, around: JobDefaults, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
-) -> tuple[JobSpec | None, list[Trouble]]:
+) -> tuple[JobSpec | None, list[Problem]]:
     """Return the spec of a group from its own read keys, or what is wrong with them.
 
     `jobs` are the jobs of the file by name, None for one that has problems of its own.
     """
-    own, troubles = one_spelling(own)
-    troubles += except_troubles(own, around.calendars) + two_schedules(own, "a group")
-    troubles += target_troubles(own, around.targets)
+    own, problems = one_spelling(own)
+    problems += except_problems(own, around.calendars) + two_schedules(own, "a group")
+    problems += target_problems(own, around.targets)
     defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
-    troubles += misfits(own, shape)
+    problems += misfits(own, shape)
     keys = merged(own, defaults, shape)
-    troubles += resolve_times(keys, around) + unheard(own, keys)
-    troubles += _wrong_members(own, keys, jobs=jobs, groups=groups)
+    problems += resolve_times(keys, around) + unheard(own, keys)
+    problems += _wrong_members(own, keys, jobs=jobs, groups=groups)
     spec = spec_of(name, keys, around=around, shape=shape)
-    return (None, troubles) if troubles else (replace(spec, work=_groups_work(keys), retry=NO_RETRY), [])
+    return (None, problems) if problems else (replace(spec, work=_groups_work(keys), retry=NO_RETRY), [])
 
 
 def _groups_work(keys: Keys) -> Work:
@@ -532,47 +541,53 @@ def _groups_work(keys: Keys) -> Work:
 
 def _wrong_members(
     own: Keys, keys: Keys, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str]
-) -> list[Trouble]:
+) -> list[Problem]:
     members: Mapping[int, Member] = own.get("members", {})
     if not members:
-        return [replace(NO_MEMBERS, path=("members",) if "members" in own else (), looks_at=("members",))]
+        return [replace(NO_MEMBERS, at=("members",) if "members" in own else (), looks_at=("members",))]
     if len(members) > MEMBERS:
         message = f"has {len(members):,} members"
-        return [Trouble(("members",), message, "out_of_range", f"at most {MEMBERS:,}; make several groups")]
-    troubles: list[Trouble] = []
+        return [Problem(message, "out_of_range", at=("members",), hint=f"at most {MEMBERS:,}; make several groups")]
+    problems: list[Problem] = []
     for index, member in members.items():
-        troubles += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
+        problems += _wrong_member(member, index, jobs=jobs, groups=groups, enabled=keys.get("enabled", True))
     if all(member.always for member in members.values()):
         hint = "`always` members run when the others are final; leave it out where there are no others"
-        troubles.append(Trouble(("members",), "every member is `always`", "member", hint, ("members",)))
-    return troubles
+        problems.append(
+            Problem("every member is `always`", "member", at=("members",), hint=hint, looks_at=("members",))
+        )
+    return problems
 
 
 def _wrong_member(
     member: Member, index: int, *, jobs: Mapping[str, JobSpec | None], groups: Sequence[str], enabled: bool
-) -> list[Trouble]:
+) -> list[Problem]:
     path: KeyPath = ("members", index)
     if member.job in groups and member.job not in jobs:
-        return [Trouble(path, f"{shown(member.job)} is a group, and groups hold no groups", "member", "name its jobs")]
+        return [
+            Problem(
+                f"{shown(member.job)} is a group, and groups hold no groups", "member", at=path, hint="name its jobs"
+            )
+        ]
     if member.job not in jobs:
         hint = did_you_mean(member.job, jobs, "declare it under `jobs:`")
-        return [Trouble(path, f"no job is named {shown(member.job)}", "member", hint)]
+        return [Problem(f"no job is named {shown(member.job)}", "member", at=path, hint=hint)]
     spec = jobs[member.job]
     if spec is None:
         return []
     if enabled and not spec.enabled:
         hint = "enable it, or take it out of the group"
-        return [Trouble(path, f"the job {shown(member.job)} is disabled", "member", hint)]
+        return [Problem(f"the job {shown(member.job)} is disabled", "member", at=path, hint=hint)]
     return _wrong_params(member, spec, path)
 
 
-def _wrong_params(member: Member, spec: JobSpec, path: KeyPath) -> list[Trouble]:
+def _wrong_params(member: Member, spec: JobSpec, path: KeyPath) -> list[Problem]:
     known: Mapping[str, Any] = spec.work.params
     listed = f"its params: {', '.join(sorted(known))}" if known else ""
-    troubles: list[Trouble] = []
+    problems: list[Problem] = []
     for name in member.params:
         if name not in known:
             message = f"the job {shown(member.job)} has no param {shown(name)}"
             hint = listed or f"declare it in that job: `params: {{{name}: …}}`"
-            troubles.append(Trouble((*path, "params", name), message, "member", hint))
-    return troubles
+            problems.append(Problem(message, "member", at=(*path, "params", name), hint=hint))
+    return problems

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rota.declare import types
-from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, Trouble, shown, unknown_key, wrong_type
-from rota.declare.yaml import KeyPath
+from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, shown, unknown_key, wrong_type
 from rota.model import spec
 from rota.model.agents import Access
+from rota.model.errors import KeyPath, Problem
 from rota.model.proposals import Approval
 
 
@@ -491,18 +491,18 @@ _WORDS: Mapping[type[BaseModel], dict[str, str]] = {
 }
 
 
-def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Trouble]]:
+def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Problem]]:
     """Return the keys that were written, read by `model`, and what is wrong with the others."""
     if not isinstance(raw, dict):
-        return {}, [_trouble((), wrong_type(raw, "a map of keys"))]
+        return {}, list(wrong_type(raw, "a map of keys").problems)
     try:
         return _written(model.model_validate(raw), raw), []
     except ValidationError as error:
         findings = error.errors(include_url=False)
     bad = {finding["loc"][0] for finding in findings}
     good = {key: value for key, value in raw.items() if key not in bad}
-    troubles = [trouble for finding in findings for trouble in _translated(model, finding)]
-    return _written(model.model_validate(good), good) | _rests(findings), troubles
+    problems = [problem for finding in findings for problem in _translated(model, finding)]
+    return _written(model.model_validate(good), good) | _rests(findings), problems
 
 
 def _rests(findings: list[Any]) -> dict[str, Any]:
@@ -521,36 +521,34 @@ def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: values[names[key]] for key in raw}
 
 
-def _translated(model: type[BaseModel], finding: Any) -> list[Trouble]:
+def _translated(model: type[BaseModel], finding: Any) -> list[Problem]:
     path: KeyPath = tuple(part for part in finding["loc"] if part != "[key]")
     if refused := _refused(finding):
-        return [_trouble(path, one) for one in refused.each]
+        return [problem.below(*path) for problem in refused.problems]
     return [_told_by_pydantic(model, finding, path)]
 
 
-def _told_by_pydantic(model: type[BaseModel], finding: Any, path: KeyPath) -> Trouble:
+def _told_by_pydantic(model: type[BaseModel], finding: Any, path: KeyPath) -> Problem:
     if finding["type"] == "extra_forbidden":
         return _unknown(model, path)
     if finding["type"] == "list_type":
         hint = f"write `{path[-1]}: [{finding['input'][:80]}]`" if isinstance(finding["input"], str) else ""
-        return _trouble(path, wrong_type(finding["input"], "a list", hint=hint))
+        return wrong_type(finding["input"], "a list", hint=hint).problems[0].below(*path)
     if finding["type"] in ("dict_type", "mapping_type", "model_type", "model_attributes_type"):
-        return _trouble(path, wrong_type(finding["input"], "a map of keys"))
-    return Trouble(path, f"{shown(finding['input'])} cannot be used", "invalid_value")
+        return wrong_type(finding["input"], "a map of keys").problems[0].below(*path)
+    return Problem(f"{shown(finding['input'])} cannot be used", "invalid_value", at=path)
 
 
-def _trouble(path: KeyPath, refused: BadValue) -> Trouble:
-    return Trouble((*path, *refused.at), refused.message, refused.code, refused.hint)
-
-
-def _unknown(model: type[BaseModel], path: KeyPath) -> Trouble:
+def _unknown(model: type[BaseModel], path: KeyPath) -> Problem:
     key = str(path[-1])
     if model is DefaultsSection and len(path) == 1 and key in keys_of(JobEntry):
-        return Trouble(path, "cannot be a default", "unknown_key", "write it in the job itself")
+        return Problem("cannot be a default", "unknown_key", at=path, hint="write it in the job itself")
     if model is GroupEntry and len(path) == 1 and key in keys_of(JobEntry):
-        return Trouble(path, "has no effect on a group", "no_effect", "write it in the jobs of its members")
+        return Problem("has no effect on a group", "no_effect", at=path, hint="write it in the jobs of its members")
     inner = _inner(model, path)
-    return Trouble(path, "unknown key", "unknown_key", unknown_key(key, list(keys_of(inner)), _WORDS.get(inner)))
+    return Problem(
+        "unknown key", "unknown_key", at=path, hint=unknown_key(key, list(keys_of(inner)), _WORDS.get(inner))
+    )
 
 
 def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:

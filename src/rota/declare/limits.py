@@ -9,7 +9,7 @@ from typing import Any
 from rota.declare.problems import (
     JOB_NAME,
     BadValue,
-    Parts,
+    ProblemList,
     choice,
     read_duration,
     read_grace,
@@ -21,11 +21,10 @@ from rota.declare.problems import (
 )
 from rota.declare.readers import Reader, one_of, read_keys
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit
-from rota.model.errors import did_you_mean
+from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry, Spend
 from rota.rules.budgets import say_amount
 
-KeyPath = tuple[str | int, ...]
 WrittenDraws = Mapping[KeyPath, Draw]
 """What a job draws, by where in its value that stands."""
 
@@ -42,11 +41,11 @@ def read_capacities(value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of pools", hint="write `pools: {ollama: 1}`")
     found: dict[str, int] = {}
-    with Parts() as parts:
+    with ProblemList() as problems:
         for name in value:
-            with parts.below(name):
+            with problems.below(name):
                 _pool_name(name)
-            with parts.below(name):
+            with problems.below(name):
                 found[name] = _capacity(value[name])
     return found
 
@@ -55,17 +54,17 @@ def read_draws(value: Any) -> dict[KeyPath, Draw]:
     """Return what a job draws: names, or names with a cost, in a list or a map."""
     if not isinstance(value, list | Mapping):
         raise wrong_type(value, "a list of pools", hint=DRAW_HINT)
-    with Parts() as parts:
-        found = parts.rest = dict[KeyPath, Draw]()
+    with ProblemList() as problems:
+        found = problems.rest = dict[KeyPath, Draw]()
         for path, (name, cost) in _written_draws(value).items():
-            with parts.below(*path):
+            with problems.below(*path):
                 found[path] = _draw(name, cost, known=[draw.pool for draw in found.values()])
     return found
 
 
 def _draw(name: Any, cost: Any, *, known: Collection[str]) -> Draw:
-    with Parts() as parts:
-        with parts.below():
+    with ProblemList() as problems:
+        with problems.below():
             _pool_name(name)
             if name in known:
                 hint = f"name it once, with what it costs together: {{{name}: 2}}"
@@ -97,21 +96,20 @@ def drawn(written: WrittenDraws) -> tuple[Draw, ...]:
     return tuple(sorted(written.values(), key=lambda draw: draw.pool))
 
 
-def wrong_draws(written: WrittenDraws, capacities: Mapping[str, int]) -> list[BadValue]:
+def wrong_draws(written: WrittenDraws, capacities: Mapping[str, int]) -> list[Problem]:
     """Return the draws on pools that are not there, or that can never have room for them."""
     refused = [_wrong_draw(draw, path, capacities) for path, draw in written.items()]
     return [one for one in refused if one is not None]
 
 
-def _wrong_draw(draw: Draw, path: KeyPath, capacities: Mapping[str, int]) -> BadValue | None:
+def _wrong_draw(draw: Draw, path: KeyPath, capacities: Mapping[str, int]) -> Problem | None:
     capacity = capacities.get(draw.pool)
     if capacity is None:
         hint = did_you_mean(draw.pool, capacities, f"declare it at the top: `pools: {{{draw.pool}: 1}}`")
-        return BadValue(f"no pool is named {shown(draw.pool)}", code="pool_missing", hint=hint, at=path)
+        return Problem(f"no pool is named {shown(draw.pool)}", "pool_missing", at=path, hint=hint)
     if 0 < capacity < draw.cost:
         message = f"costs {draw.cost:,} of the pool {shown(draw.pool)}, which has {capacity:,}"
-        hint = "lower the cost, or raise the pool's capacity"
-        return BadValue(message, code="out_of_range", hint=hint, at=path)
+        return Problem(message, "out_of_range", at=path, hint="lower the cost, or raise the pool's capacity")
     return None
 
 
@@ -140,13 +138,13 @@ def read_retry(value: Any) -> Retry:
     if isinstance(value, int):
         hint = f"write `retry: {{max_attempts: {shown(value)}}}`; it counts the first attempt"
         raise wrong_type(value, "a map of keys", hint=hint)
-    with Parts() as parts:
-        found = read_keys(value, _RETRY, parts=parts, hint=RETRY_HINT, words=_RETRY_WORDS)
+    with ProblemList() as problems:
+        found = read_keys(value, _RETRY, problems=problems, hint=RETRY_HINT, words=_RETRY_WORDS)
         backoff, most = found.get("backoff", Retry().backoff), found.get("max")
         if found.get("max_attempts") == 1 and len(found) > 1:
             other = next(name for name in found if name != "max_attempts")
             raise BadValue("has no effect with `max_attempts: 1`", code="no_effect", at=(other,))
-        known = "backoff" in found or ("backoff" not in value and not parts.mistyped)
+        known = "backoff" in found or ("backoff" not in value and not problems.mistyped)
         if most is not None and known and backoff > most:
             hint = "raise it, or lower `backoff`"
             raise BadValue("is shorter than the first backoff", code="conflict", hint=hint, at=("max",))
@@ -159,8 +157,8 @@ def read_repeated_failure(value: Any) -> RepeatedFailure | None:
         return RepeatedFailure() if value else None
     if isinstance(value, int):
         raise wrong_type(value, "a map of keys", hint=f"write `on_repeated_failure: {{after: {shown(value)}}}`")
-    with Parts() as parts:
-        found = read_keys(value, _REPEATED, parts=parts, hint=REPEATED_HINT)
+    with ProblemList() as problems:
+        found = read_keys(value, _REPEATED, problems=problems, hint=REPEATED_HINT)
     return RepeatedFailure(**found)
 
 
@@ -251,13 +249,13 @@ _FINEST = {True: "money is counted in millionths of a dollar", False: "write a w
 
 def read_account(value: Any) -> WrittenAccount:
     """Return an account: a limit of one thing, per what, and what becomes of those who find no room."""
-    with Parts() as parts:
-        found = read_keys(value, _ACCOUNT, parts=parts, hint=ACCOUNT_HINT, words=_WORDS)
-        units = _counted(value, parts)
-        if "per" not in value and not parts.mistyped:
-            parts.refuse(BadValue("does not say per what", code="missing_value", hint=_PER))
+    with ProblemList() as problems:
+        found = read_keys(value, _ACCOUNT, problems=problems, hint=ACCOUNT_HINT, words=_WORDS)
+        units = _counted(value, problems)
+        if "per" not in value and not problems.mistyped:
+            problems.add(Problem("does not say per what", "missing_value", hint=_PER))
         for key, reader in (("estimate", estimate_in), (units[0], _limit)) if len(units) == 1 else ():
-            with parts.below(key):
+            with problems.below(key):
                 found |= {key: reader(units[0], found[key])} if key in found else {}
     unit, estimate, policy = units[0], found.get("estimate"), found.get("policy", Exceeded.DEFER)
     account = WrittenAccount(unit, found[unit], found["per"], found.get("timezone"), policy, estimate)
@@ -266,13 +264,13 @@ def read_account(value: Any) -> WrittenAccount:
     return account
 
 
-def _counted(value: Mapping[str, Any], parts: Parts) -> list[Unit]:
+def _counted(value: Mapping[str, Any], problems: ProblemList) -> list[Unit]:
     """Return what an account counts, which is one thing where it is right."""
     units = [unit for unit in Unit if unit in value]
-    if not one_of(units, value, parts=parts):
+    if not one_of(units, value, problems=problems):
         message = f"counts both {units[0]} and {units[1]}" if units else "does not say what it counts"
         code = "conflict" if units else "missing_value"
-        parts.refuse(BadValue(message, code=code, hint=_COUNTED, at=(*units[1:2],)))
+        problems.add(Problem(message, code, at=(*units[1:2],), hint=_COUNTED))
     return units
 
 
@@ -328,10 +326,10 @@ _RATES = {"input": _dollars, "output": _dollars, "cached_input": _dollars}
 
 def read_price(value: Any) -> Price:
     """Return what a million tokens of a model cost."""
-    with Parts() as parts:
-        found = read_keys(value, _RATES, parts=parts, hint=PRICE_HINT)
+    with ProblemList() as problems:
+        found = read_keys(value, _RATES, problems=problems, hint=PRICE_HINT)
         missing = next((key for key in ("input", "output") if key not in value), None)
-        if missing is not None and not parts.mistyped:
+        if missing is not None and not problems.mistyped:
             raise BadValue(f"lacks `{missing}`", code="missing_value", hint=PRICE_HINT)
     return Price(**found)
 
@@ -342,10 +340,10 @@ def read_names(value: Any) -> dict[KeyPath, str]:
         return {(): read_name(value)}
     if not isinstance(value, list):
         raise wrong_type(value, "the name of an account", hint=NAMES_HINT)
-    with Parts() as parts:
-        found = parts.rest = dict[KeyPath, str]()
+    with ProblemList() as problems:
+        found = problems.rest = dict[KeyPath, str]()
         for index, item in enumerate(value):
-            with parts.below(index):
+            with problems.below(index):
                 if item in found.values():
                     raise BadValue(f"the account {shown(item)} is there twice", hint="name it once")
                 found[index,] = read_name(item)
@@ -359,45 +357,45 @@ def read_estimates(value: Any) -> dict[str, Decimal]:
     if not value:
         raise BadValue("is an empty map", hint=ESTIMATE_HINT)
     found: dict[str, Decimal] = {}
-    with Parts() as parts:
+    with ProblemList() as problems:
         for name in value:
-            with parts.below(name):
+            with problems.below(name):
                 read_name(name)
-            with parts.below(name):
+            with problems.below(name):
                 found[name] = read_number(value[name])
     return found
 
 
-def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[BadValue]:
+def wrong_names(names: WrittenNames, accounts: Collection[str]) -> list[Problem]:
     """Return the accounts that are not there."""
-    return [_missing(name, path, accounts) for path, name in names.items() if name not in accounts]
-
-
-def _missing(name: str, path: KeyPath, accounts: Collection[str]) -> BadValue:
-    hint = did_you_mean(name, accounts, f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`")
-    return BadValue(f"no account is named {shown(name)}", code="budget_missing", hint=hint, at=path)
+    problems = []
+    for path, name in names.items():
+        if name not in accounts:
+            hint = did_you_mean(name, accounts, f"declare it at the top: `budgets: {{{name}: {{usd: 10, per: day}}}}`")
+            problems.append(Problem(f"no account is named {shown(name)}", "budget_missing", at=path, hint=hint))
+    return problems
 
 
 def wrong_estimates(
     estimates: WrittenEstimates, names: Collection[str], accounts: Mapping[str, Account]
-) -> list[BadValue]:
+) -> list[Problem]:
     """Return what is wrong with the estimates that a job itself has."""
     if "" in estimates and len(names) > 1:
         message = f"is one number, and the job has {len(names)} accounts"
-        return [BadValue(message, code="conflict", hint=ESTIMATE_HINT)]
+        return [Problem(message, "conflict", hint=ESTIMATE_HINT)]
     found = []
     for name in (name for name in estimates if name and name not in names):
         hint = did_you_mean(name, names, "name it under `budget:` too, or remove this line")
-        found.append(BadValue("is no account of this job", code="budget_missing", hint=hint, at=(name,)))
+        found.append(Problem("is no account of this job", "budget_missing", at=(name,), hint=hint))
     for name in (name for name in names if name in accounts):
         key = (name,) if name in estimates else ()
         try:
             estimate = estimate_for(accounts[name], estimates, names)
         except BadValue as error:
-            found.append(error.below(*key))
+            found += [problem.below(*key) for problem in error.problems]
             continue
         if too_dear(accounts[name], estimate):
-            found.append(_too_dear(accounts[name], estimate, at=key))
+            found += _too_dear(accounts[name], estimate, at=key).problems
     return found
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from rota.declare.agents import Agent, in_a_project, own_pools
 from rota.declare.applicability import Keys
 from rota.declare.include import CODE, Included, IncludeMatches, project_label, written_place
-from rota.declare.problems import Trouble
-from rota.declare.yaml import Document, write_path
+from rota.declare.yaml import Document
 from rota.model.errors import Problem
 from rota.model.spec import Draw, Isolate, JobSpec
 from rota.settings import Settings
@@ -156,11 +155,6 @@ def out_of_process(keys: Keys) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if (key, value) != ("isolate", Isolate.THREAD)}
 
 
-def pattern_troubles(found: IncludeMatches) -> list[Trouble]:
-    """Return what is wrong with the patterns of a file."""
-    return [Trouble(("include", one.index), one.message, CODE, one.hint) for one in found.wrong]
-
-
 def pattern_notes(found: IncludeMatches, patterns: Sequence[str]) -> list[str]:
     """Return which patterns match nothing."""
     return [f"include: {patterns[index]!r} matches no file" for index in found.empty]
@@ -228,4 +222,4 @@ def _clash(project: FileRead, path: tuple[str, str], other: FileRead) -> Problem
     section, name = path
     message = f"is not what {written_place(other.document, path)} says"
     hint = f"make them alike, or say which counts in the including file: `{section}: {{{name}: …}}`"
-    return Problem(message, CODE, *project.document.place(path), path=write_path(path), hint=hint)
+    return Problem(message, CODE, *project.document.place(path), at=path, hint=hint)

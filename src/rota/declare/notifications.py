@@ -9,7 +9,7 @@ from typing import Any
 from rota.declare.problems import (
     JOB_NAME,
     BadValue,
-    Parts,
+    ProblemList,
     between,
     choice,
     or_word,
@@ -21,7 +21,7 @@ from rota.declare.problems import (
 )
 from rota.declare.readers import one_of, read_command, read_env_value, read_keys
 from rota.model.clock import write_duration
-from rota.model.errors import AddressRefused, did_you_mean
+from rota.model.errors import AddressRefused, Problem, did_you_mean
 from rota.model.notifications import REMIND, TIMEOUT, USUAL, Channel, Event, Target
 from rota.rules.addresses import read_address
 
@@ -61,21 +61,18 @@ def read_target(value: Any) -> Target:
     """Return one target, without its name."""
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a target", hint=TARGET_HINT)
-    with Parts() as parts:
-        keys = read_keys(value, READERS, parts=parts, hint=TARGET_HINT)
+    with ProblemList() as problems:
+        keys = read_keys(value, READERS, problems=problems, hint=TARGET_HINT)
         channels = [channel for channel in Channel if channel in value]
-        if not one_of(channels, value, parts=parts):
+        if not one_of(channels, value, problems=problems):
             message = f"has {' and '.join(channels)}" if channels else "does not say how it is told"
             code = "conflict" if channels else "missing_value"
             raise BadValue(message, code=code, hint=f"keep one of {', '.join(Channel)}")
         for key, needed in _OF_A_CHANNEL.items() if channels else ():
             if key in value and needed not in value:
-                parts.refuse(_no_effect(key, needed))
+                message = f"has no effect without `{needed}`"
+                problems.add(Problem(message, "no_effect", at=(key,), hint="remove this line"))
     return _target(channels[0], keys)
-
-
-def _no_effect(key: str, needed: Channel) -> BadValue:
-    return BadValue(f"has no effect without `{needed}`", code="no_effect", hint="remove this line", at=(key,))
 
 
 def _target(channel: Channel, keys: Mapping[str, Any]) -> Target:
@@ -107,25 +104,25 @@ def _several(value: list[Any]) -> WrittenNotify:
         raise BadValue(f"has {len(value)} entries", code="out_of_range", hint=f"at most {MOST}")
     names: dict[str, int | None] = {}
     own: list[Target] = []
-    with Parts() as parts:
+    with ProblemList() as problems:
         for index, item in enumerate(value):
-            with parts.below(index):
+            with problems.below(index):
                 if isinstance(item, Mapping):
                     own.append(replace(read_target(item), name=OWN if not own else f"{OWN}-{len(own) + 1}"))
                 else:
                     names.setdefault(_read_name(item), index)
-        found = parts.rest = WrittenNotify(tuple(names.items()), tuple(own))
+        found = problems.rest = WrittenNotify(tuple(names.items()), tuple(own))
     return found
 
 
-def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list[BadValue]:
+def wrong_targets(written: WrittenNotify | None, known: Collection[str]) -> list[Problem]:
     """Return the targets that a job names and that the file does not declare."""
     found = []
     for name, index in written.names if written is not None else ():
         if name not in known:
             hint = did_you_mean(name, known, f"declare it at the top: `notify: {{{name}: …}}`")
             at = () if index is None else (index,)
-            found.append(BadValue(f"no target is named {shown(name)}", code="target_missing", hint=hint, at=at))
+            found.append(Problem(f"no target is named {shown(name)}", "target_missing", at=at, hint=hint))
     return found
 
 
@@ -167,9 +164,9 @@ def read_ping(value: Any) -> Target:
     """Return the address that the scheduler pings."""
     if isinstance(value, Mapping) and set(value) != {"secret"}:
         readers = {"url": _read_place, "allow_private": _read_private}
-        with Parts() as parts:
-            keys = read_keys(value, readers, parts=parts, hint="write `ping_url: https://…`")
-            if "url" not in value and not parts.mistyped:
+        with ProblemList() as problems:
+            keys = read_keys(value, readers, problems=problems, hint="write `ping_url: https://…`")
+            if "url" not in value and not problems.mistyped:
                 raise BadValue("has no address", code="missing_value", hint="add `url:`")
         address, secret = keys["url"]
         allowed = keys.get("allow_private", ())

@@ -3,16 +3,16 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rota.declare.yaml import KeyPath, WrittenFloat, WrittenInt
+from rota.declare.yaml import WrittenFloat, WrittenInt
 from rota.model.clock import parse_duration
-from rota.model.errors import RotaError, did_you_mean
+from rota.model.errors import KeyPath, Problem, RotaError, did_you_mean
 from rota.model.spec import Jitter
 from rota.rules.schedule.timezone import zone
 
@@ -33,31 +33,24 @@ _ZERO = re.compile(r"0+(\.0+)? ?[smhd%]?", re.ASCII)
 
 
 class BadValue(ValueError):
-    """A value cannot be used; `at` leads from the key to the part of the value that is wrong."""
+    """A value cannot be used; `problems` lead from the key to the parts of the value that are wrong.
 
-    def __init__(self, message: str, *, code: str = "invalid_value", hint: str = "", at: tuple[Any, ...] = ()) -> None:
+    `rest` holds the right parts of the value, None where they cannot be checked alone.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "invalid_value",
+        hint: str = "",
+        at: KeyPath = (),
+        others: Iterable[Problem] = (),
+        rest: Any = None,
+    ) -> None:
         super().__init__(message)
-        self.message, self.code, self.hint, self.at = message, code, hint, at
-        self.further: tuple[BadValue, ...] = ()
-        """What is wrong with other parts of the value."""
-        self.rest: Any = None
-        """What the right parts of the value come to, None where nobody can judge them alone."""
-
-    @property
-    def each(self) -> "tuple[BadValue, ...]":
-        """All that is wrong with the value."""
-        return (self, *self.further)
-
-    def with_others(self, further: "Iterable[BadValue]", *, rest: Any = None) -> "BadValue":
-        """Return the refusal of a value that is wrong in other parts too."""
-        found = BadValue(self.message, code=self.code, hint=self.hint, at=self.at)
-        found.further, found.rest = tuple(further), rest
-        return found
-
-    def below(self, *at: str | int) -> "BadValue":
-        """Return the refusal of the value that has this one as its part `at`."""
-        first, *others = [BadValue(one.message, code=one.code, hint=one.hint, at=(*at, *one.at)) for one in self.each]
-        return first.with_others(others)
+        self.problems = (Problem(message, code, at=at, hint=hint), *others)
+        self.rest = rest
 
 
 def shown(value: Any) -> str:
@@ -75,7 +68,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def wrong_type(value: Any, wanted: str, *, hint: str = "", at: tuple[Any, ...] = ()) -> BadValue:
+def wrong_type(value: Any, wanted: str, *, hint: str = "", at: KeyPath = ()) -> BadValue:
     """Return the refusal of a value of another kind than `wanted`."""
     if value is None:
         return BadValue(
@@ -296,57 +289,45 @@ def matching(pattern: re.Pattern[str], wanted: str, *, hint: str) -> Callable[[A
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One thing wrong with a job; the path starts below the job. It follows from what is wrong with `looks_at`."""
-
-    path: KeyPath
-    message: str
-    code: str = "conflict"
-    hint: str = ""
-    looks_at: tuple[str, ...] = ()
+def below(key: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of a value as problems of the map that holds it under `key`."""
+    return [problem.below(key) for problem in problems]
 
 
-def troubles_below(key: str, refused: Iterable[BadValue], *, looks_at: tuple[str, ...] = ()) -> list[Trouble]:
-    """Return what was refused in the value of a key."""
-    return [Trouble((key, *one.at), one.message, one.code, one.hint, looks_at) for one in refused]
+def following(problems: Iterable[Problem], *looks_at: str) -> list[Problem]:
+    """Return the problems as ones that problems of the keys `looks_at` may cause."""
+    return [replace(problem, looks_at=looks_at) for problem in problems]
 
 
-def troubles_of(refused: BadValue, *, looks_at: tuple[str, ...] = ()) -> list[Trouble]:
-    """Return what was refused in a job."""
-    return [Trouble(one.at, one.message, one.code, one.hint, looks_at) for one in refused.each]
+def independent(problems: Sequence[Problem], causes: Sequence[Problem]) -> list[Problem]:
+    """Return the problems that would exist also if the keys with one of `causes` were right."""
+    return [problem for problem in problems if not _follows(problem, causes)] if causes else list(problems)
 
 
-def independent(troubles: Sequence[Trouble], found: Sequence[Trouble]) -> list[Trouble]:
-    """Return the troubles that would be there also if keys with one of `found` had not been left out."""
-    return [trouble for trouble in troubles if not _follows(trouble, found)] if found else list(troubles)
-
-
-def _follows(trouble: Trouble, found: Sequence[Trouble]) -> bool:
-    bad = {other.path[0] for other in found if other.path}
-    if trouble.path and any(_overlap(trouble.path, other.path) for other in found if other.path):
+def _follows(problem: Problem, causes: Sequence[Problem]) -> bool:
+    bad = {cause.at[0] for cause in causes if cause.at}
+    if problem.at and any(_overlap(problem.at, cause.at) for cause in causes if cause.at):
         return True
-    mistyped = any(other.code == "unknown_key" and len(other.path) == 1 for other in found)
-    return bool(trouble.looks_at) and (mistyped or not bad.isdisjoint(trouble.looks_at))
+    mistyped = any(cause.code == "unknown_key" and len(cause.at) == 1 for cause in causes)
+    return bool(problem.looks_at) and (mistyped or not bad.isdisjoint(problem.looks_at))
 
 
-def _overlap(one: KeyPath, other: KeyPath) -> bool:
-    """Tell whether one place is inside of the other."""
-    shared = min(len(one), len(other))
-    return one[:shared] == other[:shared]
+def _overlap(path: KeyPath, other: KeyPath) -> bool:
+    shared = min(len(path), len(other))
+    return path[:shared] == other[:shared]
 
 
-MOST = 100
-"""How many wrong parts of one value are told, so that a long list of nonsense has no answer many times its length."""
+MAX_PROBLEMS = 100
+"""Problems of one value that are reported, so that a long list of nonsense has no answer many times its length."""
 
 
-class Parts:
-    """Keeps what is wrong with each part of a value, and refuses the value at the end of its `with`."""
+class ProblemList:
+    """Collects the problems of each part of a value, and refuses the value at the end of its `with`."""
 
     def __init__(self) -> None:
-        self.refused: list[BadValue] = []
+        self.problems: list[Problem] = []
         self.rest: Any = None
-        """What the right parts come to, where they can be judged without the others."""
+        """The right parts, where they can be checked without the others."""
 
     def __enter__(self) -> Self:
         return self
@@ -355,43 +336,39 @@ class Parts:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, BadValue):
-            self.refuse(error)
+            self.add(*error.problems)
         elif error is not None:
             return
-        if self.refused:
-            first, *further = self._told()
-            raise first.with_others(further, rest=self.rest) from None
-
-    def _told(self) -> list[BadValue]:
-        left = len(self.refused) - MOST
-        if left <= 0:
-            return self.refused
-        return [
-            *self.refused[:MOST],
-            BadValue(f"{left:,} more of its parts are wrong", hint="correct the others first"),
-        ]
+        if self.problems:
+            first, *others = self.problems[:MAX_PROBLEMS]
+            if (left := len(self.problems) - MAX_PROBLEMS) > 0:
+                message = f"{left:,} more of its parts are wrong"
+                others.append(Problem(message, "invalid_value", hint="correct the others first"))
+            raise BadValue(
+                first.message, code=first.code, hint=first.hint, at=first.at, others=others, rest=self.rest
+            ) from None
 
     def below(self, *at: str | int) -> "Part":
-        """Return the surroundings of one part: what it refuses is kept, and the others are read too."""
+        """Return a context for the part at `at`: its problems are collected, and the other parts are read too."""
         return Part(self, at)
 
-    def refuse(self, *refused: BadValue) -> None:
-        """Keep what is wrong."""
-        self.refused += [each for one in refused for each in one.each]
+    def add(self, *problems: Problem) -> None:
+        """Collect problems."""
+        self.problems += problems
 
     @property
     def mistyped(self) -> bool:
         """Whether a key is unknown: it may be the one that seems to be missing."""
-        return any(one.code == "unknown_key" and len(one.at) == 1 for one in self.refused)
+        return any(problem.code == "unknown_key" and len(problem.at) == 1 for problem in self.problems)
 
 
 class Part:
     """One part of a value while it is read."""
 
-    __slots__ = ("_at", "_parts")
+    __slots__ = ("_at", "_problems")
 
-    def __init__(self, parts: Parts, at: tuple[str | int, ...]) -> None:
-        self._parts, self._at = parts, at
+    def __init__(self, problems: ProblemList, at: KeyPath) -> None:
+        self._problems, self._at = problems, at
 
     def __enter__(self) -> None:
         return None
@@ -401,16 +378,16 @@ class Part:
     ) -> bool:
         if not isinstance(error, BadValue):
             return False
-        self._parts.refuse(error.below(*self._at))
+        self._problems.add(*(problem.below(*self._at) for problem in error.problems))
         return True
 
 
 def read_items(value: Sequence[Any], reader: Callable[[Any], T]) -> list[T]:
     """Return the items of a list, each as `reader` makes it."""
     found: list[T] = []
-    with Parts() as parts:
+    with ProblemList() as problems:
         for index, item in enumerate(value):
-            with parts.below(index):
+            with problems.below(index):
                 found.append(reader(item))
     return found
 

@@ -15,22 +15,21 @@ from rota.declare.agents import Agent, own_pools, with_registered
 from rota.declare.calendar import Calendars
 from rota.declare.include import Included, find_included, join_parts, patterns_of
 from rota.declare.limits import counting_notes
-from rota.declare.merge import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes, pattern_troubles
-from rota.declare.problems import Trouble
+from rota.declare.merge import FileRead, Host, LeftOut, Shared, gather, in_project, pattern_notes
 from rota.declare.registry import FunctionFinder
 from rota.declare.sections import (
     POLL,
     FileOrigin,
-    need_troubles,
+    need_problems,
     read_sections,
     read_settings,
     read_surroundings,
     with_need,
     with_shared,
 )
-from rota.declare.yaml import KEY_HINT, TEXT_HINT, UNUSABLE, Document, KeyPath, Stamp, home_of, load, parse, write_path
+from rota.declare.yaml import KEY_HINT, TEXT_HINT, UNUSABLE, Document, Stamp, home_of, load, parse
 from rota.model.clock import write_duration
-from rota.model.errors import FileProblems, JobProblems, Problem
+from rota.model.errors import FileProblems, JobProblems, KeyPath, Problem
 from rota.model.spec import JobSpec, Kind
 from rota.settings import FILE_NAME, Settings
 
@@ -53,7 +52,8 @@ def usable(value: Any, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> Any:
     {'command': ['']}
     """
     if isinstance(value, str) and (found := UNUSABLE.search(value)):
-        spoilt[path] = _unusable(f"holds the character U+{ord(found[0]):04X}", path, hint=TEXT_HINT)
+        message = f"holds the character U+{ord(found[0]):04X}"
+        spoilt[path] = Problem(message, "yaml_character", at=path, hint=TEXT_HINT)
         return ""
     if isinstance(value, dict):
         keyed = [(_key(key, path, spoilt=spoilt), below) for key, below in value.items()]
@@ -68,12 +68,9 @@ def _key(key: str, path: KeyPath, *, spoilt: dict[KeyPath, Problem]) -> str:
     if found is None:
         return key
     whole = UNUSABLE.sub("\ufffd", key)
-    spoilt[(*path, whole)] = _unusable(f"a key holds the character U+{ord(found[0]):04X}", path, hint=KEY_HINT)
+    message = f"a key holds the character U+{ord(found[0]):04X}"
+    spoilt[(*path, whole)] = Problem(message, "yaml_character", at=path, hint=KEY_HINT)
     return whole
-
-
-def _unusable(message: str, path: KeyPath, *, hint: str) -> Problem:
-    return Problem(message, "yaml_character", path=write_path(path), hint=hint)
 
 
 def plain(value: Any) -> Any:
@@ -137,10 +134,10 @@ def read_file(
     known = _look_up(findings, content.settings, functions=functions, interpreter=interpreter, imports=imports)
     if modules is not None:
         modules.update(dict.fromkeys(references.modules_of(findings.mentions, content.settings, content.agents)))
-    findings.tell((), [*pattern_troubles(found), *known.troubles])
+    findings.tell((), [*found.problems, *known.problems])
     jobs = with_need(references.with_replaced(content.jobs, known.names), known.names)
     findings.tell((), _unpolled(jobs, findings.document, names=known.names, host=host))
-    findings.tell((), references.left_troubles(jobs, known.names))
+    findings.tell((), references.left_problems(jobs, known.names))
     return FileRead(
         included=one,
         document=findings.document,
@@ -198,11 +195,11 @@ def _look_up(
 
 def _unpolled(
     jobs: Sequence[JobSpec], document: Document, *, names: references.NamesOf, host: Host | None
-) -> list[Trouble]:
+) -> list[Problem]:
     """Return the jobs that need a poll which nobody makes; that of an included project is nobody's."""
     polls = "poll" in document.data if host is None else host.polls
     lacking = None if polls else "the file" if host is None else "the including file"
-    return need_troubles(jobs, document, names=names, lacking=lacking)
+    return need_problems(jobs, document, names=names, lacking=lacking)
 
 
 @dataclass(frozen=True, slots=True)

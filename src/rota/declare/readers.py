@@ -17,7 +17,7 @@ from rota.declare.problems import (
     JOB_NAME,
     REBOOT,
     BadValue,
-    Parts,
+    ProblemList,
     ask,
     or_word,
     read_duration,
@@ -42,12 +42,12 @@ def read_keys(
     value: Any,
     readers: Mapping[str, Reader],
     *,
-    parts: Parts,
+    problems: ProblemList,
     hint: str,
     words: dict[str, str] | None = None,
     known: str = "",
 ) -> dict[str, Any]:
-    """Return the keys that were written and are right, each as its reader makes it; `parts` keeps the others.
+    """Return the keys that were written and are right, each as its reader makes it; `problems` gets the others.
 
     `known` is the hint to an unknown key, in the place of the nearest name.
     """
@@ -55,7 +55,7 @@ def read_keys(
         raise wrong_type(value, "a map of keys", hint=hint)
     found: dict[str, Any] = {}
     for key in value:
-        with parts.below(key):
+        with problems.below(key):
             if key not in readers:
                 guess = known or unknown_key(str(key), list(readers), words)
                 raise BadValue("unknown key", code="unknown_key", hint=guess)
@@ -63,10 +63,10 @@ def read_keys(
     return found
 
 
-def one_of(keys: Collection[str], value: Mapping[str, Any], *, parts: Parts) -> bool:
+def one_of(keys: Collection[str], value: Mapping[str, Any], *, problems: ProblemList) -> bool:
     """Tell whether exactly one of `keys` is written; a mistyped one may be it."""
     count = sum(key in value for key in keys)
-    return count == 1 or (not count and parts.mistyped)
+    return count == 1 or (not count and problems.mistyped)
 
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/=-]{0,99}", re.ASCII)
@@ -111,9 +111,9 @@ def read_params(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map of params", hint="write `params: {name: value}`")
     folded: dict[str, str] = {}
-    with Parts() as parts:
+    with ProblemList() as problems:
         for name in value:
-            with parts.below(name):
+            with problems.below(name):
                 _check_param(name, folded)
         _check_json(value)
     plain: dict[str, Any] = _plain(value)
@@ -251,9 +251,9 @@ def read_condition(value: Any) -> Condition:
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a condition", hint="write a registered name, or {command: [./check.sh]}")
     readers = {"name": _name, "command": read_command, "timeout": read_duration}
-    with Parts() as parts:
-        found = read_keys(value, readers, parts=parts, hint="", known=f"a condition knows {', '.join(readers)}")
-        if not one_of(("name", "command"), value, parts=parts):
+    with ProblemList() as problems:
+        found = read_keys(value, readers, problems=problems, hint="", known=f"a condition knows {', '.join(readers)}")
+        if not one_of(("name", "command"), value, problems=problems):
             raise BadValue("needs either `name` or `command`", code="conflict", hint="write one of them")
     return Condition(**found)
 
@@ -303,9 +303,9 @@ def read_interval(value: Any) -> timedelta | ByMode:
     """Return the duration of an interval, or those of its modes."""
     if not isinstance(value, Mapping):
         return read_duration(value)
-    with Parts() as parts:
-        found = read_keys(value, dict.fromkeys(MODES, read_one), parts=parts, hint=f"write {_MAP}")
-        if Mode.ACTIVE not in value and not parts.mistyped:
+    with ProblemList() as problems:
+        found = read_keys(value, dict.fromkeys(MODES, read_one), problems=problems, hint=f"write {_MAP}")
+        if Mode.ACTIVE not in value and not problems.mistyped:
             raise _no_active()
     return by_mode(found)
 
@@ -351,10 +351,10 @@ def read_members(value: Any) -> dict[int, Member]:
     """Return the members of a group by their places in the list."""
     if not isinstance(value, list):
         raise wrong_type(value, "a list", hint=f"write `members: [{value[:80]}]`" if isinstance(value, str) else "")
-    with Parts() as parts:
-        found = parts.rest = dict[int, Member]()
+    with ProblemList() as problems:
+        found = problems.rest = dict[int, Member]()
         for index, item in enumerate(value):
-            with parts.below(index):
+            with problems.below(index):
                 found[index] = read_member(item)
     return found
 
@@ -365,9 +365,9 @@ def read_member(value: Any) -> Member:
         return Member(_member_name(value))
     if not isinstance(value, dict) or not value:
         raise wrong_type(value, "a member", hint=HINT)
-    with Parts() as parts:
-        found = read_keys(value, _READERS, parts=parts, hint=HINT, known="a member knows job, params, always")
-        if "job" not in value and not parts.mistyped:
+    with ProblemList() as problems:
+        found = read_keys(value, _READERS, problems=problems, hint=HINT, known="a member knows job, params, always")
+        if "job" not in value and not problems.mistyped:
             raise BadValue("names no job", code="member", hint=HINT)
     return Member(**found)
 
@@ -436,11 +436,11 @@ def read_headers(value: Any) -> dict[str, EnvValue]:
         raise wrong_type(value, "a map of headers", hint=HEADERS_HINT)
     names: set[str] = set()
     found: dict[str, EnvValue] = {}
-    with Parts() as parts:
+    with ProblemList() as problems:
         for name in value:
-            with parts.below(name):
+            with problems.below(name):
                 _check_header(name, names)
-            with parts.below(name):
+            with problems.below(name):
                 found[name] = replace(_header(value[name]), name=name)
     return found
 

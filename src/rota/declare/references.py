@@ -8,11 +8,11 @@ from typing import Any
 from rota.declare.agents import Agent
 from rota.declare.jobs import JobDefaults, interpreter_of
 from rota.declare.module_source import SourceFinder
-from rota.declare.problems import Trouble, shown
+from rota.declare.problems import shown
 from rota.declare.readers import NAME_LIMIT
 from rota.declare.registry import BUILTIN_CONDITIONS, FunctionFinder, ImportingFinder, RegisteredAgent, RegisteredFinder
-from rota.declare.yaml import Document, KeyPath, write_path
-from rota.model.errors import Problem, RotaError
+from rota.declare.yaml import Document
+from rota.model.errors import KeyPath, Problem, RotaError
 from rota.model.spec import JobSpec, Names, SourceKind
 from rota.settings import Settings
 
@@ -73,9 +73,9 @@ def modules_of(mentions: Sequence[Mention], settings: Settings, agents: Sequence
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """What became of the names of a file: the troubles, with their whole paths, and what each interpreter knows."""
+    """What became of the names of a file: the problems, with their whole paths, and what each interpreter knows."""
 
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[Problem, ...] = ()
     names: NamesOf = field(default_factory=dict)
 
 
@@ -100,12 +100,12 @@ def look_up(
     interpreter: FinderOf | None,
     imports: bool = True,
 ) -> LookedUp:
-    """Ask for every name; a trouble for each module that cannot be imported and each name nobody knows.
+    """Ask for every name; a problem for each module that cannot be imported and each name nobody knows.
 
     `functions` is asked for all of them; where there is an `interpreter` too, only for those of this process. Without
     `imports` the source of the modules is read, and none of them is run.
     """
-    troubles: list[Trouble] = []
+    problems: list[Problem] = []
     names: dict[str | None, Names] = {}
     for python in dict.fromkeys((settings.python, *(mention.python for mention in mentions))):
         theirs = [mention for mention in mentions if mention.python == python]
@@ -113,8 +113,8 @@ def look_up(
         finder = _finder(python, settings, interpreter, imports=imports) if told_apart else functions
         if finder is not None and (theirs or settings.imports or python is None):
             names[python], wrong = _ask(finder, theirs, settings=settings)
-            troubles += wrong
-    return LookedUp(tuple(dict.fromkeys(troubles)), names)
+            problems += wrong
+    return LookedUp(tuple(dict.fromkeys(problems)), names)
 
 
 def _finder(
@@ -127,18 +127,18 @@ def _finder(
     return interpreter(python, settings) if interpreter else None
 
 
-def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Trouble]]:
+def _ask(finder: FunctionFinder, mentions: Sequence[Mention], *, settings: Settings) -> tuple[Names, list[Problem]]:
     sources = dict.fromkeys(mention.name for mention in mentions if mention.source)
     functions = dict.fromkeys(mention.name for mention in mentions if not mention.condition and not mention.source)
     conditions = dict.fromkeys(mention.name for mention in mentions if mention.condition)
     try:
         names = finder.find(list(functions), list(conditions), *([list(sources)] if sources else []))
     except RotaError as error:
-        return Names(), [Trouble(("python",), error.message, error.code, error.hint)]
+        return Names(), [Problem(error.message, error.code, at=("python",), hint=error.hint)]
     return names, _missing(names.missing, mentions, settings=settings)
 
 
-def _missing(missing: Mapping[str, str], mentions: Sequence[Mention], *, settings: Settings) -> list[Trouble]:
+def _missing(missing: Mapping[str, str], mentions: Sequence[Mention], *, settings: Settings) -> list[Problem]:
     failed = [
         _said(("imports", index), missing[module], "import_failed")
         for index, module in enumerate(settings.imports)
@@ -165,16 +165,16 @@ def _with_replaced(spec: JobSpec, known: Names) -> JobSpec:
     return replace(spec, gates=replace(spec.gates, conditions=marked))
 
 
-def _said(path: KeyPath, message: str, code: str) -> Trouble:
+def _said(path: KeyPath, message: str, code: str) -> Problem:
     text, _, hint = message.partition("; ")
-    return Trouble(path, text, code, hint)
+    return Problem(text, code, at=path, hint=hint)
 
 
-def left_troubles(specs: Sequence[JobSpec], names: NamesOf) -> list[Trouble]:
+def left_problems(specs: Sequence[JobSpec], names: NamesOf) -> list[Problem]:
     """Return, with their whole paths, the jobs that ask for room in accounts and have none."""
     message, hint = f"`{LEFT}` asks for room in accounts, and the job has no `budget`", "add `budget:`, or remove it"
     return [
-        Trouble(("jobs", spec.name, "conditions", index), message, "no_effect", hint)
+        Problem(message, "no_effect", at=("jobs", spec.name, "conditions", index), hint=hint)
         for spec in specs
         for index, condition in enumerate(spec.gates.conditions)
         if condition.name == LEFT and not spec.budgets
@@ -194,28 +194,27 @@ class Findings:
         self.agents_known = True
         """Whether it is known which functions are agents: a module that fails may have registered some."""
 
-    def tell(self, base: KeyPath, troubles: Sequence[Trouble]) -> None:
-        """Make problems of troubles below `base`, with their places in the file."""
-        for trouble in troubles:
-            path = self._written_path((*base, *trouble.path))
+    def tell(self, base: KeyPath, problems: Sequence[Problem]) -> None:
+        """Make problems of problems below `base`, with their places in the file."""
+        for problem in problems:
+            path = self._written_path((*base, *problem.at))
             if any(path[: len(spoilt)] == spoilt for spoilt in self.document.spoilt):
                 continue
-            if trouble.code == "unknown_agent" and not self.agents_known:
+            if problem.code == "unknown_agent" and not self.agents_known:
                 continue
-            place = self.document.place(path)
-            self.problems.append(Problem(trouble.message, trouble.code, *place, write_path(path), trouble.hint))
+            file, line, column = self.document.place(path)
+            self.problems.append(replace(problem, file=file, line=line, column=column, at=path))
 
     def told(self, base: KeyPath) -> bool:
         """Tell whether something is wrong below a key."""
-        key = write_path(base)
-        return any(problem.path == key or problem.path.startswith(f"{key}.") for problem in self.problems)
+        return any(problem.at[: len(base)] == base for problem in self.problems)
 
     def check_interpreter(self, path: str, key: KeyPath, *, written: str) -> None:
         """Tell an interpreter that is not there, and let nobody ask it."""
         if "/" in path and not os.access(path, os.X_OK):
             self.lost.add(path)
             hint = "create the environment, or correct the path"
-            self.tell(key, [Trouble((), f"there is no program {shown(written)}", "python_missing", hint)])
+            self.tell(key, [Problem(f"there is no program {shown(written)}", "python_missing", hint=hint)])
 
     def _written_path(self, path: KeyPath) -> KeyPath:
         # A command written as one text has words but no items, and a default stands elsewhere than its job.

@@ -21,13 +21,13 @@ from rota.declare.keys import (
 )
 from rota.declare.limits import WrittenAccount, spends_of
 from rota.declare.merge import Host, Shared
-from rota.declare.problems import Trouble, shown
+from rota.declare.problems import shown
 from rota.declare.references import Findings, NamesOf
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.types import PollGroup
-from rota.declare.yaml import Document, KeyPath, home_of
+from rota.declare.yaml import Document, home_of
 from rota.model.budgets import Account, Unit
-from rota.model.errors import RotaError
+from rota.model.errors import KeyPath, Problem, RotaError
 from rota.model.notifications import Target
 from rota.model.proposals import AgentPolicy
 from rota.model.spec import (
@@ -80,8 +80,8 @@ class FileOrigin:
 def read_sections(findings: Findings) -> Sections:
     """Return the sections that say something about the whole project."""
     written = {key: value for key, value in findings.document.data.items() if key not in APART}
-    sections, troubles = read_map(ProjectFile, written)
-    findings.tell((), troubles)
+    sections, problems = read_map(ProjectFile, written)
+    findings.tell((), problems)
     return sections
 
 
@@ -115,7 +115,7 @@ def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPat
     try:
         return origin.local_zone() if zone == "local" else zone
     except RotaError as error:
-        findings.tell(key, [Trouble((), error.message, "timezone", error.hint)])
+        findings.tell(key, [Problem(error.message, "timezone", hint=error.hint)])
         return otherwise
 
 
@@ -228,9 +228,9 @@ def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> 
     """Return the keys that jobs have where they do not write them."""
     keys, unreadable = read_map(DefaultsSection, written)
     keys, twice = jobs.one_spelling(keys)
-    troubles = [*unreadable, *jobs.except_troubles(keys, around.calendars), *twice]
-    troubles += jobs.draw_troubles(keys, around.pools) + jobs.name_troubles(keys, around.budgets)
-    findings.tell(("defaults",), troubles + jobs.target_troubles(keys, around.targets))
+    problems = [*unreadable, *jobs.except_problems(keys, around.calendars), *twice]
+    problems += jobs.draw_problems(keys, around.pools) + jobs.name_problems(keys, around.budgets)
+    findings.tell(("defaults",), problems + jobs.target_problems(keys, around.targets))
     return keys
 
 
@@ -252,26 +252,37 @@ BACKING_OFF = RepeatedFailure(after=2, backoff_max=timedelta(minutes=15))
 POLL_HINT = "add `poll: {url: https://…}`, or remove what needs it"
 
 
-def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec | None, list[Trouble]]:
+def poll_job(keys: Mapping[str, Any], around: jobs.JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
     """Return the job that polls from the section's read keys, or what is wrong with them."""
-    troubles: list[Trouble] = []
+    problems: list[Problem] = []
     if ("url" in keys) == ("run" in keys):
-        troubles.append(Trouble((), "needs either `url` or `run`", hint="write one of them", looks_at=("url", "run")))
+        problems.append(
+            Problem("needs either `url` or `run`", "conflict", hint="write one of them", looks_at=("url", "run"))
+        )
     if "run" in keys and around.python is not None:
         message = "a poll's function runs inside the scheduler's process, not in another interpreter (`python:`)"
-        troubles.append(Trouble(("run",), message, hint="poll a `url`, or start rota from the project's environment"))
+        problems.append(
+            Problem(message, "conflict", at=("run",), hint="poll a `url`, or start rota from the project's environment")
+        )
     if "headers" in keys and "url" not in keys:
         hint = "add `url`, or remove this line"
-        troubles.append(Trouble(("headers",), "has no effect without `url`", "no_effect", hint, ("url",)))
-    troubles += jobs.name_troubles(keys, around.budgets) or _uncountable(keys, around.budgets or {})
-    return (None, troubles) if troubles else (_spec(keys, around), [])
+        problems.append(
+            Problem("has no effect without `url`", "no_effect", at=("headers",), hint=hint, looks_at=("url",))
+        )
+    problems += jobs.name_problems(keys, around.budgets) or _uncountable(keys, around.budgets or {})
+    return (None, problems) if problems else (_spec(keys, around), [])
 
 
-def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Trouble]:
+def _uncountable(keys: Mapping[str, Any], accounts: Mapping[str, Account]) -> list[Problem]:
     """Return the accounts that count what a poll does not have."""
     found = [(path, accounts[name]) for path, name in keys.get("budget", {}).items() if name in accounts]
     return [
-        Trouble(("budget", *path), f"a poll is a request and costs no {one.unit}", hint="name an account of `requests`")
+        Problem(
+            f"a poll is a request and costs no {one.unit}",
+            "conflict",
+            at=("budget", *path),
+            hint="name an account of `requests`",
+        )
         for path, one in found
         if one.unit in (Unit.TOKENS, Unit.USD)
     ]
@@ -319,9 +330,9 @@ def _looking(spec: JobSpec, names: NamesOf) -> list[int]:
     ]
 
 
-def need_troubles(
+def need_problems(
     specs: Sequence[JobSpec], document: Document, *, names: NamesOf, lacking: str | None
-) -> list[Trouble]:
+) -> list[Problem]:
     """Return, with their whole paths, the jobs that need a poll which nobody makes, and those that deny their need.
 
     `lacking` is the file that has no poll, None where there is one.
@@ -329,21 +340,21 @@ def need_troubles(
     needy = [(spec, _looking(spec, names)) for spec in specs if spec.gates.needs_poll]
     denying = [_denial(spec, document, looking) for spec, looking in needy if looking]
     unmet = [_unmet(spec, document, looking, lacking=lacking) for spec, looking in needy if lacking]
-    return [trouble for trouble in (*denying, *unmet) if trouble is not None]
+    return [problem for problem in (*denying, *unmet) if problem is not None]
 
 
-def _denial(spec: JobSpec, document: Document, looking: Sequence[int]) -> Trouble | None:
+def _denial(spec: JobSpec, document: Document, looking: Sequence[int]) -> Problem | None:
     body = document.data["jobs"][spec.name]
     key = "needs_poll" if body.get("needs_poll") is False else "group" if body.get("group") == PollGroup.LOCAL else None
     if key is None:
         return None
     condition = shown(spec.gates.conditions[looking[0]].name)
     message = f"does not agree with the condition {condition}, which looks at the poll's data"
-    return Trouble(("jobs", spec.name, key), message, hint="remove this line, or the condition")
+    return Problem(message, "conflict", at=("jobs", spec.name, key), hint="remove this line, or the condition")
 
 
-def _unmet(spec: JobSpec, document: Document, looking: Sequence[int], *, lacking: str | None) -> Trouble:
+def _unmet(spec: JobSpec, document: Document, looking: Sequence[int], *, lacking: str | None) -> Problem:
     below = [("needs_poll",), ("group",), *(("conditions", index) for index in looking)]
     written = (path for key in below if (path := ("jobs", spec.name, *key)) in document.keys)
     path = next(written, ("jobs", spec.name, "needs_poll"))
-    return Trouble(path, f"needs the shared poll, and {lacking} has no `poll:`", "no_poll", POLL_HINT)
+    return Problem(f"needs the shared poll, and {lacking} has no `poll:`", "no_poll", at=path, hint=POLL_HINT)

@@ -14,6 +14,7 @@ from rota.declare.problems import JOB_NAME
 from rota.model import spec
 from rota.model.agents import Access
 from rota.model.budgets import Exceeded, Per, Price, Unit
+from rota.model.errors import KeyPath
 from rota.model.notifications import Channel, Target
 from rota.model.proposals import Approval
 from rota.sources.github import LABELS
@@ -458,7 +459,7 @@ Capacities = Annotated[
     ),
 ]
 Draws = Annotated[
-    dict[limits.KeyPath, spec.Draw],
+    dict[KeyPath, spec.Draw],
     Reads(limits.read_draws),
     Schema({"anyOf": [{"type": "array", "items": {"anyOf": [POOL, _DRAWS]}}, _DRAWS]}),
 ]
@@ -492,7 +493,7 @@ Budgets = Annotated[
 ]
 Prices = Annotated[dict[Text, PriceEntry], Schema({"type": "object", "additionalProperties": _PRICE})]
 Accounts = Annotated[
-    dict[limits.KeyPath, str],
+    dict[KeyPath, str],
     Reads(limits.read_names),
     Schema({"anyOf": [POOL, {"type": "array", "items": POOL}]}),
 ]

@@ -23,8 +23,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from rota.model.errors import FileProblems, Problem, ProjectMissing
-from rota.model.records import cut
+from rota.model.errors import FileProblems, KeyPath, Problem, ProjectMissing
 from rota.settings import FILE_NAME
 
 DEPTH_LIMIT = 20
@@ -33,7 +32,6 @@ SECTIONS_HINT = "write sections such as `timezone:` and `jobs:` at the left marg
 DIGITS_LIMIT = 300
 
 Mark = tuple[int, int]
-KeyPath = tuple[str | int, ...]
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -58,26 +56,13 @@ class WrittenFloat(float):
     written: str
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """Something in the YAML that rota does not take."""
-
-    message: str
-    code: str
-    mark: Mark
-    path: KeyPath = ()
-    hint: str = ""
-
-
 class UnreadableText(Exception):
-    """The text cannot be read beyond `mark`; `alias` when an alias stands there."""
+    """The text cannot be read beyond the last of `problems`; `flow` where that is inside of brackets."""
 
-    def __init__(self, flaw: FieldProblem, *, alias: bool = False, flow: bool = False) -> None:
-        super().__init__(flaw.message)
-        self.flaw = flaw
-        self.alias = alias
+    def __init__(self, problems: list[Problem], *, flow: bool) -> None:
+        super().__init__(problems[-1].message)
+        self.problems = problems
         self.flow = flow
-        self.before: list[FieldProblem] = []
 
 
 @dataclass(slots=True)
@@ -87,60 +72,58 @@ class Composed:
     data: Any = None
     keys: dict[KeyPath, Mark] = field(default_factory=dict)
     values: dict[Mark, KeyPath] = field(default_factory=dict)
-    flaws: list[FieldProblem] = field(default_factory=list)
-
-    @classmethod
-    def empty(cls, stopped: UnreadableText) -> "Composed":
-        """Return what is known of a text that could not be read to its end."""
-        return cls(flaws=[*stopped.before, stopped.flaw])
+    problems: list[Problem] = field(default_factory=list)
 
 
 def compose(text: str) -> Composed:
-    """Return the value that `text` spells; raise Stopped where nothing more can be read."""
+    """Return the value that `text` spells; raise UnreadableText where nothing more can be read."""
     composer = _Composer(text)
     try:
         composer.run()
-    except UnreadableText as stopped:
-        stopped.before = composer.composed.flaws
+    except UnreadableText:
         raise
     except ReaderError as error:
         raise composer.stopped(_unreadable(text, error)) from None
     except MarkedYAMLError as error:
         raise composer.stopped(_syntax(error)) from None
-    except Exception as error:  # the parser meets text of any kind, and some of it trips the parser itself
-        raise composer.stopped(FieldProblem(f"is no YAML: {error}", "yaml_syntax", composer.last)) from None
+    except Exception as error:  # some texts raise errors of any type in the parser itself
+        raise composer.stopped(_problem(f"is no YAML: {error}", "yaml_syntax", composer.last)) from None
     return composer.composed
 
 
-def _unreadable(text: str, error: ReaderError) -> FieldProblem:
+def _problem(message: str, code: str, mark: Mark, at: KeyPath = (), *, hint: str = "") -> Problem:
+    return Problem(message, code, "", *mark, at=at, hint=hint)
+
+
+def _unreadable(text: str, error: ReaderError) -> Problem:
     match = YAML_REFUSED.search(text)
     index = match.start() if match else 0
     line = text.count("\n", 0, index) + 1
     column = index - (text.rfind("\n", 0, index) + 1) + 1
     code = f"U+{ord(text[index]):04X}" if text else str(error.reason)
-    return FieldProblem(f"character {code} is not allowed in YAML", "yaml_character", (line, column), hint="remove it")
+    return _problem(f"character {code} is not allowed in YAML", "yaml_character", (line, column), hint="remove it")
 
 
 YAML_REFUSED = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _syntax(error: MarkedYAMLError) -> FieldProblem:
+def _syntax(error: MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = str(error.problem or error.context or "cannot be read")
     if "'\\t'" in problem:
-        return FieldProblem("a tab cannot indent YAML", "yaml_syntax", place, hint="use spaces")
+        return _problem("a tab cannot indent YAML", "yaml_syntax", place, hint="use spaces")
     if error.context in _BRACKETS and error.context_mark:
         return _unclosed(_BRACKETS[error.context], error.context_mark, before=place)
     context = f" {error.context}" if error.context and error.problem else ""
-    return FieldProblem(f"is no YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
+    return _problem(f"is no YAML: {problem}{context}", "yaml_syntax", place, hint=_SYNTAX_HINTS.get(problem, ""))
 
 
-def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> FieldProblem:
+def _unclosed(brackets: tuple[str, str], opened: Any, *, before: Mark) -> Problem:
     opening, closing = brackets
     hint = f"write `{closing}` where it ends, or a comma between its parts, before {before[0]}:{before[1]}"
     place = (opened.line + 1, opened.column + 1)
-    return FieldProblem(f"this `{opening}` is not closed", "yaml_syntax", place, hint=hint)
+    return _problem(f"this `{opening}` is not closed", "yaml_syntax", place, hint=hint)
 
 
 _BRACKETS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
@@ -165,38 +148,34 @@ class _Composer:
             if isinstance(event, DocumentStartEvent):
                 self._start_document()
             elif isinstance(event, SequenceStartEvent):
-                raise UnreadableText(FieldProblem(NO_MAP, "yaml_top_level", self.last, hint=SECTIONS_HINT))
+                raise self.stopped(_problem(NO_MAP, "yaml_top_level", self.last, hint=SECTIONS_HINT))
             elif isinstance(event, AliasEvent | ScalarEvent | MappingStartEvent):
                 self.composed.data = self._node(event, (), depth=1)
             elif isinstance(event, StreamEndEvent):
                 return
 
-    def stopped(self, flaw: FieldProblem) -> UnreadableText:
-        """Return the exception for a text that ends for us at `flaw`."""
-        stopped = UnreadableText(flaw, flow=self.flow > 0)
-        stopped.before = self.composed.flaws
-        return stopped
+    def stopped(self, problem: Problem) -> UnreadableText:
+        """Return the exception for a text that cannot be read beyond `problem`."""
+        return UnreadableText([*self.composed.problems, problem], flow=self.flow > 0)
 
     def _start_document(self) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise UnreadableText(
-                FieldProblem("a second document starts here", "yaml_documents", self.last, hint="write one file each")
-            )
+            message = "a second document starts here"
+            raise self.stopped(_problem(message, "yaml_documents", self.last, hint="write one file each"))
 
     def _node(self, event: Any, path: KeyPath, *, depth: int) -> Any:
         mark = _mark(event)
         if isinstance(event, AliasEvent):
-            flaw = FieldProblem("`*` starts a YAML alias here", "yaml_alias", mark, path, hint="write the value out")
-            raise UnreadableText(flaw, alias=True, flow=self.flow > 0)
+            message = "`*` starts a YAML alias here"
+            raise self.stopped(_problem(message, "yaml_alias", mark, path, hint="write the value out"))
         self.composed.values.setdefault(mark, path)
         self._refuse_marks(event, mark, path)
         if isinstance(event, ScalarEvent):
             return self._scalar(event, mark, path)
         if depth > DEPTH_LIMIT:
-            raise UnreadableText(
-                FieldProblem(f"is nested more than {DEPTH_LIMIT} deep", "yaml_depth", mark, path, hint="flatten it")
-            )
+            message = f"is nested more than {DEPTH_LIMIT} deep"
+            raise self.stopped(_problem(message, "yaml_depth", mark, path, hint="flatten it"))
         flow = bool(event.flow_style)
         self.flow += flow
         mapping = isinstance(event, MappingStartEvent)
@@ -206,25 +185,25 @@ class _Composer:
 
     def _refuse_marks(self, event: Any, mark: Mark, path: KeyPath) -> None:
         if event.anchor:
-            flaw = FieldProblem(f"`&{event.anchor}` is a YAML anchor", "yaml_anchor", mark, path)
-            self._flaw(flaw, hint="repeat the value, or put it in quotes if it is a text")
+            hint = "repeat the value, or put it in quotes if it is a text"
+            self._add(f"`&{event.anchor}` is a YAML anchor", "yaml_anchor", mark, path, hint=hint)
         if event.ctag and not (isinstance(event, ScalarEvent) and event.style and event.implicit[1]):
-            flaw = FieldProblem(f"`{event.tag}` is a YAML tag", "yaml_tag", mark, path)
-            self._flaw(flaw, hint="remove it, or put the value in quotes if it is a text")
+            hint = "remove it, or put the value in quotes if it is a text"
+            self._add(f"`{event.tag}` is a YAML tag", "yaml_tag", mark, path, hint=hint)
 
-    def _flaw(self, flaw: FieldProblem, *, hint: str) -> None:
-        self.composed.flaws.append(FieldProblem(flaw.message, flaw.code, flaw.mark, flaw.path, hint))
+    def _add(self, message: str, code: str, mark: Mark, path: KeyPath, *, hint: str) -> None:
+        self.composed.problems.append(_problem(message, code, mark, path, hint=hint))
 
     def _scalar(self, event: Any, mark: Mark, path: KeyPath) -> Any:
         text: str = event.value
         if found := UNUSABLE.search(text):
-            flaw = FieldProblem(f"holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
-            self._flaw(flaw, hint=TEXT_HINT)
+            message = f"holds the character U+{ord(found[0]):04X}"
+            self._add(message, "yaml_character", mark, path, hint=TEXT_HINT)
             return ""
         if event.style or event.ctag:
             return text
         if len(text) > DIGITS_LIMIT and _INTEGER.fullmatch(text):
-            self._flaw(FieldProblem("is too long for a number", "yaml_number", mark, path), hint="put it in quotes")
+            self._add("is too long for a number", "yaml_number", mark, path, hint="put it in quotes")
             return 0
         return plain_value(text)
 
@@ -236,8 +215,8 @@ class _Composer:
             known = self.composed.keys.setdefault(below, mark)
             value = self._node(self._next(), below, depth=depth + 1)
             if key in found:
-                flaw = FieldProblem(f"is there twice, first in line {known[0]}", "yaml_duplicate_key", mark, below)
-                self._flaw(flaw, hint="keep one of them")
+                message = f"is there twice, first in line {known[0]}"
+                self._add(message, "yaml_duplicate_key", mark, below, hint="keep one of them")
             else:
                 found[key] = value
         return found
@@ -247,17 +226,15 @@ class _Composer:
         if not isinstance(event, ScalarEvent):
             if isinstance(event, AliasEvent):
                 self._node(event, path, depth=depth)
-            flaw = FieldProblem("a map or list stands where a key should", "yaml_key", mark, path)
-            raise UnreadableText(
-                FieldProblem(flaw.message, flaw.code, mark, path, "put a value that starts with `{` in quotes")
-            )
+            message, hint = "a map or list stands where a key should", "put a value that starts with `{` in quotes"
+            raise self.stopped(_problem(message, "yaml_key", mark, path, hint=hint))
         self._refuse_marks(event, mark, (*path, event.value))
         if event.value == "<<" and not event.style:
-            flaw = FieldProblem("merge keys are not supported", "yaml_merge", mark, (*path, "<<"))
-            self._flaw(flaw, hint="write the keys out, or put them into `defaults:`")
+            hint = "write the keys out, or put them into `defaults:`"
+            self._add("merge keys are not supported", "yaml_merge", mark, (*path, "<<"), hint=hint)
         if found := UNUSABLE.search(event.value):
-            flaw = FieldProblem(f"a key holds the character U+{ord(found[0]):04X}", "yaml_character", mark, path)
-            self._flaw(flaw, hint=KEY_HINT)
+            message = f"a key holds the character U+{ord(found[0]):04X}"
+            self._add(message, "yaml_character", mark, path, hint=KEY_HINT)
             return UNUSABLE.sub("\ufffd", event.value)
         return str(event.value)
 
@@ -311,25 +288,17 @@ QUOTE_HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Mend:
-    """A text in which one value was put in quotes."""
+def mend(text: str, stopped: UnreadableText) -> tuple[str, Problem] | None:
+    """Return `text` with the value at which reading stopped in quotes, and its problem with these quotes as hint.
 
-    text: str
-    mark: Mark
-    message: str
-    code: str
-    quoted: str
-
-
-def mend(text: str, stopped: UnreadableText) -> Mend | None:
-    """Return `text` with the value at which reading stopped in quotes, or None when that is not what is wrong."""
-    line, column = stopped.flaw.mark
-    lines = text.split("\n")
-    if stopped.flaw.code not in ("yaml_alias", "yaml_syntax") or line > len(lines):
+    None when quotes are not what is missing.
+    """
+    last = stopped.problems[-1]
+    line, lines = last.line, text.split("\n")
+    if last.code not in ("yaml_alias", "yaml_syntax") or line > len(lines):
         return None
     row = lines[line - 1]
-    start = _start(row, column - 1)
+    start = _start(row, last.column - 1)
     if start is None:
         return None
     rest = row[start:]
@@ -337,7 +306,7 @@ def mend(text: str, stopped: UnreadableText) -> Mend | None:
     lines[line - 1] = row[:start] + "'" + value.replace("'", "''") + "'" + rest[len(value) :]
     message = f"`{rest[0]}` starts a YAML alias here" if rest[0] == "*" else f"`{rest[0]}` cannot start a value in YAML"
     code = "yaml_alias" if rest[0] == "*" else "yaml_quotes"
-    return Mend("\n".join(lines), (line, start + 1), message, code, _in_quotes(value))
+    return "\n".join(lines), _problem(message, code, (line, start + 1), hint=_in_quotes(value))
 
 
 def _start(row: str, index: int) -> int | None:
@@ -366,7 +335,6 @@ def _in_quotes(value: str) -> str:
 
 
 SIZE_LIMIT = 1_000_000
-KEY_SHOWN = 80
 MENDS = 20
 MEND_SIZE = 100_000
 
@@ -484,18 +452,18 @@ def parse(content: bytes, file: str = FILE_NAME) -> Document:
         hint = "split the work or move long texts into files of their own"
         raise FileProblems([Problem("is larger than 1 MB", "yaml_size", file, hint=hint)])
     text = _decode(content, file)
-    mends: list[Mend] = []
+    mended: list[Problem] = []
     while True:
         try:
             composed = compose(text)
             break
         except UnreadableText as stopped:
-            mended = mend(text, stopped) if len(mends) < MENDS and len(text) <= MEND_SIZE else None
-            if mended is None:
-                raise FileProblems(_all_problems(file, Composed.empty(stopped), mends)) from None
-            text = mended.text
-            mends.append(mended)
-    return _document(file, composed, mends=mends)
+            found = mend(text, stopped) if len(mended) < MENDS and len(text) <= MEND_SIZE else None
+            if found is None:
+                raise FileProblems(_all_problems(file, Composed(problems=stopped.problems), mended)) from None
+            text, problem = found
+            mended.append(problem)
+    return _document(file, composed, mended=mended)
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -509,27 +477,23 @@ def _decode(content: bytes, file: str) -> str:
         raise FileProblems([problem]) from None
 
 
-def _document(file: str, composed: Composed, *, mends: list[Mend]) -> Document:
-    problems = _all_problems(file, composed, mends)
+def _document(file: str, composed: Composed, *, mended: list[Problem]) -> Document:
+    problems = _all_problems(file, composed, mended)
     data = {} if composed.data is None else composed.data  # no text but comments: a file that declares nothing
     if not isinstance(data, dict):
         raise FileProblems([*problems, Problem(NO_MAP, "yaml_top_level", file, 1, 1, hint=SECTIONS_HINT)])
-    spoilt = {flaw.path for flaw in composed.flaws if flaw.code != "yaml_duplicate_key"}
-    spoilt |= {composed.values.get(mended.mark, ()) for mended in mends}
+    spoilt = {problem.at for problem in problems if problem.code != "yaml_duplicate_key"}
     return Document(file, data, composed.keys, tuple(problems), frozenset(spoilt - {()}))
 
 
-def _all_problems(file: str, composed: Composed, mends: list[Mend]) -> list[Problem]:
-    found = [
-        Problem(flaw.message, flaw.code, file, *flaw.mark, path=write_path(flaw.path), hint=flaw.hint)
-        for flaw in composed.flaws
-    ]
-    for mended in mends:
-        path = composed.values.get(mended.mark, ())
+def _all_problems(file: str, composed: Composed, mended: list[Problem]) -> list[Problem]:
+    problems = [replace(problem, file=file) for problem in composed.problems]
+    for problem in mended:
+        path = composed.values.get((problem.line, problem.column), ())
         key = f"{path[-1]}: " if path and isinstance(path[-1], str) else ""
-        hint = QUOTE_HINTS[mended.code].format(key=key) + mended.quoted
-        found.append(Problem(mended.message, mended.code, file, *mended.mark, path=write_path(path), hint=hint))
-    return sorted(found, key=lambda problem: (problem.line, problem.column))
+        hint = QUOTE_HINTS[problem.code].format(key=key) + problem.hint
+        problems.append(replace(problem, file=file, at=path, hint=hint))
+    return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -539,16 +503,3 @@ def stamp_of(path: Path) -> Stamp | None:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_size, found.st_ino)
-
-
-def write_path(path: KeyPath) -> str:
-    """Return `path` as messages show it.
-
-    >>> write_path(("jobs", "backup", "conditions", 0))
-    'jobs.backup.conditions[0]'
-    """
-    text = ""
-    for part in path:
-        key = cut(part, KEY_SHOWN) if isinstance(part, str) else None
-        text += f"[{part}]" if key is None else f".{key}" if text else key
-    return text

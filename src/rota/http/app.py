@@ -141,7 +141,7 @@ def _problem(one: Any) -> Problem:
     kind, where = one["type"], [str(part) for part in one["loc"]]
     code = {"extra_forbidden": "unknown_key", "missing": "missing_value"}.get(kind, "invalid_value")
     message = {"unknown_key": "there is no such field", "missing_value": "is missing"}.get(code) or str(one["msg"])
-    return Problem(message[:1].lower() + message[1:200], code, path=".".join(where)[:200])
+    return Problem(message[:1].lower() + message[1:200], code, at=tuple(where))
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -1,7 +1,6 @@
 """Errors as problem+json and as pages."""
 
 import json
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from starlette.responses import Response
@@ -318,7 +317,7 @@ def problem_json(error: RotaError) -> dict[str, Any]:
         "detail": error.message,
         "code": error.code,
         "hint": error.hint,
-        "problems": [asdict(problem) for problem in error.problems],
+        "problems": [problem.as_dict() for problem in error.problems],
     }
 
 

@@ -1,7 +1,7 @@
 """The tree of errors; each has a code and a hint. Faces map them to exit codes and HTTP statuses."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -32,6 +32,25 @@ def guess(near: Sequence[str]) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
+KeyPath = tuple[str | int, ...]
+
+
+def write_path(path: KeyPath) -> str:
+    """Return `path` as messages show it.
+
+    >>> write_path(("jobs", "backup", "conditions", 0))
+    'jobs.backup.conditions[0]'
+    """
+    text = ""
+    for part in path:
+        if isinstance(part, str):
+            key = part if len(part) <= _SHOWN_LIMIT else part[: _SHOWN_LIMIT - 1] + "…"
+            text += f".{key}" if text else key
+        else:
+            text += f"[{part}]"
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong in a user's file: where, which key, what, and what to do."""
@@ -41,8 +60,23 @@ class Problem:
     file: str = ""
     line: int = 0
     column: int = 0
-    path: str = ""
+    at: KeyPath = ()
     hint: str = ""
+    looks_at: tuple[str, ...] = ()
+    """Keys whose own problems may cause this one, which is then not reported."""
+
+    @property
+    def path(self) -> str:
+        """The key as messages show it."""
+        return write_path(self.at)
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the problem as JSON shows it."""
+        return {name: getattr(self, name) for name in ("message", "code", "file", "line", "column", "path", "hint")}
+
+    def below(self, *at: str | int) -> "Problem":
+        """Return the problem of the value that has this one's value at `at`."""
+        return replace(self, at=(*at, *self.at))
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)

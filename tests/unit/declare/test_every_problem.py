@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.declare.problems import MOST, BadValue, Parts, read_items, wrong_type
+from rota.declare.problems import MAX_PROBLEMS, BadValue, ProblemList, read_items, wrong_type
 from rota.declare.project import read_project
 from rota.declare.readers import read_labels
 from rota.model.errors import FileProblems, JobProblems, Problem
@@ -120,14 +120,14 @@ def test_a_body_of_the_api_is_told_every_problem_too(tmp_path: Path, body: Mappi
 def test_a_refusal_of_several_parts_speaks_as_the_first_of_them() -> None:
     with pytest.raises(BadValue) as caught:
         read_labels(["a", 3, "!"])
-    assert (caught.value.message, caught.value.at) == ("3 is not a label", (1,))
-    assert [one.at for one in caught.value.each] == [(1,), (2,)]
+    assert caught.value.problems[0].message == "3 is not a label"
+    assert [one.at for one in caught.value.problems] == [(1,), (2,)]
 
 
 def test_parts_of_parts_keep_the_whole_way_to_them() -> None:
-    with pytest.raises(BadValue) as caught, Parts() as parts, parts.below("outer"):
+    with pytest.raises(BadValue) as caught, ProblemList() as parts, parts.below("outer"):
         read_items([[1, 2], [3]], lambda items: read_items(items, _refuse))
-    assert [one.at for one in caught.value.each] == [("outer", 0, 0), ("outer", 0, 1), ("outer", 1, 0)]
+    assert [one.at for one in caught.value.problems] == [("outer", 0, 0), ("outer", 0, 1), ("outer", 1, 0)]
 
 
 def _refuse(value: Any) -> None:
@@ -136,9 +136,12 @@ def _refuse(value: Any) -> None:
 
 def test_a_long_list_of_nonsense_has_a_short_answer() -> None:
     with pytest.raises(BadValue) as caught:
-        read_labels(["!"] * (MOST + 1000))
-    assert len(caught.value.each) == MOST + 1
-    assert (caught.value.each[-1].message, caught.value.each[-1].at) == ("1,000 more of its parts are wrong", ())
+        read_labels(["!"] * (MAX_PROBLEMS + 1000))
+    assert len(caught.value.problems) == MAX_PROBLEMS + 1
+    assert (caught.value.problems[-1].message, caught.value.problems[-1].at) == (
+        "1,000 more of its parts are wrong",
+        (),
+    )
 
 
 def test_an_error_of_the_program_is_no_problem_of_the_value() -> None:

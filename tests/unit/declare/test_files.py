@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.problems import PROBLEM_CODES
-from rota.declare.yaml import find_project, load, parse, plain_value, write_path
-from rota.model.errors import FileProblems, ProjectMissing
+from rota.declare.yaml import find_project, load, parse, plain_value
+from rota.model.errors import FileProblems, ProjectMissing, write_path
 
 REFUSED = {
     "a list at the top": (

@@ -13,7 +13,7 @@ from rota.declare.readers import read_env_value, read_params
 def test_r27_a_variable_by_which_programs_load_code_is_no_param(name: str) -> None:
     with pytest.raises(BadValue) as caught:
         read_params({"who": "world", name: "x"})
-    assert (caught.value.code, caught.value.at) == ("env_name_denied", (name,))
+    assert [(problem.code, problem.at) for problem in caught.value.problems] == [("env_name_denied", (name,))]
 
 
 @pytest.mark.parametrize("name", ["env", "python", "python_version", "PYTHON", "path", "PATH", "ld", "node"])
@@ -45,8 +45,9 @@ def test_what_runs_first_also_loads_code() -> None:
 def test_what_looks_like_a_secret_is_refused_without_being_shown(text: str, kind: str) -> None:
     with pytest.raises(BadValue) as caught:
         read_env_value(text)
-    assert (caught.value.code, caught.value.message) == ("secret_literal", f"looks like {kind}, written out")
-    assert text not in caught.value.hint
+    [problem] = caught.value.problems
+    assert (problem.code, problem.message) == ("secret_literal", f"looks like {kind}, written out")
+    assert text not in problem.hint
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.declare.calendar import IcsProblem, days_of
+from rota.declare.calendar import days_of
+from rota.declare.problems import BadValue
 
 
 def calendar(*events: str, begin: str = "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x", end: str = "END:VCALENDAR") -> str:
@@ -73,10 +74,10 @@ def test_other_parts_of_a_calendar_are_passed_over() -> None:
     ],
 )
 def test_what_cannot_be_used_is_told_with_its_line(event: str, line: int, message: str) -> None:
-    with pytest.raises(IcsProblem) as refused:
+    with pytest.raises(BadValue) as refused:
         days_of(calendar(event))
-    assert refused.value.line == line
-    assert message in refused.value.message
+    assert refused.value.problems[0].at == (line,)
+    assert message in refused.value.problems[0].message
 
 
 @pytest.mark.parametrize(
@@ -89,12 +90,13 @@ def test_what_cannot_be_used_is_told_with_its_line(event: str, line: int, messag
     ],
 )
 def test_a_text_that_is_no_whole_calendar_is_refused(text: str, line: int, message: str) -> None:
-    with pytest.raises(IcsProblem) as refused:
+    with pytest.raises(BadValue) as refused:
         days_of(text)
-    assert (refused.value.line, message in refused.value.message) == (line, True)
+    [problem] = refused.value.problems
+    assert (problem.at, message in problem.message) == ((line,), True)
 
 
 @given(st.lists(st.sampled_from(["BEGIN:VCALENDAR", "BEGIN:VEVENT", "END:VEVENT", "DTSTART:20261225", "RRULE:", " x"])))
 def test_any_text_is_read_or_refused(lines: list[str]) -> None:
-    with contextlib.suppress(IcsProblem):
+    with contextlib.suppress(BadValue):
         assert set(days_of("\n".join(lines))) <= {"2026-12-25"}

@@ -30,7 +30,7 @@ def problems(text: str, *, system: bool = False) -> list[str]:
 
 
 def hints(text: str) -> list[str]:
-    return [remark.text for remark in imported(text).by_hand]
+    return [remark.message for remark in imported(text).by_hand]
 
 
 def test_a_job_keeps_what_cron_means() -> None:
@@ -166,7 +166,7 @@ def test_a_system_crontab_has_users_and_only_root_keeps_running() -> None:
     assert (first.work.shell, first.enabled) == ("run-parts /etc/cron.hourly", True)
     assert (second.work.shell, second.enabled) == ("php x.php", False)
     [remark] = imported(text, system=True).by_hand
-    assert "sudo -u www-data -H /bin/sh -c 'php x.php'" in remark.text
+    assert "sudo -u www-data -H /bin/sh -c 'php x.php'" in remark.message
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def read(text: str) -> Mapping[str, JobSpec]:
 
 
 def told(text: str) -> list[str]:
-    return [remark.text for remark in imported(text).by_hand]
+    return [remark.message for remark in imported(text).by_hand]
 
 
 def test_script_jobs_keep_their_keys_as_written() -> None:
@@ -117,7 +117,7 @@ def test_conditions_of_the_project_are_asked_for() -> None:
 def test_every_key_is_either_written_or_named() -> None:
     """Each key of the old file is a key of the new one, means what rota does anyway, or stands in the report."""
     found, raw = imported(), parse(JOBS.encode()).data["jobs"]
-    told = " ".join(remark.text for remark in (*found.by_hand, *found.left_out))
+    told = " ".join(remark.message for remark in (*found.by_hand, *found.left_out))
     written = {job.name: job.keys for job in found.jobs}
     for name, body in raw.items():
         for key, value in body.items():
@@ -134,7 +134,7 @@ def test_an_agents_job_is_carried_over() -> None:
 def test_a_job_that_has_no_place_stays_as_a_comment() -> None:
     odd = "  b:\n    type: daemon\n    prompt: |\n      one: 1\n      # two\n"
     found = imported(f"jobs:\n  a: {{interval: 10, run: a, group: local}}\n{odd}")
-    assert [remark.text.split()[0] for remark in found.left_out] == ["b"]
+    assert [remark.message.split()[0] for remark in found.left_out] == ["b"]
     assert "  #       one: 1\n" in found.text
     assert set(parse(found.text.encode()).data["jobs"]) == {"a"}
 

@@ -352,7 +352,7 @@ def test_wildcards_in_the_names_of_folders_above_are_plain_characters(tmp_path: 
     (folder / "jobs.d" / "x.yaml").write_text(JOB)
     found = find_included(["jobs.d/*.yaml", "~/jobs.d/x.yaml"], folder / "rota.yaml", home=str(folder))
     assert [one.file for one in found.files] == ["jobs.d/x.yaml"]
-    assert found.wrong == ()
+    assert found.problems == ()
 
 
 def test_the_example_of_many_projects_is_right() -> None:

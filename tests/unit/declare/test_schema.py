@@ -13,7 +13,8 @@ from rota.declare.schema import json_schema
 from rota.declare.yaml import parse
 from rota.model.errors import FileProblems
 
-PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "configuration.md").read_text() + (DOCS / "job-keys.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -105,8 +105,9 @@ def test_a_schedule_of_an_agent_has_a_source_too(tmp_path: Path) -> None:
 def test_what_a_source_cannot_be_is_told(written: Any, message: str) -> None:
     with pytest.raises(BadValue) as told:
         read_work_source(written)
-    assert message in told.value.message
-    assert "canary" not in told.value.message + told.value.hint
+    problem = told.value.problems[0]
+    assert message in problem.message
+    assert "canary" not in problem.message + problem.hint
 
 
 def test_a_problem_is_told_with_its_line_and_key(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rota.model import errors
 from rota.model.errors import FileProblems, Problem, RotaError
 from rota.model.states import REASONS, Held, Reason, Status, WaitingFor
 
-PAGE = Path(__file__).parents[3] / "docs" / "reasons.md"
+PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("reasons.md", "errors.md")]
 ROW = re.compile(r"^\| `([A-Za-z_]+)` \|(.+)\|(.+)\|$", re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ ERRORS = sorted(all_errors(), key=lambda kind: kind.__name__)
 
 @pytest.fixture(scope="module")
 def page():
-    return PAGE.read_text("utf-8")
+    return "".join(page.read_text("utf-8") for page in PAGES)
 
 
 def section(page, title):
@@ -90,7 +90,7 @@ def test_a_message_names_its_values_in_lower_case_and_has_a_hint(kind):
 
 
 def test_problems_of_a_file_are_counted_and_kept():
-    problem = Problem("unknown key", "unknown_key", file="rota.yaml", line=9, column=5, path="jobs.a", hint="look")
+    problem = Problem("unknown key", "unknown_key", file="rota.yaml", line=9, column=5, at=("jobs", "a"), hint="look")
     assert str(problem) == "rota.yaml:9:5: jobs.a: unknown key; look"
     assert FileProblems([problem]).message == "1 problem"
     assert FileProblems([problem, problem]).message == "2 problems"

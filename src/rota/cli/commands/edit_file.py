@@ -10,7 +10,7 @@ import click
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 
 if TYPE_CHECKING:
-    from rota.declare.importers.crontab import Remark
+    from rota.model.errors import Problem
     from rota.operations.project.edit import Added
     from rota.operations.project.transfer import Imported
 
@@ -196,14 +196,14 @@ def _tell_compared(found: "Imported") -> None:
     _say_remarks("not the same:", found.differences)
 
 
-def _say_remarks(heading: str, remarks: "tuple[Remark, ...]") -> None:
+def _say_remarks(heading: str, remarks: "tuple[Problem, ...]") -> None:
     from rota.text.ansi import plain
 
     if remarks:
         _say(heading)
     for remark in remarks:
         place = f"line {remark.line:<4}" if remark.line else ""
-        _say(f"  {place}{plain(remark.text)}")
+        _say(f"  {place}{plain(remark.message)}")
 
 
 def _say(text: str) -> None:
@@ -224,5 +224,5 @@ def _import_json(found: "Imported") -> dict[str, Any]:
     }
 
 
-def _remarks(remarks: "tuple[Remark, ...]") -> list[dict[str, Any]]:
-    return [{"line": remark.line, "text": remark.text} for remark in remarks]
+def _remarks(remarks: "tuple[Problem, ...]") -> list[dict[str, Any]]:
+    return [{"line": remark.line, "text": remark.message} for remark in remarks]

@@ -93,7 +93,8 @@ def _flags(
     try:
         where = None if listen is None else read_listen(listen)
     except BadValue as error:
-        raise click.UsageError(f"--listen: {error.message}; {error.hint}") from None
+        [problem] = error.problems
+        raise click.UsageError(f"--listen: {problem.message}; {problem.hint}") from None
     files = [None if file is None else invocation.cwd / file for file in (cert, key)]
     return Flags(where, behind_proxy=behind_proxy, certificate=files[0], key=files[1])
 

@@ -356,12 +356,9 @@ def _program(word: str) -> str:
     return _VERSION.sub("", word.rpartition("/")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Something about one line (0 where it is about the whole) of the file that was read."""
-
-    line: int
-    text: str
+def remark(line: int, text: str) -> Problem:
+    """Return a remark on a line of the file that is imported, 0 for the whole file."""
+    return Problem(text, "import", line=line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +388,8 @@ class Translation:
     jobs: tuple[ImportedJob, ...]
     timezone: str = "UTC"
     kept: tuple[KeptKey, ...] = ()
-    by_hand: tuple[Remark, ...] = ()
-    left_out: tuple[Remark, ...] = ()
+    by_hand: tuple[Problem, ...] = ()
+    left_out: tuple[Problem, ...] = ()
 
 
 CRON_PATH = "/usr/bin:/bin"
@@ -422,16 +419,16 @@ def translate(crontab: Crontab, *, timezone: str, system: bool = False) -> Trans
     by_hand = [remark for variable in crontab.variables for remark in _about(variable)]
     of_file = _setting(crontab.first, timezone)
     jobs: list[ImportedJob] = []
-    left_out: list[Remark] = []
+    left_out: list[Problem] = []
     for entry in crontab.entries:
         if trouble := _unmappable(entry):
-            left_out.append(Remark(entry.line, trouble))
+            left_out.append(remark(entry.line, trouble))
             continue
         name = name_for(entry.command, taken=[job.name for job in jobs])
         keys, remarks = _job(name, entry, of_file=of_file)
         by_hand += remarks
         jobs.append(ImportedJob(name, entry.line, keys, entry.comments))
-    by_hand += [Remark(line, "looks like an entry that is switched off: left out") for line in crontab.disabled]
+    by_hand += [remark(line, "looks like an entry that is switched off: left out") for line in crontab.disabled]
     return Translation(
         text=_text(crontab, jobs, of_file=of_file, notes=left_out),
         read=len(crontab.entries),
@@ -455,24 +452,24 @@ def _can_be_set(name: str) -> bool:
     return bool(ENV_NAME.fullmatch(name)) and not name.startswith("ROTA_")
 
 
-def _about(variable: Variable) -> list[Remark]:
+def _about(variable: Variable) -> list[Problem]:
     """Return what has to be said about a line that sets a variable."""
     name, shown = variable.name, f"{variable.name}={variable.value}"
     if name in _MAIL:
         told = "`notify: {mail: {apprise: {secret: MAIL_URL}}}` and `defaults: {notify: mail}` mail what fails"
-        return [Remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
+        return [remark(variable.line, f"{shown} is not mapped: {told}")] if variable.value else []
     if name == "RANDOM_DELAY":
-        return [Remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
+        return [remark(variable.line, f"{shown} is not mapped: write `jitter: {variable.value or 5}m` into the jobs")]
     if name in ("LOGNAME", "USER"):
-        return [Remark(variable.line, f"{shown} is not mapped: cron ignored it, the user is the scheduler's")]
+        return [remark(variable.line, f"{shown} is not mapped: cron ignored it, the user is the scheduler's")]
     if name == "TZ":
-        return [Remark(variable.line, f"{shown} goes to the commands only, as in cron; times follow `timezone`")]
+        return [remark(variable.line, f"{shown} goes to the commands only, as in cron; times follow `timezone`")]
     if _can_be_set(name) and secret_in(variable.value):
         told = f"`rota secrets set {name}` stores it, and the jobs only name it"
-        return [Remark(variable.line, f"{name} looks like a secret: {told}")]
+        return [remark(variable.line, f"{name} looks like a secret: {told}")]
     if name == "CRON_TZ" or _can_be_set(name):
         return []
-    return [Remark(variable.line, f"{shown} is not mapped: no variable of a job can have this name")]
+    return [remark(variable.line, f"{shown} is not mapped: no variable of a job can have this name")]
 
 
 def _unmappable(entry: CrontabEntry) -> str:
@@ -485,7 +482,7 @@ def _unmappable(entry: CrontabEntry) -> str:
     return ""
 
 
-def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Remark]]:
+def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str, Any], list[Problem]]:
     own = _setting(entry.variables, of_file.timezone)
     shell, remarks = _shell(name, entry)
     keys: dict[str, Any] = {"cron": entry.cron, "shell": shell}
@@ -501,7 +498,7 @@ def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str
         keys["enabled"] = False
         recipe = f"shell: sudo -u {shlex.quote(entry.user)} -H {own.shell} -c {shlex.quote(shell)}"
         remarks.append(
-            Remark(
+            remark(
                 entry.line,
                 f"{name} ran as {entry.user}: a job runs as the scheduler's user, so it is disabled; "
                 f"let the scheduler be {entry.user}, or write `{recipe}` and allow that in sudoers",
@@ -510,19 +507,19 @@ def _job(name: str, entry: CrontabEntry, *, of_file: _Setting) -> tuple[dict[str
     return keys, remarks
 
 
-def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Remark]]:
+def _shell(name: str, entry: CrontabEntry) -> tuple[str, list[Problem]]:
     text, remarks = entry.command, []
     if background := _BACKGROUND.search(text):
         text = text[: background.start()].rstrip()
         told = "the run would otherwise end what it left behind"
-        remarks.append(Remark(entry.line, f"`&` dropped from {name}: {told}"))
+        remarks.append(remark(entry.line, f"`&` dropped from {name}: {told}"))
     if silent := _SILENT.search(text):
         told = f"rota keeps the output (rota logs {name})"
-        remarks.append(Remark(entry.line, f"`{silent[0].strip()}` dropped from {name}: {told}"))
+        remarks.append(remark(entry.line, f"`{silent[0].strip()}` dropped from {name}: {told}"))
         text = text[: silent.start()].rstrip()
     if entry.stdin is not None:
         text = with_input(text, entry.stdin)
-        remarks.append(Remark(entry.line, f"`%` of {name} is written as a here-document: the lines it reads"))
+        remarks.append(remark(entry.line, f"`%` of {name} is written as a here-document: the lines it reads"))
     return text or ":", remarks
 
 
@@ -565,9 +562,9 @@ def _defaults(of_file: _Setting) -> dict[str, Any]:
     }
 
 
-def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Remark]) -> str:
+def _text(crontab: Crontab, jobs: list[ImportedJob], *, of_file: _Setting, notes: list[Problem]) -> str:
     lines = [write_comment(text) for text in crontab.header]
-    lines += [write_comment(f"line {note.line}: {note.text}") for note in notes]
+    lines += [write_comment(f"line {note.line}: {note.message}") for note in notes]
     for variable in crontab.variables:
         if variable.name in _MAIL and variable.value:
             lines.append(write_comment(f"not mapped: {variable.name}={variable.value}"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.declare.export import write_comment, write_entry, write_job, write_map
-from rota.declare.importers.crontab import ImportedJob, KeptKey, Remark, Translation
+from rota.declare.importers.crontab import ImportedJob, KeptKey, Translation, remark
 from rota.declare.keys import JobEntry
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.types import PollGroup, WorkType
@@ -28,12 +28,12 @@ def translate_jobs(document: Document, *, timezone: str) -> Translation:
     """Return the rota.yaml of a jobs file; raise FileProblems when it is no such file."""
     raw = _jobs(document)
     jobs: list[ImportedJob] = []
-    by_hand: list[Remark] = []
-    left_out: list[Remark] = []
+    by_hand: list[Problem] = []
+    left_out: list[Problem] = []
     for name, body in raw.items():
         line = document.position(("jobs", name))[0]
         if trouble := _unmappable(body):
-            left_out.append(Remark(line, f"{name} cannot be mapped: {trouble}"))
+            left_out.append(remark(line, f"{name} cannot be mapped: {trouble}"))
             continue
         keys, comments, remarks = _job(name, body, line=line)
         by_hand += remarks
@@ -72,13 +72,13 @@ def _unmappable(body: Mapping[str, Any]) -> str:
     return ""
 
 
-def _job(name: str, body: Mapping[str, Any], *, line: int) -> tuple[dict[str, Any], tuple[str, ...], list[Remark]]:
+def _job(name: str, body: Mapping[str, Any], *, line: int) -> tuple[dict[str, Any], tuple[str, ...], list[Problem]]:
     keys = {key: value for key, value in body.items() if key in JobEntry.model_fields}
     unknown = [write_entry(key, value)[0] for key, value in body.items() if key not in keys]
-    remarks = [Remark(line, f"{name}: `{entry}` cannot be mapped") for entry in unknown]
+    remarks = [remark(line, f"{name}: `{entry}` cannot be mapped") for entry in unknown]
     if "group" not in body and not _is_remote(keys):
         told = f"{name} names no group, which 000 read as remote; here it is local and runs without the poll's data"
-        remarks.append(Remark(line, f"{told}: add `group: remote` if it reads `ctx.poll_data`"))
+        remarks.append(remark(line, f"{told}: add `group: remote` if it reads `ctx.poll_data`"))
     return keys, tuple(f"not mapped: {entry}" for entry in unknown), remarks
 
 
@@ -101,11 +101,11 @@ def _poll(jobs: Sequence[ImportedJob]) -> dict[str, Any] | None:
     return {"url": PLACEHOLDER, **({"interval": min(whole)} if whole else {})}
 
 
-def _about_poll(poll: Mapping[str, Any] | None) -> list[Remark]:
+def _about_poll(poll: Mapping[str, Any] | None) -> list[Problem]:
     if poll is None:
         return []
     told = "poll.url: write the address that the scheduler's own poll asks, or `run: module:function` in its place"
-    return [Remark(0, f"{told}; until then jobs with `group: remote` are skipped as poll_failed")]
+    return [remark(0, f"{told}; until then jobs with `group: remote` are skipped as poll_failed")]
 
 
 def _kept(poll: Mapping[str, Any] | None) -> dict[str, tuple[Any, str]]:
@@ -120,7 +120,7 @@ def _modules(jobs: Sequence[ImportedJob]) -> list[str]:
     return list(dict.fromkeys(module for module, colon, _ in functions if colon))
 
 
-def _about_names(jobs: Sequence[ImportedJob], modules: Sequence[str]) -> list[Remark]:
+def _about_names(jobs: Sequence[ImportedJob], modules: Sequence[str]) -> list[Problem]:
     """Return what is to be known of the names whose modules the file cannot tell: conditions, and plain functions."""
     conditions = list(dict.fromkeys(name for job in jobs for name in _conditions(job.keys)))
     plain = list(dict.fromkeys(run for job in jobs if (run := str(job.keys.get("run", ""))) and ":" not in run))
@@ -137,7 +137,7 @@ def _about_names(jobs: Sequence[ImportedJob], modules: Sequence[str]) -> list[Re
         told.append(
             "`@register_job(name)` is `@rota.job(name)`, `@register_condition(name)` is `@rota.condition(name)`"
         )
-    return [Remark(0, text) for text in told]
+    return [remark(0, text) for text in told]
 
 
 def _head(poll: Mapping[str, Any] | None, *, modules: list[str], timezone: str) -> list[str]:
@@ -151,14 +151,14 @@ def _head(poll: Mapping[str, Any] | None, *, modules: list[str], timezone: str) 
 
 
 def _text(
-    jobs: Sequence[ImportedJob], raw: Mapping[str, Any], *, head: Sequence[str], left_out: Sequence[Remark]
+    jobs: Sequence[ImportedJob], raw: Mapping[str, Any], *, head: Sequence[str], left_out: Sequence[Problem]
 ) -> str:
     lines = [*head, "jobs:" if jobs else "jobs: {}"]
     for job in jobs:
         lines += write_job(job.name, job.keys, comments=job.comments)
     written = {job.name for job in jobs}
     missing = [(name, body) for name, body in raw.items() if name not in written]
-    for remark, (name, body) in zip(left_out, missing, strict=True):
-        lines += ["", write_comment(remark.text, depth=1)]
+    for left, (name, body) in zip(left_out, missing, strict=True):
+        lines += ["", write_comment(left.message, depth=1)]
         lines += [write_comment(line, depth=1) for line in write_job(name, body)]
     return "\n".join(lines) + "\n"

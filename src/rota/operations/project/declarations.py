@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 from rota.declare.project import Declared, plain, read_given
 from rota.declare.registry import RegisteredFinder, Registry, refuse_second
-from rota.declare.yaml import write_path
 from rota.engine.functions import FunctionTable
 from rota.engine.membership.control import wake
 from rota.model.clock import Clock
@@ -306,7 +305,7 @@ def _served(spec: JobSpec) -> Problem | None:
         return None
     hint = "hand your agents `rota.tools(scheduler, made_by=…)` in your own code"
     message = "rota serves its tools to agents of a project with a rota.yaml"
-    return Problem(message, "conflict", path=write_path(("jobs", spec.name, "rota_tools")), hint=hint)
+    return Problem(message, "conflict", at=("jobs", spec.name, "rota_tools"), hint=hint)
 
 
 def _elsewhere(spec: JobSpec) -> Problem | None:
@@ -315,8 +314,7 @@ def _elsewhere(spec: JobSpec) -> Problem | None:
     if not work.function or ":" in work.function or work.isolate is not Isolate.PROCESS or work.python is not None:
         return None
     message = "a function that is registered here is not known in a process of its own"
-    path = write_path(("jobs", spec.name, "isolate"))
-    return Problem(message, "conflict", path=path, hint='name it as run="module:function"')
+    return Problem(message, "conflict", at=("jobs", spec.name, "isolate"), hint='name it as run="module:function"')
 
 
 ENDED = (Status.COMPLETED.value, Status.FAILED.value)

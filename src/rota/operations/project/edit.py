@@ -277,7 +277,7 @@ def check_draft(shop: DraftValidator, draft: Draft, *, now: datetime, replacing:
 def save_draft(shop: DraftValidator, checked: CheckedDraft, *, now: datetime, new: bool) -> JobView:
     """Store a draft that is right as a job of the API; JobProblems tells what is not."""
     if checked.spec is None:
-        problems = [Problem(one.message, "invalid_value", path=one.field, hint=one.hint) for one in checked.troubles]
+        problems = [Problem(one.message, "invalid_value", at=(one.field,), hint=one.hint) for one in checked.troubles]
         raise FileProblems(problems)
     return put(shop.store, checked.spec, new=new, now=now)[0]
 

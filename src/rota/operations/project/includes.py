@@ -99,7 +99,7 @@ class FilesTogether:
         own = stamp_of(self.file)
         yield own
         found = self._look(self.file, own)
-        yield from found.wrong
+        yield from found.problems
         for one in found.files:
             stamp = stamp_of(one.path)
             yield one.path, stamp

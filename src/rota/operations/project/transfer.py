@@ -10,7 +10,7 @@ from typing import Any
 from rota.declare.agents import own_pools, pool_of
 from rota.declare.calendar import local_zone, plain_name
 from rota.declare.export import Top, export_text
-from rota.declare.importers.crontab import ImportedJob, Remark, Translation, read_crontab, translate
+from rota.declare.importers.crontab import ImportedJob, Translation, read_crontab, remark, translate
 from rota.declare.importers.jobs_file import translate_jobs
 from rota.declare.jobs import place_of
 from rota.declare.project import read_project
@@ -147,7 +147,7 @@ class Imported:
 
     translation: Translation
     compared: int = 0
-    differences: tuple[Remark, ...] = ()
+    differences: tuple[Problem, ...] = ()
 
 
 def import_crontab(
@@ -157,10 +157,10 @@ def import_crontab(
     timezone, guessed = _machine_zone(environ)
     found = translate(read_crontab(content, file=file, system=system), timezone=timezone, system=system)
     if guessed:
-        found = replace(found, by_hand=(Remark(0, guessed), *found.by_hand))
+        found = replace(found, by_hand=(remark(0, guessed), *found.by_hand))
     check_translation(found, file=file, environ=environ, folder=folder)
     timed = [job for job in found.jobs if _has_instants(job)]
-    differences = [remark for job in timed if (remark := _compared(job, found.timezone, now=now))]
+    differences = [problem for job in timed if (problem := _compared(job, found.timezone, now=now))]
     return Imported(found, len(timed), tuple(differences))
 
 
@@ -207,9 +207,9 @@ def _has_instants(job: ImportedJob) -> bool:
         return False
 
 
-def _compared(job: ImportedJob, timezone: str, *, now: datetime) -> Remark | None:
+def _compared(job: ImportedJob, timezone: str, *, now: datetime) -> Problem | None:
     difference = compare_fires(job.keys["cron"], job.keys.get("timezone", timezone), after=now)
-    return Remark(job.line, _difference(job.name, difference)) if difference else None
+    return remark(job.line, _difference(job.name, difference)) if difference else None
 
 
 def _difference(name: str, difference: Difference) -> str:

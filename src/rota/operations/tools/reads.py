@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from rota.declare.entries import refuse_past
-from rota.declare.yaml import write_path
 from rota.model import errors
 from rota.model.clock import EPOCH, iso
 from rota.model.proposals import Author
@@ -276,15 +275,15 @@ def declare(desk: ToolContext, name: str, *, keys: Mapping[str, Any]) -> JobSpec
 
 
 def _is_of(problem: errors.Problem, name: str) -> bool:
-    path = write_path(("jobs", name))
+    path = errors.write_path(("jobs", name))
     return problem.path == path or problem.path.startswith(f"{path}.")
 
 
 def _said(problem: errors.Problem, name: str) -> errors.Problem:
     """Return a problem with the field of the tool in the place of the key of a file."""
-    key = problem.path.removeprefix(write_path(("jobs", name))).lstrip(".").partition(".")[0]
+    key = problem.path.removeprefix(errors.write_path(("jobs", name))).lstrip(".").partition(".")[0]
     hint = BRACES if problem.code == "placeholder" else problem.hint
-    return replace(problem, path=WORDS.get(key, key or "name"), hint=hint, file="", line=0, column=0)
+    return replace(problem, at=(WORDS.get(key, key or "name"),), hint=hint, file="", line=0, column=0)
 
 
 def hint_of(error: errors.RotaError) -> str:
