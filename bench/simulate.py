@@ -20,8 +20,8 @@ from rota.model.spec import (
     Schedule,
     Work,
 )
-from rota.operations.simulate.player import Player, at_work
-from rota.operations.simulate.state import Assumptions, fresh_state, set_stage
+from rota.operations.simulate.player import Simulator, at_work
+from rota.operations.simulate.state import Assumptions, fresh_state, make_engine
 from rota.operations.simulate.tally import Tally
 from rota.settings import Settings
 
@@ -64,10 +64,10 @@ def _play() -> Played:
     settings = Settings(Path(), Path(), pools={"agents": 2, "press": 1})
     state = fresh_state(_specs(), settings, now=BEGIN)
     tally = Tally(BEGIN, until, hours_from=BEGIN)
-    stage = set_stage(state, Assumptions(), concurrency=16, observer=tally, now=BEGIN)
+    engine = make_engine(state, Assumptions(), concurrency=16, observer=tally, now=BEGIN)
     person = at_work(["mon-fri 09:00-17:00"], "Europe/Madrid", since=BEGIN, until=until)
     began, cpu = time.perf_counter(), time.process_time()
-    Player(stage, person).play(until)
+    Simulator(engine, person).run_until(until)
     took, worked = time.perf_counter() - began, time.process_time() - cpu
     return Played(took, worked, sum(one.fires for one in tally.jobs.values()))
 

@@ -19,10 +19,11 @@ from rota.model.records import Outcome, Run
 from rota.model.spec import Condition, Names
 from rota.model.states import Reason, Status
 from rota.operations.project.apply import apply_in
-from rota.operations.simulate.model import Accounts, PlayedJob, PlayedRun, Skipped
-from rota.operations.simulate.player import TOUCH, AtWork, Away, Person, Player, at_work, read_length
-from rota.operations.simulate.state import Assumptions, State, copy_state, set_stage
+from rota.operations.simulate.model import Accounts, SimJob, SimRun
+from rota.operations.simulate.player import TOUCH, AtWork, Away, Person, Simulator, at_work, read_length
+from rota.operations.simulate.state import Assumptions, State, copy_state, make_engine
 from rota.rules.admission import ConditionResult
+from rota.rules.schedule.plan import PlannedSkip
 from rota.store.tables import jobs
 from rota.store.tables.activity import touch
 from rota.testing.doubles import Script
@@ -48,23 +49,23 @@ class Ledger:
     def look(self, now: datetime) -> None:
         self.now = now
 
-    def fired(self, run: PlayedRun) -> None: ...
+    def fired(self, run: SimRun) -> None: ...
 
-    def waits(self, run: PlayedRun) -> None: ...
+    def waits(self, run: SimRun) -> None: ...
 
     def charged(self, accounts: Accounts) -> None: ...
 
-    def moded(self, played: PlayedJob) -> None: ...
+    def mode_changed(self, sim_job: SimJob) -> None: ...
 
-    def skipped(self, played: PlayedJob, row: Skipped) -> None:
+    def skipped(self, sim_job: SimJob, row: PlannedSkip) -> None:
         told = (row.scheduled_for, row.covers_to, row.count, "SKIPPED", row.reason.value, 1, None, self.now)
-        self.rows.append((played.name, *told))
+        self.rows.append((sim_job.name, *told))
 
-    def ended(self, run: PlayedRun) -> None:
+    def ended(self, run: SimRun) -> None:
         reason = run.reason.value if run.reason else None
         when = (run.scheduled_for, None, 1)
         told = (run.status.value, reason, run.attempt, run.started_at, run.finished_at)
-        self.rows.append((run.played.name, *when, *told))
+        self.rows.append((run.sim_job.name, *when, *told))
 
 
 def stored(run: Run) -> Fate:
@@ -84,8 +85,8 @@ def simulated(
     """Return the rows that a simulation predicts."""
     ledger = Ledger()
     assumptions = Assumptions({name: read_length(took) for name, took in takes.items()}, dict.fromkeys(failing, 1.0))
-    stage = set_stage(state, assumptions, concurrency=3, observer=ledger, now=since)
-    Player(stage, person).play(since + timedelta(days=days))
+    engine = make_engine(state, assumptions, concurrency=3, observer=ledger, now=since)
+    Simulator(engine, person).run_until(since + timedelta(days=days))
     return sorted(ledger.rows, key=order)
 
 
@@ -286,7 +287,7 @@ async def test_predicted_fires_are_those_of_a_real_run(tmp_path: Path) -> None:
     finally:
         await scene.close()
     assert len(state.runs) > 5
-    assert state.parties
+    assert state.groups
     assert predicted == [row for row in real if row[8] > since]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from rota.model.budgets import Account
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
-from rota.operations.simulate.model import Stage
-from rota.operations.simulate.player import Away, Person, Player
+from rota.operations.simulate.model import SimEngine
+from rota.operations.simulate.player import Away, Person, Simulator
 from rota.operations.simulate.report import SimulationReport, make_report
-from rota.operations.simulate.state import Assumptions, State, fresh_state, set_stage, takes
+from rota.operations.simulate.state import Assumptions, State, fresh_state, make_engine, takes
 from rota.operations.simulate.tally import Tally
 from rota.settings import Settings
 
@@ -54,10 +54,12 @@ class Play:
         until = self.since + timedelta(days=self.days)
         assumptions = Assumptions(self.durations, self.failures)
         tally = Tally(self.since, until, hours_from=self.since)
-        stage: Stage = set_stage(state, assumptions, concurrency=self.concurrency, observer=tally, now=self.since)
-        Player(stage, self.person).play(until)
+        engine: SimEngine = make_engine(
+            state, assumptions, concurrency=self.concurrency, observer=tally, now=self.since
+        )
+        Simulator(engine, self.person).run_until(until)
         known = {one.name: takes(one, state, assumptions) for one in state.jobs}
-        return make_report(stage, tally, known, timezone=self.timezone, assumptions=(), notes=())
+        return make_report(engine, tally, known, timezone=self.timezone, assumptions=(), notes=())
 
 
 def of(report: SimulationReport, name: str) -> Any:

@@ -11,7 +11,8 @@ from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, Row
 from rota.model.budgets import Unit
 from rota.operations.simulate.player import span_words
-from rota.operations.simulate.report import AccountReport, JobReport, LevelReport, SimulationReport, summed_cost
+from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport, summed_cost
+from rota.operations.simulate.tally import JobReport
 from rota.operations.text import counted
 from rota.rules.budgets import say_amount, say_used, say_window
 from rota.rules.schedule.timezone import zone
@@ -237,7 +238,7 @@ def _account_line(one: AccountReport) -> str:
     fullest = max(one.windows, key=lambda window: window.used)
     used = say_used(one.most, account.limit, account.unit)
     share = f"{one.most / account.limit:.0%}" if account.limit else "no room"
-    when = say_window(fullest.since, account.per, account.timezone)
+    when = say_window(fullest.window.since, account.per, account.timezone)
     return f"budget {account.name}: at most {used} a {account.per} ({share}), {when}"
 
 

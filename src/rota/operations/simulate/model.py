@@ -1,4 +1,4 @@
-"""The simulated project: runs, waiting causes and budgets."""
+"""The simulated engine's memory: jobs, runs, groups, queue, budgets, and the times at which something happens."""
 
 import heapq
 from collections.abc import Mapping
@@ -16,15 +16,16 @@ from rota.rules.admission import ActiveRun, Admission, Admit
 from rota.rules.budgets import Charge, Estimate, estimate_of, judge, window_of
 from rota.rules.groups import MemberState
 from rota.rules.queue_order import NO_POOLS, Head, Order, Room, place_of, walk
-from rota.rules.schedule.plan import ExecutionSpan, FireFacts
+from rota.rules.schedule.plan import ExecutionSpan, FireFacts, PlannedSkip
 
 Largest = Mapping[tuple[str, str], int]
-"""The dearest of the last runs of a job, by job and account."""
+"""The most expensive of the last runs, by job and account."""
+Draws = tuple[Draw, ...]
 
 
 @dataclass(slots=True, eq=False)
 class SimWindow:
-    """A window of an account, and what is used of it."""
+    """A window of an account and its usage."""
 
     window: Window
     settled: int = 0
@@ -32,13 +33,13 @@ class SimWindow:
 
     @property
     def used(self) -> int:
-        """What is spent, and what runs under way are expected to spend."""
+        """The settled amount plus the reservations of running runs."""
         return self.settled + self.reserved
 
 
 @dataclass(slots=True)
 class Book:
-    """An account and its windows, the present one last."""
+    """An account and its windows, the current one last."""
 
     account: Account
     windows: list[SimWindow] = field(default_factory=list)
@@ -50,78 +51,70 @@ class Book:
         return self.windows[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class SimReservation:
-    """What a run under way holds of a window."""
-
-    window: SimWindow
-    amount: int
-
-
 @dataclass(slots=True)
 class Accounts:
-    """All accounts, and what runs under way hold of them."""
+    """All accounts and the reservations of running runs."""
 
     books: dict[str, Book] = field(default_factory=dict)
     largest: Largest = field(default_factory=dict)
-    _held: dict[str, list[SimReservation]] = field(default_factory=dict)
+    _reserved: dict[str, list[tuple[SimWindow, int]]] = field(default_factory=dict)
 
     def reserve(self, run_id: str, spec: JobSpec, *, now: datetime) -> Admission:
-        """Reserve what a run is expected to cost in all of its accounts, or in none."""
-        found = [
-            (filled, Charge(book.account, filled.window, filled.settled, filled.reserved, estimate))
-            for book, estimate in self.estimates(spec)
-            for filled in [book.open(now)]
-        ]
-        verdict = judge([charge for _, charge in found])
+        """Reserve the estimated cost of a run in all of its accounts, or in none."""
+        windows = [(book, book.open(now), estimate) for book, estimate in self.estimates(spec)]
+        verdict = judge(
+            [Charge(book.account, each.window, each.settled, each.reserved, cost) for book, each, cost in windows]
+        )
         if isinstance(verdict, Admit):
-            self._held[run_id] = [SimReservation(filled, charge.estimate.amount) for filled, charge in found]
-            for held in self._held[run_id]:
-                held.window.reserved += held.amount
+            self._reserved[run_id] = [(window, estimate.amount) for _, window, estimate in windows]
+            for window, amount in self._reserved[run_id]:
+                window.reserved += amount
         return verdict
 
     def settle(self, run_id: str) -> None:
-        """Charge a run that ended what it was expected to cost."""
-        for held in self._held.pop(run_id, ()):
-            held.window.reserved -= held.amount
-            held.window.settled += held.amount
+        """Charge a finished run its estimated cost."""
+        for window, amount in self._reserved.pop(run_id, ()):
+            window.reserved -= amount
+            window.settled += amount
 
     def estimates(self, spec: JobSpec) -> list[tuple[Book, Estimate]]:
-        """Return the accounts of a job by name, and what a run of it is expected to cost."""
+        """Return the accounts of a job in order of name, each with the estimated cost of a run."""
         spends = {spend.account: spend for spend in spec.budgets if spend.account in self.books}
         return [
-            (book, estimate_of(spends[name], book.account, largest=self.largest.get((spec.name, name))))
-            for name in sorted(spends)
-            for book in [self.books[name]]
+            (
+                self.books[name],
+                estimate_of(spend, self.books[name].account, largest=self.largest.get((spec.name, name))),
+            )
+            for name, spend in sorted(spends.items())
         ]
 
     def requests(self, spec: JobSpec) -> int:
-        """Return how many remote requests a run is expected to make; accounts of one unit count the same ones."""
-        found = [each.amount for book, each in self.estimates(spec) if book.account.unit is Unit.REQUESTS]
-        return max(found, default=0)
+        """Return the estimated number of remote requests of a run; accounts of one unit count the same requests."""
+        estimates = self.estimates(spec)
+        return max((each.amount for book, each in estimates if book.account.unit is Unit.REQUESTS), default=0)
 
 
 put = object.__setattr__
-"""Changes a field of a job that only the play knows: a new record for each fire would take half of the time."""
+"""Changes a field of a frozen job record: a new record for each fire would double the time of a simulation."""
 _NOTHING = FireFacts()
 QUEUED, RUNNING, COMPLETED, FAILED = Status.QUEUED, Status.RUNNING, Status.COMPLETED, Status.FAILED
-"""What each run of a play is asked for: a member of an enum takes three times as long to look up as a name."""
+"""Global names: the lookup of an enum member takes three times as long."""
 HOLDING = (RUNNING, Status.DISPATCHED)
 
 
 @dataclass(slots=True, eq=False)
-class PlayedJob:
-    """A job in play: as it stands now, its unfinished runs, and what is assumed of them.
+class SimJob:
+    """A simulated job: its current record, its unfinished runs, and the assumptions about its runs.
 
-    `spans`: the executions since its cursor that were over before the play began (R-10). `place`: of jobs that are due
-    together the one that was made first fires first. `calls`: how many remote calls each of its runs makes.
-    `is_group`: its runs are groups, which take no slot; `is_gated`: something stands between claim and start.
+    `spans`: executions since its cursor that ended before the simulation began. `place`: order of creation; of jobs
+    that are due together the oldest fires first. `calls`: remote calls of each run. `is_group`: its runs are groups and
+    take no slot. `is_gated`: a check stands between claim and start.
     """
 
     job: Job
     takes: timedelta
     fails: float = 0.0
-    unfinished: "list[PlayedRun]" = field(default_factory=list)
+    unfinished: "list[SimRun]" = field(default_factory=list)
     spans: tuple[ExecutionSpan, ...] = ()
     number: int = 0
     place: int = 0
@@ -144,38 +137,37 @@ class PlayedJob:
         """Whether a chain that the schedule began is not final."""
         return any(run.first.trigger is Trigger.SCHEDULE for run in self.unfinished)
 
-    def alter(self, **changes: object) -> None:
-        """Change the job, which only the play knows."""
+    def update_record(self, **changes: object) -> None:
+        """Change fields of the job record."""
         for name, value in changes.items():
             put(self.job, name, value)
 
     def facts(self) -> FireFacts:
-        """Return what the rules of a fire look at."""
-        return FireFacts(self.active(), self.spans) if self.unfinished or self.spans else _NOTHING
-
-    def active(self) -> tuple[ActiveRun, ...]:
-        """Return what overlap looks at, oldest first: a retry is as old as its chain."""
+        """Return the facts for the rules of a fire: active runs oldest first, where a retry is as old as its chain."""
+        if not self.unfinished and not self.spans:
+            return _NOTHING
         if not self.unfinished or self.job.spec.overlap.policy is OverlapPolicy.ALLOW:
-            return ()
-        found = sorted(self.unfinished, key=lambda run: (run.first.id, run.id))
-        return tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in found)
+            return FireFacts((), self.spans)
+        runs = sorted(self.unfinished, key=lambda run: (run.first.id, run.id))
+        active = tuple(ActiveRun(run.id, run.handle, run.status, run.waiting_for) for run in runs)
+        return FireFacts(active, self.spans)
 
 
-class PlayedRun:
-    """A run in play. Most of it stays as it is below: only what a run is born with is set for each of them."""
+class SimRun:
+    """A simulated run. Most fields keep the class defaults, so that a new run sets only a few."""
 
     status: Status = QUEUED
     reason: Reason | None = None
     waiting_for: WaitingFor | None = None
     not_before: datetime | None = None
     expires_at: datetime | None = None
-    draws: tuple[Draw, ...] = ()
+    draws: Draws = ()
     order: Order = (0, 0, 0, "")
     attempt: int = 1
-    begun: "PlayedRun | None" = None
-    predecessor: "PlayedRun | None" = None
-    followers: "tuple[PlayedRun, ...]" = ()
-    group: "PlayedGroup | None" = None
+    chain_start: "SimRun | None" = None
+    predecessor: "SimRun | None" = None
+    followers: "tuple[SimRun, ...]" = ()
+    group: "SimGroup | None" = None
     place: int = 0
     always: bool = False
     ready_at: datetime | None = None
@@ -186,7 +178,7 @@ class PlayedRun:
     def __init__(
         self,
         run_id: str,
-        played: PlayedJob,
+        sim_job: SimJob,
         *,
         number: int,
         trigger: Trigger,
@@ -194,46 +186,46 @@ class PlayedRun:
         scheduled_for: datetime | None = None,
     ) -> None:
         self.id = run_id
-        self.played = played
+        self.sim_job = sim_job
         self.number = number
         self.trigger = trigger
         self.created_at = created_at
         self.scheduled_for = scheduled_for
 
-    def follow(self, predecessor: "PlayedRun") -> None:
+    def follow(self, predecessor: "SimRun") -> None:
         """Wait for another run."""
         self.predecessor = predecessor
         predecessor.followers = (*predecessor.followers, self)
 
     @property
     def handle(self) -> str:
-        """The run as people write it: `backup:112`."""
-        return f"{self.played.job.name}:{self.number}"
+        """The name of the run: `backup:112`."""
+        return f"{self.sim_job.job.name}:{self.number}"
 
     @property
-    def first(self) -> "PlayedRun":
-        """The run that began the chain: itself where it is no retry."""
-        return self.begun or self
+    def first(self) -> "SimRun":
+        """The first run of the chain: the run itself unless it is a retry."""
+        return self.chain_start or self
 
     @property
     def claimable(self) -> bool:
-        """Whether the run stands in the queue and waits for nothing."""
+        """Whether the run is queued and waits for nothing."""
         return self.status is QUEUED and self.waiting_for is None
 
 
 @dataclass(slots=True, eq=False)
-class PlayedGroup:
-    """A group in play: the newest attempt at each place, and the run that it belongs to."""
+class SimGroup:
+    """A simulated group: the newest attempt of each member, and the group's own run."""
 
     mode: GroupMode
     on_failure: OnFailure
-    run: PlayedRun | None
-    seats: list[PlayedRun] = field(default_factory=list)
+    run: SimRun | None
+    members: list[SimRun] = field(default_factory=list)
     cancelled: bool = False
     final: bool = False
 
-    def places(self) -> list[MemberState]:
-        """Return the places as the rule looks at them."""
+    def states(self) -> list[MemberState]:
+        """Return the members as the rules of groups need them."""
         return [
             MemberState(
                 run.place,
@@ -242,29 +234,26 @@ class PlayedGroup:
                 held=run.waiting_for is WaitingFor.PREDECESSOR,
                 tried=run.attempt > 1,
             )
-            for run in self.seats
+            for run in self.members
         ]
 
-    def sit(self, run: PlayedRun) -> None:
-        """Let a new attempt take the place of the one before it."""
-        self.seats[self.seats.index(next(seat for seat in self.seats if seat.place == run.place))] = run
+    def replace_attempt(self, run: SimRun) -> None:
+        """Put a new attempt in the place of the previous one."""
+        self.members = [run if member.place == run.place else member for member in self.members]
 
 
 @dataclass(slots=True)
 class SimEnd:
-    """How a run ends."""
+    """The end of a run."""
 
-    run: PlayedRun
+    run: SimRun
     status: Status
     reason: Reason | None = None
 
 
-Draws = tuple[Draw, ...]
-
-
 @dataclass(slots=True)
 class CapacityLevel:
-    """How much of a capacity is in use, the most that ever was, and for how long nothing more had room."""
+    """The usage of a capacity, its peak, and how long it was full."""
 
     capacity: int
     used: int = 0
@@ -273,7 +262,7 @@ class CapacityLevel:
     full_since: datetime | None = None
 
     def take(self, amount: int, now: datetime) -> None:
-        """Count an amount as used."""
+        """Add to the usage."""
         self.used += amount
         if self.used > self.peak:
             self.peak = self.used
@@ -281,32 +270,27 @@ class CapacityLevel:
             self.full_since = now
 
     def give_back(self, amount: int, now: datetime) -> None:
-        """Count an amount as free again."""
+        """Subtract from the usage."""
         self.used -= amount
         if self.full_since is not None and self.used < self.capacity:
             self.full_for += now - self.full_since
             self.full_since = None
 
-    def full_until(self, until: datetime) -> timedelta:
-        """Return for how long nothing more had room, up to a moment."""
-        return self.full_for if self.full_since is None else self.full_for + (until - self.full_since)
-
 
 @dataclass(slots=True)
 class SimQueue:
-    """Who may be claimed, and how much room slots and pools have."""
+    """The claimable runs by lane, and the usage of slots and pools; `holds`: until when a provider's pool is closed."""
 
     slots: CapacityLevel
     pools: dict[str, CapacityLevel] = field(default_factory=dict)
-    lanes: dict[Draws, list[tuple[Order, PlayedRun]]] = field(default_factory=dict)
+    lanes: dict[Draws, list[tuple[Order, SimRun]]] = field(default_factory=dict)
     holds: Mapping[str, datetime] = field(default_factory=dict)
-    """Until when the pools of providers that take no more work have no room."""
 
-    def add(self, run: PlayedRun) -> None:
-        """Let a run stand in its lane."""
+    def add(self, run: SimRun) -> None:
+        """Add a run to its lane."""
         heapq.heappush(self.lanes.setdefault(run.draws, []), (run.order, run))
 
-    def take(self, now: datetime) -> list[PlayedRun]:
+    def take(self, now: datetime) -> list[SimRun]:
         """Return the runs that go into the free slots, in order, and take slots and pools for them."""
         free = self.slots.capacity - self.slots.used
         if free <= 0 or not self.lanes:
@@ -317,10 +301,10 @@ class SimQueue:
             self.occupy(run, now)
         return chosen
 
-    def _first(self, free: int) -> list[PlayedRun]:
-        """Return the first runs where nobody draws on any pool."""
+    def _first(self, free: int) -> list[SimRun]:
+        """Return the first runs if no run uses a pool."""
         lane = self.lanes.pop(())
-        chosen: list[PlayedRun] = []
+        chosen: list[SimRun] = []
         while lane and len(chosen) < free:
             _, run = heapq.heappop(lane)
             if run.claimable:
@@ -329,37 +313,41 @@ class SimQueue:
             self.lanes[()] = lane
         return chosen
 
-    def _walk(self, free: int, now: datetime) -> list[PlayedRun]:
-        """Return the first runs that have room in their pools (R-03)."""
-        found = [head for draws in list(self.lanes) if (head := self._head(draws)) is not None]
-        heads = sorted(found, key=lambda head: head.order)
-        going: dict[str, PlayedRun] = {}
+    def _walk(self, free: int, now: datetime) -> list[SimRun]:
+        """Return the first runs that have room in their pools."""
+        heads = [head for draws in list(self.lanes) if (head := self._head(draws)) is not None]
+        chosen: dict[str, SimRun] = {}
 
         def following(head: Head) -> Head | None:
             _, run = heapq.heappop(self.lanes[head.draws])
-            going[run.id] = run
+            chosen[run.id] = run
             return self._head(head.draws)
 
-        return [going[head.run_id] for head in walk(heads, self._room(now), free=free, following=following)]
+        capacity = {name: level.capacity for name, level in self.pools.items()}
+        left = {name: level.capacity - level.used for name, level in self.pools.items()}
+        closed = frozenset(name for name, until in self.holds.items() if until > now)
+        room = Room(capacity, {**left, **dict.fromkeys(closed, 0)}, closed=closed)
+        heads.sort(key=lambda head: head.order)
+        return [chosen[head.run_id] for head in walk(heads, room, free=free, following=following)]
 
-    def occupy(self, run: PlayedRun, now: datetime) -> None:
-        """Count the slot and the pools of a run that has them."""
+    def occupy(self, run: SimRun, now: datetime) -> None:
+        """Count the slot and the pools of a run as used."""
         self.slots.take(1, now)
         for draw in run.draws:
             self._pool(draw.pool).take(draw.cost, now)
 
-    def give_back(self, run: PlayedRun, now: datetime) -> None:
-        """Count the slot and the pools of a run as free again."""
+    def give_back(self, run: SimRun, now: datetime) -> None:
+        """Count the slot and the pools of a run as free."""
         self.slots.give_back(1, now)
         for draw in run.draws:
             self._pool(draw.pool).give_back(draw.cost, now)
 
     def _pool(self, name: str) -> CapacityLevel:
-        """Return a pool; one that is no longer there has no room, but older runs draw on it."""
+        """Return a pool. A pool that is no longer declared has no room, but older runs still use it."""
         return self.pools.setdefault(name, CapacityLevel(0))
 
     def _head(self, draws: Draws) -> Head | None:
-        """Return the first of a lane that still may be claimed; a lane that is empty is forgotten."""
+        """Return the first claimable run of a lane; delete an empty lane."""
         lane = self.lanes[draws]
         while lane and not lane[0][1].claimable:
             heapq.heappop(lane)
@@ -368,15 +356,9 @@ class SimQueue:
             return None
         return Head(lane[0][0], NO_POOLS, draws)
 
-    def _room(self, now: datetime) -> Room:
-        capacity = {name: level.capacity for name, level in self.pools.items()}
-        left = {name: level.capacity - level.used for name, level in self.pools.items()}
-        closed = frozenset(name for name, until in self.holds.items() if until > now)
-        return Room(capacity, {**left, **dict.fromkeys(closed, 0)}, closed=closed)
-
 
 class Due(IntEnum):
-    """What comes up beside fires and ends, in the order in which the engine looks at it within one instant."""
+    """Events beside fires and ends, in the order in which the engine handles them within one instant."""
 
     EXPIRE = 0
     RELEASE = 1
@@ -384,171 +366,155 @@ class Due(IntEnum):
     STOP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A row of instants that do not run, as `rota history` would show it."""
-
-    reason: Reason
-    scheduled_for: datetime
-    covers_to: datetime | None
-    count: int | None
-
-
 class Observer(Protocol):
-    """Who looks on: counts, or keeps what it is told."""
+    """Receives the events of a simulation."""
 
     def look(self, now: datetime) -> None:
-        """All that is told from here on happens at this moment."""
+        """Set the time of the following events."""
 
-    def fired(self, run: PlayedRun) -> None:
-        """An instant leads to a run."""
+    def fired(self, run: SimRun) -> None:
+        """Receive an instant that became a run."""
 
-    def skipped(self, played: PlayedJob, row: Skipped) -> None:
-        """Instants do not run."""
+    def skipped(self, sim_job: SimJob, row: PlannedSkip) -> None:
+        """Receive instants that do not run."""
 
-    def ended(self, run: PlayedRun) -> None:
-        """A run is final."""
+    def ended(self, run: SimRun) -> None:
+        """Receive a run that is final."""
 
-    def waits(self, run: PlayedRun) -> None:
-        """A run goes back to wait for a poll or a budget."""
+    def waits(self, run: SimRun) -> None:
+        """Receive a run that returns to the queue to wait for a poll or a budget."""
 
     def charged(self, accounts: Accounts) -> None:
-        """Budgets are used differently from now on."""
+        """Receive a change of the usage of budgets."""
 
-    def moded(self, played: PlayedJob) -> None:
-        """A job is planned in another mode from now on."""
+    def mode_changed(self, sim_job: SimJob) -> None:
+        """Receive a job that is planned in another mode."""
 
 
-Subject = PlayedJob | PlayedRun | None
+Subject = SimJob | SimRun | None
 
 
 @dataclass(slots=True)
-class Stage:
-    """A scheduler in memory at one moment of its virtual clock, and what comes up when.
+class SimEngine:
+    """A scheduler in memory at one moment of its virtual clock, and its future events.
 
-    Of fires, ends and all else each has a heap of its own: nearly everything that comes up is one of the first two.
+    Fires, ends and other events each have their own heap: nearly all events are fires and ends.
     """
 
     now: datetime
-    waiting: SimQueue
+    queue: SimQueue
     observer: Observer
     aging: timedelta | None = None
     accounts: Accounts = field(default_factory=Accounts)
     paused: bool = False
-    poll: PlayedJob | None = None
+    poll: SimJob | None = None
     polled_at: datetime | None = None
-    polling: list[PlayedRun] = field(default_factory=list)
-    jobs: dict[str, PlayedJob] = field(default_factory=dict)
-    named: dict[str, PlayedJob] = field(default_factory=dict)
+    polling: list[SimRun] = field(default_factory=list)
+    jobs: dict[str, SimJob] = field(default_factory=dict)
+    named: dict[str, SimJob] = field(default_factory=dict)
     mode_at: datetime | None = None
     agent_ended_at: datetime | None = None
-    """When the last run of an agent ended that counts as activity (R-18)."""
-    fires: list[tuple[datetime, int, int, PlayedJob]] = field(default_factory=list)
-    ends: list[tuple[datetime, int, PlayedRun]] = field(default_factory=list)
+    """The end of the last agent run that counts as activity."""
+    fires: list[tuple[datetime, int, int, SimJob]] = field(default_factory=list)
+    ends: list[tuple[datetime, int, SimRun]] = field(default_factory=list)
     others: list[tuple[datetime, Due, int, Subject]] = field(default_factory=list)
     began: datetime = field(init=False)
     _planned: int = 0
-    _born: int = 0
+    _inserted: int = 0
 
     def __post_init__(self) -> None:
         self.began = self.now
 
     def plan(self, due: Due, at: datetime, subject: Subject = None) -> None:
-        """Note that something comes up."""
+        """Add an event."""
         self._planned += 1
         heapq.heappush(self.others, (at, due, self._planned, subject))
 
-    def plan_end(self, run: PlayedRun, at: datetime) -> None:
-        """Note when a run ends."""
+    def plan_end(self, run: SimRun, at: datetime) -> None:
+        """Add the end of a run."""
         self._planned += 1
         run.ends_at = at
         heapq.heappush(self.ends, (at, self._planned, run))
 
     def next_at(self) -> datetime | None:
-        """Return when the next thing comes up."""
+        """Return the time of the next event."""
         first = self.mode_at
-        for coming in (self.fires, self.ends, self.others):
-            if coming and (first is None or coming[0][0] < first):
-                first = coming[0][0]
+        for events in (self.fires, self.ends, self.others):
+            if events and (first is None or events[0][0] < first):
+                first = events[0][0]
         return first
 
-    def due_fires(self) -> list[PlayedJob]:
-        """Return the jobs that are due, the longest due first, of equals the one that was made first."""
-        found: list[PlayedJob] = []
+    def due_fires(self) -> list[SimJob]:
+        """Return the due jobs, the longest due first, of equals the oldest first."""
+        sim_jobs: list[SimJob] = []
         while self.fires and self.fires[0][0] <= self.now:
-            found.append(heapq.heappop(self.fires)[3])
-        return found
+            sim_jobs.append(heapq.heappop(self.fires)[3])
+        return sim_jobs
 
-    def due_ends(self) -> list[PlayedRun]:
+    def due_ends(self) -> list[SimRun]:
         """Return the runs that end now, in the order in which they started."""
-        found: list[PlayedRun] = []
+        runs: list[SimRun] = []
         while self.ends and self.ends[0][0] <= self.now:
             run = heapq.heappop(self.ends)[2]
             if run.finished_at is None:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def due_others(self) -> list[tuple[Due, Subject]]:
-        """Return what else is due."""
-        found: list[tuple[Due, Subject]] = []
+        """Return the other events that are due."""
+        events: list[tuple[Due, Subject]] = []
         while self.others and self.others[0][0] <= self.now:
             _, due, _, subject = heapq.heappop(self.others)
-            found.append((due, subject))
-        return found
+            events.append((due, subject))
+        return events
 
-    def add(self, played: PlayedJob) -> None:
-        """Let a job take part."""
-        played.place = len(self.jobs)
-        self.jobs[played.job.id] = self.named[played.name] = played
-        if played.job.spec.work.kind is Kind.POLL:
-            self.poll = played
-        self.move(played, played.job.next_for, played.job.next_at)
+    def add(self, sim_job: SimJob) -> None:
+        """Add a job."""
+        sim_job.place = len(self.jobs)
+        self.jobs[sim_job.job.id] = self.named[sim_job.name] = sim_job
+        if sim_job.job.spec.work.kind is Kind.POLL:
+            self.poll = sim_job
+        self.move(sim_job, sim_job.job.next_for, sim_job.job.next_at)
 
-    def move(self, played: PlayedJob, next_for: datetime | None, next_at: datetime | None) -> None:
-        """Give a job its cursor."""
-        put(played.job, "next_for", next_for)
-        put(played.job, "next_at", next_at)
+    def move(self, sim_job: SimJob, next_for: datetime | None, next_at: datetime | None) -> None:
+        """Set the cursor of a job."""
+        put(sim_job.job, "next_for", next_for)
+        put(sim_job.job, "next_at", next_at)
         if next_at is not None:
             self._planned += 1
-            heapq.heappush(self.fires, (next_at, played.place, self._planned, played))
+            heapq.heappush(self.fires, (next_at, sim_job.place, self._planned, sim_job))
 
-    def bear(self, run: PlayedRun) -> PlayedRun:
-        """Let a run enter play; its place in the queue is that of its birth (INV-004)."""
-        played = run.played
-        spec = played.job.spec
-        played.unfinished.append(run)
+    def insert(self, run: SimRun) -> SimRun:
+        """Insert a run; its place in the queue counts from its creation."""
+        sim_job = run.sim_job
+        spec = sim_job.job.spec
+        sim_job.unfinished.append(run)
         created = to_ms(run.created_at)
         place = place_of(spec.priority, created_ms=created, aging=self.aging)
         run.order = (-place.rank, place.position, created, run.id)
-        run.draws = () if played.is_group else spec.pools
+        run.draws = () if sim_job.is_group else spec.pools
         if run.expires_at is not None:
             self.plan(Due.EXPIRE, run.expires_at, run)
         if run.not_before is not None:
             self.plan(Due.RELEASE, run.not_before, run)
         return run
 
-    def newborn(self, played: PlayedJob, trigger: Trigger, scheduled_for: datetime | None) -> PlayedRun:
-        """Return a run made now, which is not in play yet."""
-        self._born += 1
-        played.number += 1
-        run_id = f"z{self._born:012}"  # behind all that are stored
-        return PlayedRun(
-            run_id,
-            played,
-            number=played.number,
-            trigger=trigger,
-            created_at=self.now,
-            scheduled_for=scheduled_for,
-        )
+    def new_run(self, sim_job: SimJob, trigger: Trigger, scheduled_for: datetime | None) -> SimRun:
+        """Return a run created now, not yet inserted."""
+        self._inserted += 1
+        sim_job.number += 1
+        run_id = f"z{self._inserted:012}"  # sorts after all stored runs
+        number, now = sim_job.number, self.now
+        return SimRun(run_id, sim_job, number=number, trigger=trigger, created_at=now, scheduled_for=scheduled_for)
 
-    def ready(self, run: PlayedRun) -> None:
-        """Let a run that waits for nothing stand in the queue."""
+    def ready(self, run: SimRun) -> None:
+        """Add a run to the queue, claimable from now on."""
         run.waiting_for = run.not_before = None
         run.ready_at = self.now
-        self.waiting.add(run)
+        self.queue.add(run)
 
-    def wait(self, run: PlayedRun, waiting_for: WaitingFor, until: datetime) -> None:
-        """Let a run wait until a moment."""
+    def wait(self, run: SimRun, waiting_for: WaitingFor, until: datetime) -> None:
+        """Return a run to the queue to wait until a time."""
         run.status, run.waiting_for, run.not_before = Status.QUEUED, waiting_for, until
         self.plan(Due.RELEASE, until, run)
         self.observer.waits(run)

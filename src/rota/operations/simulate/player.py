@@ -1,4 +1,4 @@
-"""The simulation itself: it plays the days and the people in them."""
+"""The simulator: it runs the simulated engine on a virtual clock, with assumptions about people."""
 
 import re
 import zlib
@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -14,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from rota.declare.project import Declared
 from rota.model.clock import cut_to_ms, parse_duration, say_duration, to_ms
-from rota.model.errors import InvalidDuration, InvalidValue, RotaError, UnknownJob
+from rota.model.errors import InvalidDuration, InvalidValue, RotaError
 from rota.model.spec import Kind, Mode, QuietHours
 from rota.model.states import Reason, Status
 from rota.operations.jobs import project_timezone
@@ -27,14 +26,15 @@ from rota.operations.simulate.state import (
     Assumptions,
     RunDuration,
     State,
-    afresh,
     copy_state,
     fresh_state,
-    set_stage,
+    make_engine,
+    refuse_unknown,
+    reset_state,
     takes,
 )
 from rota.operations.simulate.tally import Tally
-from rota.operations.simulate.transitions import finish, fire, let_go, pass_gates
+from rota.operations.simulate.transitions import finish, fire, pass_gates, release
 from rota.rules.activity import ACTIVE_FOR, mode_at, next_change
 from rota.rules.admission import Admit, Defer, Skip
 from rota.rules.pause import plan_pause_end
@@ -47,35 +47,35 @@ from rota.store.tables.activity import dormant_hours
 from rota.text.format import full_time, read_coming
 
 TOUCH = timedelta(minutes=1)
-"""How often somebody who works does something."""
-MOMENT = timedelta(milliseconds=1)
+"""The time between two activities of a person at work."""
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Person(Protocol):
-    """Somebody who may be there."""
+    """A person whose activity selects the modes."""
 
     def activity(self, now: datetime) -> datetime | None:
-        """Return when the last activity before or at `now` was, None for never."""
+        """Return the last activity before or at `now`, None for never."""
         ...
 
     def acts_at(self, now: datetime) -> datetime | None:
-        """Return when the person does something next that was not to be expected, None for never."""
+        """Return the next activity that may change the mode, None for never."""
         ...
 
     @property
     def words(self) -> str:
-        """What is assumed, for a reader."""
+        """The assumption as a sentence."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Nobody does anything after `last`."""
+    """A person without activity after `last`."""
 
     last: datetime | None = None
 
     def activity(self, now: datetime) -> datetime | None:
-        """Return the last activity that is known."""
+        """Return the last known activity."""
         return None if self.last is None else min(self.last, now)
 
     def acts_at(self, now: datetime) -> datetime | None:  # noqa: ARG002
@@ -84,35 +84,35 @@ class Away:
 
     @property
     def words(self) -> str:
-        """What is assumed."""
+        """The assumption as a sentence."""
         return "nobody does anything (--activity says otherwise)"
 
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """Somebody does something every minute of these windows; `last` is what was done before the play began."""
+    """A person with an activity every minute of these windows; `last` is the last one before the simulation."""
 
     runs: Sequence[blackouts.QuietRun]
     last: datetime | None
     words: str
 
     def activity(self, now: datetime) -> datetime | None:
-        """Return the last minute at which something was done."""
+        """Return the last minute with an activity."""
         index = bisect_right(self.runs, now, key=lambda run: run.since) - 1
         if index < 0:
             return None if self.last is None else min(self.last, now)
         run = self.runs[index]
-        return run.since + (min(now, run.until - MOMENT) - run.since) // TOUCH * TOUCH
+        return run.since + (min(now, run.until - _MILLISECOND) - run.since) // TOUCH * TOUCH
 
     def acts_at(self, now: datetime) -> datetime | None:
-        """Return when the next window begins."""
+        """Return the start of the next window."""
         index = bisect_right(self.runs, now, key=lambda run: run.since)
         return self.runs[index].since if index < len(self.runs) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A mode, and how long it lasts."""
+    """A mode and its duration."""
 
     mode: Mode
     lasts: timedelta
@@ -120,26 +120,26 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """The modes follow each other from `since` on, again and again, whatever anybody does."""
+    """Modes that follow each other from `since` on in a cycle, regardless of activity."""
 
     phases: tuple[Phase, ...]
     since: datetime
-    whole: timedelta = field(init=False)
+    cycle: timedelta = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "whole", sum((phase.lasts for phase in self.phases), timedelta()))
+        object.__setattr__(self, "cycle", sum((phase.lasts for phase in self.phases), timedelta()))
 
     def activity(self, now: datetime) -> datetime | None:
-        """Return an activity that makes the mode what it is to be."""
+        """Return an activity that leads to the mode of the phase."""
         phase, _ = self._phase(now)
         return {Mode.ACTIVE: now, Mode.IDLE: now - ACTIVE_FOR, Mode.DORMANT: None}[phase.mode]
 
     def acts_at(self, now: datetime) -> datetime | None:
-        """Return when the next mode begins."""
+        """Return the start of the next phase."""
         return self._phase(now)[1]
 
     def _phase(self, now: datetime) -> tuple[Phase, datetime]:
-        end = self.since + (now - self.since) // self.whole * self.whole
+        end = self.since + (now - self.since) // self.cycle * self.cycle
         for phase in self.phases:
             end += phase.lasts
             if now < end:
@@ -148,15 +148,15 @@ class Forced:
 
     @property
     def words(self) -> str:
-        """What is assumed."""
-        told = ", ".join(f"{phase.mode} for {say_duration(phase.lasts)}" for phase in self.phases)
-        return f"the modes are forced: {told}, and again"
+        """The assumption as a sentence."""
+        phases = ", ".join(f"{phase.mode} for {say_duration(phase.lasts)}" for phase in self.phases)
+        return f"the modes are forced: {phases}, and again"
 
 
 def at_work(
     windows: Sequence[str], zone: str, *, since: datetime, until: datetime, last: datetime | None = None
 ) -> AtWork:
-    """Return somebody who works in windows such as "mon-fri 09:00-17:00"; InvalidWindow where one is none."""
+    """Return a person at work in windows such as "mon-fri 09:00-17:00"; raise InvalidWindow for a bad window."""
     parsed = [blackouts.parse_window(text) for text in windows]
     written = blackouts.canonical_windows(parsed)
     words = f"somebody is active {', '.join(written)} ({zone})"
@@ -179,173 +179,165 @@ def read_phases(text: str) -> tuple[Phase, ...]:
     >>> [phase.mode.value for phase in read_phases("active=8h,dormant=16h")]
     ['active', 'dormant']
     """
-    return tuple(_phase(part.strip(), text) for part in text.split(","))
+    phases = []
+    for part in text.split(","):
+        name, equals, lasts = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in tuple(Mode):
+            raise InvalidValue(
+                f"{text!r} names no modes", hint="write modes and how long each lasts: active=8h,idle=8h,dormant=8h"
+            )
+        phases.append(Phase(Mode(name), parse_duration(lasts)))
+    return tuple(phases)
 
 
-def _phase(part: str, text: str) -> Phase:
-    name, equals, lasts = (piece.strip() for piece in part.partition("="))
-    if not equals or name not in tuple(Mode):
-        raise InvalidValue(
-            f"{text!r} names no modes", hint="write modes and how long each lasts: active=8h,idle=8h,dormant=8h"
-        )
-    return Phase(Mode(name), parse_duration(lasts))
+FAILURE_SCALE = 10_000
 
 
-HUNDRED = 10_000
+class Simulator:
+    """Runs a simulated engine on its virtual clock."""
 
-
-class Player:
-    """Plays a stage up to a moment."""
-
-    def __init__(self, stage: model.Stage, person: Person) -> None:
-        self._stage = stage
+    def __init__(self, engine: model.SimEngine, person: Person) -> None:
+        self._engine = engine
         self._person = person
-        self._adaptive = [played for played in stage.jobs.values() if played.job.spec.schedule.by_mode is not None]
+        self._adaptive = [sim_job for sim_job in engine.jobs.values() if sim_job.job.spec.schedule.by_mode is not None]
 
-    def play(self, until: datetime) -> None:
-        """Play everything that comes up before `until`."""
-        stage = self._stage
+    def run_until(self, until: datetime) -> None:
+        """Handle all events before `until`."""
+        engine = self._engine
         if self._adaptive:
-            stage.mode_at = stage.now
+            engine.mode_at = engine.now
         self._claim()
-        while (at := stage.next_at()) is not None and at < until:
-            if at > stage.now:
-                stage.now = at
-            self._instant(stage, stage.now)
-        stage.now = until
+        while (at := engine.next_at()) is not None and at < until:
+            if at > engine.now:
+                engine.now = at
+            self._instant(engine, engine.now)
+        engine.now = until
 
-    def _instant(self, stage: model.Stage, now: datetime) -> None:
-        """Do what is due at one moment, in the order in which the engine's loops look."""
-        stage.observer.look(now)
-        if stage.mode_at is not None and stage.mode_at <= now:
+    def _instant(self, engine: model.SimEngine, now: datetime) -> None:
+        """Handle the events of one moment in the order of the engine's loops."""
+        engine.observer.look(now)
+        if engine.mode_at is not None and engine.mode_at <= now:
             self._replan()
             self._claim()
-        if stage.ends and stage.ends[0][0] <= now:
-            finish(stage, [_ending(run) for run in stage.due_ends()])
-            if self._adaptive and stage.agent_ended_at == now:
+        if engine.ends and engine.ends[0][0] <= now:
+            finish(engine, [_ending(run) for run in engine.due_ends()])
+            if self._adaptive and engine.agent_ended_at == now:
                 self._replan()
             self._claim()
-        if stage.fires and stage.fires[0][0] <= now:
-            for played in stage.due_fires():
-                fire(stage, played)
+        if engine.fires and engine.fires[0][0] <= now:
+            for sim_job in engine.due_fires():
+                fire(engine, sim_job)
             self._claim()
-        if stage.others and stage.others[0][0] <= now:
-            for kind, found in groupby(stage.due_others(), key=itemgetter(0)):
-                self._look_at(kind, [subject for _, subject in found])
+        if engine.others and engine.others[0][0] <= now:
+            for kind, events in groupby(engine.due_others(), key=itemgetter(0)):
+                self._handle(kind, [subject for _, subject in events])
 
-    def _look_at(self, kind: model.Due, subjects: Sequence[model.Subject]) -> None:
-        """Do what one of the rarer looks of the engine does."""
-        stage = self._stage
-        runs = [one for one in subjects if isinstance(one, model.PlayedRun) and one.finished_at is None]
-        for run in runs:
-            finish(stage, _go_on(stage, kind, run))
+    def _handle(self, kind: model.Due, subjects: Sequence[model.Subject]) -> None:
+        engine = self._engine
+        for run in [each for each in subjects if isinstance(each, model.SimRun) and each.finished_at is None]:
+            finish(engine, _ends_by(engine, kind, run))
         if kind is model.Due.PAUSE_END:
-            stage.paused = stage.paused and None not in subjects
-            for played in subjects:
-                if isinstance(played, model.PlayedJob):
-                    _end_pause(stage, played)
+            engine.paused = engine.paused and None not in subjects
+            for sim_job in subjects:
+                if isinstance(sim_job, model.SimJob):
+                    _end_pause(engine, sim_job)
         self._claim()
 
     # claim
 
     def _claim(self) -> None:
-        stage = self._stage
-        while stage.waiting.lanes and not stage.paused and (chosen := stage.waiting.take(stage.now)):
+        engine = self._engine
+        while engine.queue.lanes and not engine.paused and (chosen := engine.queue.take(engine.now)):
             for run in chosen:
                 self._start(run)
-            at_once = [run for run in chosen if run.ends_at == stage.now]
-            if at_once:  # what takes no time has ended before anything else is looked at
-                finish(stage, [_ending(run) for run in at_once])
+            at_once = [run for run in chosen if run.ends_at == engine.now]
+            if at_once:  # a run that takes no time ends before any other event
+                finish(engine, [_ending(run) for run in at_once])
 
-    def _start(self, run: model.PlayedRun) -> None:
-        """Let a claimed run pass its gates and start, or go where they send it."""
-        stage, played = self._stage, run.played
-        if played.is_gated:
+    def _start(self, run: model.SimRun) -> None:
+        """Start a claimed run that passes its gates, or do what they decide."""
+        engine, sim_job = self._engine, run.sim_job
+        if sim_job.is_gated:
             run.status = Status.DISPATCHED
-            if not self._pass(run):
+            admission = pass_gates(engine, run)
+            if isinstance(admission, Skip):
+                finish(engine, [model.SimEnd(run, Status.SKIPPED, admission.reason)])
+            elif isinstance(admission, Defer):
+                engine.queue.give_back(run, engine.now)
+                engine.wait(run, admission.waiting_for, admission.until)
+            if not isinstance(admission, Admit):
                 return
-        run.status, run.started_at = model.RUNNING, stage.now
-        stage.plan_end(run, stage.now + played.takes)
-
-    def _pass(self, run: model.PlayedRun) -> bool:
-        """Tell whether a run passes its gates; if not, let it go where they send it."""
-        stage, admission = self._stage, pass_gates(self._stage, run)
-        if isinstance(admission, Skip):
-            finish(stage, [model.SimEnd(run, Status.SKIPPED, admission.reason)])
-        elif isinstance(admission, Defer):
-            stage.waiting.give_back(run, stage.now)
-            stage.wait(run, admission.waiting_for, admission.until)
-        return isinstance(admission, Admit)
+        run.status, run.started_at = model.RUNNING, engine.now
+        engine.plan_end(run, engine.now + sim_job.takes)
 
     # modes
 
     def _replan(self) -> None:
-        """Give every job with intervals by mode the cursor of the mode that holds now (R-18)."""
-        stage, now = self._stage, self._stage.now
+        """Move the cursor of every job whose mode changed."""
+        engine, now = self._engine, self._engine.now
         activity = self._activity(now)
         changes = [self._person.acts_at(now)]
-        for played in self._adaptive:
-            quiet = dormant_hours(played.job.spec)
+        for sim_job in self._adaptive:
+            quiet = dormant_hours(sim_job.job.spec)
             mode = mode_at(now, activity=activity, quiet=quiet)
-            if mode is not played.job.mode:
-                self._replan_one(played, mode)
-            elif now == stage.began:
-                stage.observer.moded(played)
+            if mode is not sim_job.job.mode:
+                self._replan_one(sim_job, mode)
+            elif now == engine.began:
+                engine.observer.mode_changed(sim_job)
             changes.append(next_change(now, activity=activity, quiet=quiet))
-        stage.mode_at = min((at for at in changes if at is not None and at > now), default=None)
+        engine.mode_at = min((at for at in changes if at is not None and at > now), default=None)
 
     def _activity(self, now: datetime) -> datetime | None:
-        """Return when the last activity was, of the person or by the end of an agent's run."""
-        found, ended = self._person.activity(now), self._stage.agent_ended_at
+        activity, ended = self._person.activity(now), self._engine.agent_ended_at
         if ended is None or isinstance(self._person, Forced):
-            return found
-        return ended if found is None else max(found, ended)
+            return activity
+        return ended if activity is None else max(activity, ended)
 
-    def _replan_one(self, played: model.PlayedJob, mode: Mode) -> None:
-        """Re-plan one job. What has come is fired first: it belongs to the mode that it was planned in."""
-        stage = self._stage
-        fire(stage, played)
-        job = replace(played.job)
-        played.alter(mode=mode)
-        stage.observer.moded(played)
-        waits = job.next_for is None and played.scheduled_chain_unfinished
+    def _replan_one(self, sim_job: model.SimJob, mode: Mode) -> None:
+        """Replan one job. Due instants fire first: they belong to the mode in which they were planned."""
+        engine = self._engine
+        fire(engine, sim_job)
+        job = replace(sim_job.job)
+        sim_job.update_record(mode=mode)
+        engine.observer.mode_changed(sim_job)
+        waits = job.next_for is None and sim_job.scheduled_chain_unfinished
         if job.schedules and job.paused_at is None and not waits:
-            cursor = cursor_in_mode(job, mode, now=stage.now)
-            stage.move(played, cursor.next_for, cursor.next_at)
+            cursor = cursor_in_mode(job, mode, now=engine.now)
+            engine.move(sim_job, cursor.next_for, cursor.next_at)
 
 
-def _go_on(stage: model.Stage, kind: model.Due, run: model.PlayedRun) -> list[model.SimEnd]:
-    """Let a run go on that waited, or return how it ends: it waited too long, or somebody wants it stopped."""
+def _ends_by(engine: model.SimEngine, kind: model.Due, run: model.SimRun) -> list[model.SimEnd]:
+    """Release a waiting run, or return its end: it expired or was stopped."""
     if kind is model.Due.STOP and run.status is Status.RUNNING:
         cancelled = run.group is not None and run.group.cancelled
         return [model.SimEnd(run, Status.CANCELLED, Reason.GROUP_CANCELLED if cancelled else Reason.REPLACED)]
     if run.status is not Status.QUEUED:
         return []
-    if kind is model.Due.EXPIRE and run.expires_at is not None and run.expires_at <= stage.now:
+    if kind is model.Due.EXPIRE and run.expires_at is not None and run.expires_at <= engine.now:
         return [model.SimEnd(run, Status.SKIPPED, Reason.EXPIRED)]
-    if kind is model.Due.RELEASE and run.not_before is not None and run.not_before <= stage.now:
-        return let_go(stage, run)
+    if kind is model.Due.RELEASE and run.not_before is not None and run.not_before <= engine.now:
+        return release(engine, run)
     return []
 
 
-def _ending(run: model.PlayedRun) -> model.SimEnd:
-    """Return how a run ends: well, or as often as was asked for badly, chosen by hash so that it repeats."""
-    share = run.played.fails
+def _ending(run: model.SimRun) -> model.SimEnd:
+    """Return the end of a run. A hash selects the assumed share of failures, so a simulation is repeatable."""
+    share = run.sim_job.fails
     if share:
-        key = f"{run.played.name}\0{to_ms(run.scheduled_for or run.created_at)}\0{run.attempt}"
-        if zlib.crc32(key.encode()) % HUNDRED < share * HUNDRED:
+        key = f"{run.sim_job.name}\0{to_ms(run.scheduled_for or run.created_at)}\0{run.attempt}"
+        if zlib.crc32(key.encode()) % FAILURE_SCALE < share * FAILURE_SCALE:
             return model.SimEnd(run, Status.FAILED, Reason.EXIT_CODE)
     return model.SimEnd(run, model.COMPLETED)
 
 
-def _end_pause(stage: model.Stage, played: model.PlayedJob) -> None:
-    """End a timed pause at its stored end: one counted row, and the cursor from there on (R-20)."""
-    job = played.job
-    if job.paused_until is None or job.paused_until > stage.now:
+def _end_pause(engine: model.SimEngine, sim_job: model.SimJob) -> None:
+    """End a timed pause at its stored end: one counted row, and the cursor from there on."""
+    job = sim_job.job
+    if job.paused_until is None or job.paused_until > engine.now:
         return
     end = job.paused_until
-    plan = plan_pause_end(job, end=end, catch_up=False, now=stage.now)
-    played.alter(
+    plan = plan_pause_end(job, end=end, catch_up=False, now=engine.now)
+    sim_job.update_record(
         paused_at=None,
         paused_until=None,
         pause_reason=None,
@@ -354,9 +346,8 @@ def _end_pause(stage: model.Stage, played: model.PlayedJob) -> None:
         fire_number=job.fire_number + (plan.skip is not None),
     )
     if plan.skip is not None:
-        row = model.Skipped(plan.skip.reason, plan.skip.scheduled_for, plan.skip.covers_to, plan.skip.count)
-        stage.observer.skipped(played, row)
-    stage.move(played, plan.cursor.next_for, plan.cursor.next_at)
+        engine.observer.skipped(sim_job, plan.skip)
+    engine.move(sim_job, plan.cursor.next_for, plan.cursor.next_at)
 
 
 SHARED = "all projects are played; slots, pools, budgets, remote calls and collisions are those of all of them together"
@@ -364,7 +355,7 @@ SHARED = "all projects are played; slots, pools, budgets, remote calls and colli
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """What is to be played. `since`: a time as people write it; None: from now on, with everything as it stands."""
+    """The options of a simulation. `since` None: from now on, with the stored state."""
 
     days: float
     since: str | None = None
@@ -386,29 +377,31 @@ class _Scene:
 def simulate(
     place: ProjectPaths, request: SimulationRequest, *, store: Store | None, environ: Mapping[str, str], now: datetime
 ) -> SimulationReport:
-    """Return what would happen; nothing is changed, also not where the file is played that is not applied."""
+    """Return what would happen; nothing is changed."""
     scene = _scene(place, request, store=store, environ=environ, now=now)
     zone_name = scene.settings.timezone
     since = now if request.since is None else read_coming(request.since, zone_name, now=now)
     until = cut_to_ms(since + timedelta(days=request.days))
-    state = scene.state if request.since is None else afresh(scene.state, now=since)
-    _refuse_unknown(state, request.jobs)
+    state = scene.state if request.since is None else reset_state(scene.state, now=since)
+    refuse_unknown(state, request.jobs)
     person = _person(request, state, zone_name, since=since, until=until)
     concurrency = scene.settings.scheduler.concurrency
-    tally = Tally(since, until, hours_from=_hour_of(since, zone_name))
-    stage = set_stage(state, request.assumptions, concurrency=concurrency, observer=tally, now=since)
-    Player(stage, person).play(until)
-    known = {job.name: takes(job, state, request.assumptions) for job in state.jobs}
-    told = _assumed(person, request.assumptions, known, state)
+    local = since.astimezone(zone(zone_name))
+    hour = since - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+    tally = Tally(since, until, hours_from=hour)
+    engine = make_engine(state, request.assumptions, concurrency=concurrency, observer=tally, now=since)
+    Simulator(engine, person).run_until(until)
+    durations = {job.name: takes(job, state, request.assumptions) for job in state.jobs}
+    assumed = _assumed(person, request.assumptions, durations, state)
     notes = (*scene.notes, SHARED) if place.scope else scene.notes
-    report = make_report(stage, tally, known, timezone=zone_name, assumptions=told, notes=notes)
+    report = make_report(engine, tally, durations, timezone=zone_name, assumptions=assumed, notes=notes)
     return replace(report, against=request.against, chosen=request.jobs, scope=place.scope)
 
 
 def _scene(
     place: ProjectPaths, request: SimulationRequest, *, store: Store | None, environ: Mapping[str, str], now: datetime
 ) -> _Scene:
-    """Return what to play: the stored jobs, the file as if it were applied, or the file alone before a first apply."""
+    """Return the state to simulate: the stored jobs, the file as if applied, or before a first apply the file alone."""
     try:
         declared = load_project(place.folder, environ, state=place.state, now=now).declared
     except RotaError as error:
@@ -437,13 +430,6 @@ def _unapplied(store: Store, declared: Declared, *, now: datetime) -> tuple[str,
     return ("rota.yaml has changes that are not applied; --unapplied plays them",)
 
 
-def _refuse_unknown(state: State, wanted: tuple[str, ...]) -> None:
-    known = [job.name for job in state.jobs]
-    for name in wanted:
-        if name not in known:
-            raise UnknownJob(name, get_close_matches(name, known, n=1))
-
-
 def _person(request: SimulationRequest, state: State, zone_name: str, *, since: datetime, until: datetime) -> Person:
     if request.modes is not None:
         return Forced(read_phases(request.modes), since)
@@ -452,45 +438,32 @@ def _person(request: SimulationRequest, state: State, zone_name: str, *, since: 
     return Away(state.activity)
 
 
-def _hour_of(at: datetime, zone_name: str) -> datetime:
-    """Return the beginning of the hour that clocks show."""
-    local = at.astimezone(zone(zone_name))
-    return at - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
-
-
-def _assumed(person: Person, assumptions: Assumptions, known: Mapping[str, RunDuration], state: State) -> list[str]:
-    """Return what the figures rest on, for a reader."""
-    told: list[str] = []
+def _assumed(person: Person, assumptions: Assumptions, durations: Mapping[str, RunDuration], state: State) -> list[str]:
+    """Return the assumptions of a simulation as sentences."""
+    sentences: list[str] = []
     if any(job.spec.schedule.by_mode is not None for job in state.jobs):
-        told.append(person.words)
-    told += _unseen(known, state)
+        sentences.append(person.words)
+    never_ran: dict[timedelta, list[str]] = {}
+    for job in sorted(state.jobs, key=lambda job: job.name):
+        takes = durations[job.name]
+        if takes.known == "assumed" and job.enabled and job.spec.work.kind is not Kind.GROUP:
+            never_ran.setdefault(takes.duration, []).append(job.name)
+    for duration, names in never_ran.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        sentences.append(
+            f"a run of {shown} takes {say_duration(duration)}: none was seen yet (--duration says otherwise)"
+        )
     if any(job.spec.gates.conditions for job in state.jobs):
-        told.append("conditions pass")
+        sentences.append("conditions pass")
     if any(job.spec.work.agent and job.spec.work.agent.source for job in state.jobs):
-        told.append("work sources have an item for each run")
+        sentences.append("work sources have an item for each run")
     failing = [f"{share:.0%} of {name}" for name, share in assumptions.failures.items()]
-    told.append(f"runs succeed, but {', '.join(failing)} fail" if failing else "runs succeed")
-    return told
-
-
-def _unseen(known: Mapping[str, RunDuration], state: State) -> list[str]:
-    """Return how long runs are taken to be of jobs that never ran."""
-    works = {job.name for job in state.jobs if job.enabled and job.spec.work.kind is not Kind.GROUP}
-    unseen = sorted(name for name, one in known.items() if one.known == "assumed" and name in works)
-    by_duration: dict[timedelta, list[str]] = {}
-    for name in unseen:
-        by_duration.setdefault(known[name].duration, []).append(name)
-    told = [(_names(names), say_duration(took)) for took, names in by_duration.items()]
-    return [f"a run of {names} takes {took}: none was seen yet (--duration says otherwise)" for names, took in told]
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    sentences.append(f"runs succeed, but {', '.join(failing)} fail" if failing else "runs succeed")
+    return sentences
 
 
 def span_words(report: SimulationReport) -> str:
-    """Return when the played span begins and ends."""
+    """Return the first and the last moment of the simulation."""
     first = full_time(report.since, report.timezone, now=report.since)
     last = full_time(report.until, report.timezone, now=report.since)
     return f"{first} to {last} ({report.timezone})"
@@ -502,7 +475,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%", re.ASCII)
 
 
 def read_assumptions(durations: Iterable[str], failures: Iterable[str]) -> Assumptions:
-    """Return what is assumed of jobs, from texts such as backup=3m and backup=10%."""
+    """Return the assumptions of texts such as backup=3m and backup=10%."""
     return Assumptions(
         dict(_named(text, read_length, hint="write a job and a duration: backup=3m") for text in durations),
         dict(_named(text, read_share, hint="write a job and a percentage: backup=10%") for text in failures),
@@ -517,7 +490,7 @@ def _named(text: str, read: Callable[[str], T], *, hint: str) -> tuple[str, T]:
 
 
 def read_length(text: str) -> timedelta:
-    """Return how long a run takes: a duration, also in milliseconds, or 0.
+    """Return the duration of a run: a duration, also in milliseconds, or 0.
 
     >>> read_length("200ms")
     datetime.timedelta(microseconds=200000)
@@ -536,14 +509,14 @@ def read_share(text: str) -> float:
     >>> read_share("10%")
     0.1
     """
-    found = _PERCENT.fullmatch(text)
-    if found is None or float(found[1]) > 100:
+    match = _PERCENT.fullmatch(text)
+    if match is None or float(match[1]) > 100:
         raise InvalidValue(f"{text!r} is no percentage", hint="write 0% to 100%")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def read_tick(text: str) -> SharedTick:
-    """Return the single tick that a text such as 60s=16 names.
+    """Return the single tick of a text such as 60s=16.
 
     >>> read_tick("60s=16").a_day
     23040.0

@@ -10,63 +10,21 @@ from typing import Any
 from rota.model.agents import provider_of
 from rota.model.budgets import Account, Unit
 from rota.model.clock import MILLISECOND, from_ms, iso
-from rota.model.spec import Kind, Mode, QuietHours
-from rota.model.states import Status
+from rota.model.spec import Kind
 from rota.operations.project.locate import in_scope
-from rota.operations.simulate.model import CapacityLevel, PlayedJob, Stage
+from rota.operations.simulate.model import Book, CapacityLevel, SimEngine, SimJob, SimWindow
 from rota.operations.simulate.state import RunDuration
-from rota.operations.simulate.tally import PARTS, JobTally, Tally
+from rota.operations.simulate.tally import PARTS, CollisionReport, Gauge, JobReport, Tally
 from rota.rules.schedule.timezone import zone
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-MOST_COLLISIONS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ModeFrom:
-    """A mode, and since when it holds."""
-
-    at: datetime
-    mode: Mode
-
-
-@dataclass(frozen=True, slots=True)
-class JobReport:
-    """What became of one job. `hours`: its instants in each hour; `parts`: in equal parts of the span, for drawings."""
-
-    name: str
-    is_group: bool
-    is_poll: bool
-    takes: RunDuration
-    fires: int
-    runs: int
-    retries: int
-    ends: Mapping[str, int]
-    skipped: Mapping[str, int]
-    waits: Mapping[str, int]
-    unfinished: int
-    running: timedelta
-    longest_wait: timedelta
-    calls: int
-    cost: Mapping[str, int]
-    hours: tuple[int, ...]
-    skipped_hours: tuple[int, ...]
-    parts: tuple[int, ...]
-    skipped_parts: tuple[int, ...]
-    modes: tuple[ModeFrom, ...] = ()
-    quiet: QuietHours | None = None
-    paused: bool = False
-
-    @property
-    def busiest(self) -> int:
-        """The index of the hour with most instants, the first of them."""
-        return max(range(len(self.hours)), key=lambda index: self.hours[index])
+MAX_COLLISIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """How full slots or a pool were."""
+    """The usage of the slots or of a pool."""
 
     name: str
     capacity: int
@@ -78,40 +36,22 @@ class LevelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowReport:
-    """A window of an account, and what was used of it by its end or by that of the span."""
-
-    since: datetime
-    until: datetime
-    used: int
-
-
-@dataclass(frozen=True, slots=True)
 class AccountReport:
-    """What was used of an account, window by window."""
+    """The usage of an account by window."""
 
     account: Account
-    windows: tuple[WindowReport, ...]
+    windows: tuple[SimWindow, ...]
     parts: tuple[float, ...]
 
     @property
     def most(self) -> int:
-        """What the fullest window used."""
+        """The usage of the fullest window."""
         return max((window.used for window in self.windows), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class CollisionReport:
-    """Jobs that fire in the same second: when first, and how often."""
-
-    at: datetime
-    jobs: tuple[str, ...]
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
 class DayCalls:
-    """How many remote calls a day of the calendar had."""
+    """The remote calls of a calendar day."""
 
     date: str
     calls: int
@@ -119,7 +59,7 @@ class DayCalls:
 
 @dataclass(frozen=True, slots=True)
 class SharedTick:
-    """The old way: everything on one tick, each with so many remote calls (document 001)."""
+    """A single tick for all jobs, for comparison: each tick makes this many remote calls."""
 
     interval: timedelta
     calls: int
@@ -132,7 +72,7 @@ class SharedTick:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What a simulation found."""
+    """The results of a simulation."""
 
     since: datetime
     until: datetime
@@ -153,7 +93,7 @@ class SimulationReport:
 
     @property
     def days(self) -> float:
-        """How long the span is."""
+        """The length of the span."""
         return (self.until - self.since) / DAY
 
     @property
@@ -163,17 +103,17 @@ class SimulationReport:
 
     @property
     def shown(self) -> tuple[JobReport, ...]:
-        """The jobs that were asked for; when none was named, all of the project that the person is in."""
+        """The chosen jobs, or all jobs of the current project if none was chosen."""
         chosen = self.chosen
         return tuple(job for job in self.jobs if (job.name in chosen if chosen else in_scope(job.name, self.scope)))
 
     def hour(self, index: int) -> datetime:
-        """Return when an hour of the counts begins."""
+        """Return the start of an hour of the counts."""
         return self.hours_from + index * HOUR
 
 
 def make_report(
-    stage: Stage,
+    engine: SimEngine,
     tally: Tally,
     takes: Mapping[str, RunDuration],
     *,
@@ -181,104 +121,70 @@ def make_report(
     assumptions: Sequence[str],
     notes: Sequence[str],
 ) -> SimulationReport:
-    """Return what a play that has come to its end amounts to."""
-    played = stage.jobs.values()
-    tally.close(run for one in played for run in one.unfinished)
+    """Return the report of a finished simulation."""
+    sim_jobs = engine.jobs.values()
+    tally.close(run for sim_job in sim_jobs for run in sim_job.unfinished)
+    drawn = {draw.pool for sim_job in sim_jobs for draw in sim_job.job.spec.pools}
+    pools = [name for name in engine.queue.pools if name in drawn and provider_of(name) is None]
+    collisions = sorted(tally.collisions.values(), key=lambda each: (-len(each.jobs), -each.times, each.at))
     hours_from = from_ms(tally.hours_from)
     return SimulationReport(
         from_ms(tally.since),
         from_ms(tally.until),
         timezone,
         hours_from,
-        jobs=tuple(_job(stage, one, tally.jobs[one.name], takes[one.name]) for one in played),
-        slots=_level("slots", stage, stage.waiting.slots, parts=tally.slot_parts, longest_wait=tally.longest_wait_ms),
-        pools=tuple(_pool(stage, tally, name) for name in _drawn(stage)),
-        accounts=tuple(_account(stage, tally, name) for name in stage.accounts.books),
+        jobs=tuple(_complete(tally.jobs[each.name], engine, each, takes[each.name]) for each in sim_jobs),
+        slots=_level("slots", engine, engine.queue.slots, parts=tally.slot_parts, longest_wait=tally.longest_wait_ms),
+        pools=tuple(
+            _level(
+                name,
+                engine,
+                engine.queue.pools[name],
+                parts=tally.pool_parts.get(name, [0.0] * PARTS),
+                longest_wait=tally.pool_waits[name],
+            )
+            for name in pools
+        ),
+        accounts=tuple(_account(book, tally.accounts.get(name)) for name, book in engine.accounts.books.items()),
         collided=tally.collided,
-        collisions=_collisions(tally),
+        collisions=tuple(collisions[:MAX_COLLISIONS]),
         calls_by_day=_by_day(tally.call_hours, hours_from, timezone),
         assumptions=tuple(assumptions),
         notes=tuple(notes),
     )
 
 
-def _job(stage: Stage, played: PlayedJob, tally: JobTally, takes: RunDuration) -> JobReport:
-    spec = played.job.spec
-    return JobReport(
-        played.name,
-        is_group=played.is_group,
-        is_poll=spec.work.kind is Kind.POLL,
-        takes=takes,
-        fires=tally.fires,
-        runs=tally.runs,
-        retries=tally.retries,
-        ends=_ends(tally),
-        skipped={reason.value: count for reason, count in tally.skipped.most_common()},
-        waits={waiting_for.value: count for waiting_for, count in tally.waits.most_common()},
-        unfinished=len(played.unfinished),
-        running=tally.running_ms * MILLISECOND,
-        longest_wait=tally.longest_wait_ms * MILLISECOND,
-        calls=tally.runs * played.calls,
-        cost=_cost(stage, played, tally.runs),
-        hours=tuple(tally.hours),
-        skipped_hours=tuple(tally.skipped_hours),
-        parts=tuple(tally.parts),
-        skipped_parts=tuple(tally.skipped_parts),
-        modes=tuple(ModeFrom(from_ms(at), mode) for at, mode in tally.modes),
-        quiet=spec.schedule.quiet,
-        paused=played.job.paused_at is not None,
-    )
-
-
-def _ends(tally: JobTally) -> dict[str, int]:
-    counted = {Status.COMPLETED: tally.completed, **tally.ends}
-    return {status.value: counted[status] for status in Status if counted.get(status)}
-
-
-def _cost(stage: Stage, played: PlayedJob, runs: int) -> dict[str, int]:
-    """Return what the runs of a job are expected to use of tokens and money; accounts of one unit count the same."""
-    each: Counter[str] = Counter()
-    for book, estimate in stage.accounts.estimates(played.job.spec):
+def _complete(report: JobReport, engine: SimEngine, sim_job: SimJob, takes: RunDuration) -> JobReport:
+    spec = sim_job.job.spec
+    report.takes, report.calls, report.unfinished = takes, report.runs * sim_job.calls, len(sim_job.unfinished)
+    report.is_poll, report.paused = spec.work.kind is Kind.POLL, sim_job.job.paused_at is not None
+    report.is_group, report.quiet = sim_job.is_group, spec.schedule.quiet
+    each: Counter[str] = Counter()  # accounts of one unit count the same tokens or money
+    for book, estimate in engine.accounts.estimates(spec):
         unit = book.account.unit
         if unit in (Unit.TOKENS, Unit.USD):
             each[unit.value] = max(each[unit.value], estimate.amount)
-    return {unit: amount * runs for unit, amount in each.items()}
+    report.cost = {unit: amount * report.runs for unit, amount in each.items()}
+    return report
 
 
-def _drawn(stage: Stage) -> list[str]:
-    """Return the pools that some job draws on; those of providers bound nothing."""
-    drawn = {draw.pool for played in stage.jobs.values() for draw in played.job.spec.pools}
-    return [name for name in stage.waiting.pools if name in drawn and provider_of(name) is None]
-
-
-def _pool(stage: Stage, tally: Tally, name: str) -> LevelReport:
-    parts = tally.pool_parts.get(name, [0.0] * PARTS)
-    return _level(name, stage, stage.waiting.pools[name], parts=parts, longest_wait=tally.pool_waits[name])
-
-
-def _level(name: str, stage: Stage, level: CapacityLevel, *, parts: Sequence[float], longest_wait: int) -> LevelReport:
+def _level(
+    name: str, engine: SimEngine, level: CapacityLevel, *, parts: Sequence[float], longest_wait: int
+) -> LevelReport:
+    full_for = level.full_for + (engine.now - level.full_since if level.full_since else timedelta())
     return LevelReport(
         name,
         capacity=level.capacity,
         peak=level.peak,
         mean=sum(parts) / len(parts),
-        share_full=level.full_until(stage.now) / (stage.now - stage.began),
+        share_full=full_for / (engine.now - engine.began),
         longest_wait=longest_wait * MILLISECOND,
         parts=tuple(parts),
     )
 
 
-def _account(stage: Stage, tally: Tally, name: str) -> AccountReport:
-    book, gauge = stage.accounts.books[name], tally.accounts.get(name)
-    windows = tuple(WindowReport(one.window.since, one.window.until, one.used) for one in book.windows)
-    return AccountReport(book.account, windows, gauge.parts if gauge else (0.0,) * PARTS)
-
-
-def _collisions(tally: Tally) -> tuple[CollisionReport, ...]:
-    found = sorted(tally.collisions.items(), key=lambda item: (-len(item[0]), -item[1].times, item[1].first))
-    return tuple(
-        CollisionReport(from_ms(one.first), tuple(sorted(jobs)), one.times) for jobs, one in found[:MOST_COLLISIONS]
-    )
+def _account(book: Book, gauge: Gauge | None) -> AccountReport:
+    return AccountReport(book.account, tuple(book.windows), gauge.parts if gauge else (0.0,) * PARTS)
 
 
 def _by_day(hours: Sequence[int], hours_from: datetime, timezone: str) -> tuple[DayCalls, ...]:
@@ -325,7 +231,7 @@ def _totals(report: SimulationReport) -> dict[str, Any]:
 
 
 def summed_cost(report: SimulationReport) -> dict[str, int]:
-    """Return what all runs are expected to use of tokens and of millionths of a dollar."""
+    """Return the estimated cost of all runs in tokens and in millionths of a dollar."""
     units = dict.fromkeys(unit for job in report.shown for unit in job.cost)
     return {unit: sum(job.cost.get(unit, 0) for job in report.shown) for unit in units}
 
@@ -336,7 +242,7 @@ def _job_view(report: SimulationReport, job: JobReport) -> dict[str, Any]:
         "fires": job.fires,
         "runs": job.runs,
         "retries": job.retries,
-        "ends": dict(job.ends),
+        "ends": job.ends,
         "skipped": dict(job.skipped),
         "waits": dict(job.waits),
         "unfinished": job.unfinished,
@@ -346,10 +252,10 @@ def _job_view(report: SimulationReport, job: JobReport) -> dict[str, Any]:
         "running_seconds": job.running.total_seconds(),
         "longest_wait_seconds": job.longest_wait.total_seconds(),
         "remote_calls": job.calls,
-        "cost": dict(job.cost),
+        "cost": job.cost,
         "busiest_hour": {"at": iso(report.hour(job.busiest)), "fires": job.hours[job.busiest]} if job.fires else None,
-        "hours": list(job.hours),
-        "skipped_hours": list(job.skipped_hours),
+        "hours": job.hours,
+        "skipped_hours": job.skipped_hours,
         "modes": [{"at": iso(one.at), "mode": one.mode.value} for one in job.modes],
     }
 
@@ -384,7 +290,8 @@ def _account_view(one: AccountReport) -> dict[str, Any]:
         "policy": account.policy.value,
         "most": one.most,
         "windows": [
-            {"since": iso(window.since), "until": iso(window.until), "used": window.used} for window in one.windows
+            {"since": iso(each.window.since), "until": iso(each.window.until), "used": each.used}
+            for each in one.windows
         ],
     }
 

@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from rota.model.spec import Mode, QuietHours
 from rota.operations.simulate.player import span_words
-from rota.operations.simulate.report import AccountReport, JobReport, LevelReport, SimulationReport
-from rota.operations.simulate.tally import PARTS
+from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport
+from rota.operations.simulate.tally import PARTS, JobReport
 from rota.rules.budgets import say_amount
 from rota.rules.schedule.blackouts import next_quiet, quiet_run
 from rota.rules.schedule.timezone import zone

@@ -7,21 +7,23 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 
 from rota.model.budgets import Window
-from rota.model.clock import to_ms
-from rota.model.spec import Mode
+from rota.model.clock import MILLISECOND, from_ms, to_ms
+from rota.model.spec import Mode, QuietHours
 from rota.model.states import Reason, Status, WaitingFor
-from rota.operations.simulate.model import COMPLETED, Accounts, PlayedJob, PlayedRun, Skipped
+from rota.operations.simulate.model import COMPLETED, Accounts, SimJob, SimRun
+from rota.operations.simulate.state import RunDuration
 from rota.rules.schedule.instants import COUNTED, instants_between
+from rota.rules.schedule.plan import PlannedSkip
 
 PARTS = 480
-"""Into how many equal parts a span is cut for a drawing."""
+"""The number of equal parts of a span in a drawing."""
 
 
 @dataclass(slots=True)
 class Gauge:
-    """A level between `since` and `until`, in milliseconds; it counts as full from `capacity` on.
+    """A level between `since` and `until`, in milliseconds; it is full from `capacity` on.
 
-    A change counts for the rest of its part, and as a step for all parts behind it: so each costs the same.
+    A change counts for the rest of its part, and as a step for all later parts, so each change costs the same.
     """
 
     capacity: int
@@ -39,7 +41,7 @@ class Gauge:
         self._scale = PARTS / (self.until - self.since)
 
     def note(self, level: int, at: int) -> None:
-        """Note that the level is another one from `at` on."""
+        """Set the level from `at` on."""
         change = level - self.level
         if not change:
             return
@@ -69,69 +71,109 @@ class Gauge:
 
     @property
     def share_full(self) -> float:
-        """The share of the time in which nothing more had room."""
+        """The share of the time in which the level was full."""
         return self.full_for / (self.until - self.since)
 
     @property
     def mean(self) -> float:
-        """The level that it had on average."""
+        """The average level."""
         return sum(self.parts) / PARTS
 
 
 HOUR_MS = 3_600_000
 SECOND_MS = 1000
-MOMENT = timedelta(microseconds=1)
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeFrom:
+    """A mode and its start."""
+
+    at: datetime
+    mode: Mode
 
 
 @dataclass(slots=True)
-class JobTally:
-    """What became of one job: instants, runs and time; `parts` cuts the span for a drawing."""
+class JobReport:
+    """The results of one job. `hours`: its instants by hour; `parts`: by equal part of the span, for drawings.
 
+    `make_report` sets the fields from `takes` on.
+    """
+
+    name: str
     hours: list[int]
     skipped_hours: list[int]
     fires: int = 0
     runs: int = 0
     retries: int = 0
     completed: int = 0
-    ends: Counter[Status] = field(default_factory=Counter)
+    other_ends: Counter[Status] = field(default_factory=Counter)
     skipped: Counter[Reason] = field(default_factory=Counter)
+    waits: Counter[WaitingFor] = field(default_factory=Counter)
     running_ms: int = 0
     longest_wait_ms: int = 0
-    waits: Counter[WaitingFor] = field(default_factory=Counter)
-    modes: list[tuple[int, Mode]] = field(default_factory=list)
+    modes: list[ModeFrom] = field(default_factory=list)
     parts: list[int] = field(default_factory=lambda: [0] * PARTS)
     skipped_parts: list[int] = field(default_factory=lambda: [0] * PARTS)
+    takes: RunDuration = field(default_factory=lambda: RunDuration(timedelta(), "assumed"))
+    is_group: bool = False
+    is_poll: bool = False
+    paused: bool = False
+    unfinished: int = 0
+    calls: int = 0
+    cost: dict[str, int] = field(default_factory=dict)
+    quiet: QuietHours | None = None
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """The number of finished runs by status."""
+        counts = {Status.COMPLETED: self.completed, **self.other_ends}
+        return {status.value: counts[status] for status in Status if counts.get(status)}
+
+    @property
+    def running(self) -> timedelta:
+        """The sum of all executions."""
+        return self.running_ms * MILLISECOND
+
+    @property
+    def longest_wait(self) -> timedelta:
+        """The longest time that a claimable run waited."""
+        return self.longest_wait_ms * MILLISECOND
+
+    @property
+    def busiest(self) -> int:
+        """The index of the first hour with the most instants."""
+        return max(range(len(self.hours)), key=lambda index: self.hours[index])
 
 
 @dataclass(slots=True)
-class Collision:
-    """Jobs that fired in the same second: when first, and how often."""
+class CollisionReport:
+    """Jobs that fire in the same second: the first time, and how often."""
 
-    first: int
+    at: datetime
+    jobs: tuple[str, ...]
     times: int = 0
 
 
-class _Tallies(dict[str, JobTally]):
-    """The tallies by job, made when a job is first met."""
-
+class _JobReports(dict[str, JobReport]):
     def __init__(self, hours: int) -> None:
         super().__init__()
         self._hours = hours
 
-    def __missing__(self, name: str) -> JobTally:
-        made = self[name] = JobTally([0] * self._hours, [0] * self._hours)
-        return made
+    def __missing__(self, name: str) -> JobReport:
+        report = self[name] = JobReport(name, [0] * self._hours, [0] * self._hours)
+        return report
 
 
 class Tally:
-    """Looks on and counts. Instants are milliseconds here: a long play asks for them often."""
+    """The observer that counts. Times are milliseconds, for speed."""
 
     def __init__(self, since: datetime, until: datetime, *, hours_from: datetime) -> None:
         self.since, self.until = to_ms(since), to_ms(until)
         self.hours_from = to_ms(hours_from)
         self.hour_count = -(-(self.until - self.hours_from) // HOUR_MS)
-        self.jobs = _Tallies(self.hour_count)
-        self.collisions: dict[frozenset[str], Collision] = {}
+        self.jobs = _JobReports(self.hour_count)
+        self.collisions: dict[frozenset[str], CollisionReport] = {}
         self.collided = 0
         self.slot_parts = [0.0] * PARTS
         self.pool_parts: dict[str, list[float]] = {}
@@ -148,14 +190,14 @@ class Tally:
         self._together: set[str] = set()
 
     def look(self, now: datetime) -> None:
-        """All that is told from here on happens at this moment."""
+        """Set the time of the following events."""
         self._at = at = to_ms(now)
         self._hour = (at - self.hours_from) // HOUR_MS
         self._part = (at - self.since) * PARTS // (self.until - self.since)
 
-    def fired(self, run: PlayedRun) -> None:
-        """An instant leads to a run."""
-        name = run.played.job.name
+    def fired(self, run: SimRun) -> None:
+        """Count an instant that became a run."""
+        name = run.sim_job.job.name
         tally = self.jobs[name]
         tally.fires += 1
         tally.hours[self._hour] += 1
@@ -169,47 +211,50 @@ class Tally:
         else:
             self._together.add(name)
 
-    def skipped(self, played: PlayedJob, row: Skipped) -> None:
-        """Instants do not run; each is counted in its own hour, those before the span in the first."""
-        tally = self.jobs[played.name]
+    def skipped(self, sim_job: SimJob, row: PlannedSkip) -> None:
+        """Count skipped instants, each in its own hour; instants before the span count in the first hour."""
+        tally = self.jobs[sim_job.name]
         count = COUNTED + 1 if row.count is None else row.count
         tally.fires += count
         tally.skipped[row.reason] += count
-        for instant in _instants(played, row):
+        for instant in _instants(sim_job, row):
             self._note_skip(tally, to_ms(instant))
 
-    def _note_skip(self, tally: JobTally, at: int) -> None:
+    def _note_skip(self, tally: JobReport, at: int) -> None:
         at = min(max(at, self.since), self.until - 1)
         tally.hours[(at - self.hours_from) // HOUR_MS] += 1
         tally.skipped_hours[(at - self.hours_from) // HOUR_MS] += 1
         tally.skipped_parts[(at - self.since) * PARTS // (self.until - self.since)] += 1
 
-    def _note_wait(self, tally: JobTally, run: PlayedRun, waited: int) -> None:
+    def _note_wait(self, tally: JobReport, run: SimRun, waited: int) -> None:
         tally.longest_wait_ms = max(tally.longest_wait_ms, waited)
         self.longest_wait_ms = max(self.longest_wait_ms, waited)
         for draw in run.draws:
             self.pool_waits[draw.pool] = max(self.pool_waits[draw.pool], waited)
 
-    def ended(self, run: PlayedRun) -> None:
-        """A run is final."""
-        tally = self.jobs[run.played.job.name]
+    def ended(self, run: SimRun) -> None:
+        """Count a finished run."""
+        tally = self.jobs[run.sim_job.job.name]
         if run.status is COMPLETED:
             tally.completed += 1
         else:
-            self._note_end(tally, run)
+            tally.other_ends[run.status] += 1
+            if run.status is Status.SKIPPED and run.reason is not None:
+                tally.skipped[run.reason] += 1
+                tally.skipped_parts[self._part] += 1
         if run.started_at is not None:
             self._note_execution(tally, run, until=self._at)
 
-    def _note_execution(self, tally: JobTally, run: PlayedRun, *, until: int) -> None:
-        """Count how long a run stood in the queue, and how long it had its slot and its pools."""
-        if run.started_at is None or run.played.is_group:
+    def _note_execution(self, tally: JobReport, run: SimRun, *, until: int) -> None:
+        """Count the wait of a run in the queue, and its use of slot and pools."""
+        if run.started_at is None or run.sim_job.is_group:
             return
         started = to_ms(run.started_at)
         tally.runs += 1
         tally.retries += run.attempt > 1
         tally.running_ms += until - started
-        if run.played.calls:
-            self.call_hours[max(0, started - self.hours_from) // HOUR_MS] += run.played.calls
+        if run.sim_job.calls:
+            self.call_hours[max(0, started - self.hours_from) // HOUR_MS] += run.sim_job.calls
         if run.ready_at is not None and run.ready_at != run.started_at:
             self._note_wait(tally, run, started - to_ms(run.ready_at))
         self._spread(self.slot_parts, 1, started, until)
@@ -219,7 +264,7 @@ class Tally:
             self._spread(self.pool_parts[draw.pool], draw.cost, started, until)
 
     def _spread(self, parts: list[float], level: int, first: int, last: int) -> None:
-        """Add a level to the parts from `first` to `last`."""
+        """Add a level to the parts between two times."""
         begin, end = (first - self.since) * self._scale, (last - self.since) * self._scale
         if begin < 0:
             begin = 0.0
@@ -230,24 +275,18 @@ class Tally:
             begin = index
         parts[index if index < PARTS else PARTS - 1] += level * (end - begin)
 
-    def _note_end(self, tally: JobTally, run: PlayedRun) -> None:
-        tally.ends[run.status] += 1
-        if run.status is Status.SKIPPED and run.reason is not None:
-            tally.skipped[run.reason] += 1
-            tally.skipped_parts[self._part] += 1
-
-    def waits(self, run: PlayedRun) -> None:
-        """A run goes back to wait for a poll or a budget."""
+    def waits(self, run: SimRun) -> None:
+        """Count a wait for a poll or a budget."""
         if run.waiting_for is not None:
-            self.jobs[run.played.job.name].waits[run.waiting_for] += 1
+            self.jobs[run.sim_job.job.name].waits[run.waiting_for] += 1
 
-    def moded(self, played: PlayedJob) -> None:
-        """A job is planned in another mode from now on."""
-        if played.job.mode is not None:
-            self.jobs[played.name].modes.append((self._at, played.job.mode))
+    def mode_changed(self, sim_job: SimJob) -> None:
+        """Note the new mode of a job."""
+        if sim_job.job.mode is not None:
+            self.jobs[sim_job.name].modes.append(ModeFrom(from_ms(self._at), sim_job.job.mode))
 
     def charged(self, accounts: Accounts) -> None:
-        """Budgets are used differently from now on; a window that is over leaves nothing to the next."""
+        """Note the usage of budgets; the usage of a window ends with it."""
         for name, book in accounts.books.items():
             filled = book.windows[-1]
             gauge = self.accounts.get(name)
@@ -259,10 +298,10 @@ class Tally:
                 self._windows[name] = filled.window
             gauge.note(filled.used, self._at)
 
-    def close(self, unfinished: Iterable[PlayedRun]) -> None:
-        """Count up to the end of the span, also what still runs."""
+    def close(self, unfinished: Iterable[SimRun]) -> None:
+        """Count up to the end of the span, running runs included."""
         for run in unfinished:
-            self._note_execution(self.jobs[run.played.job.name], run, until=self.until)
+            self._note_execution(self.jobs[run.sim_job.job.name], run, until=self.until)
         if len(self._together) > 1:
             self._note_collision()
         for name, window in self._windows.items():
@@ -270,20 +309,21 @@ class Tally:
                 self.accounts[name].note(0, to_ms(window.until))
         for gauge in self.accounts.values():
             gauge.close()
+        for job in self.jobs.values():
+            job.skipped, job.waits = Counter(dict(job.skipped.most_common())), Counter(dict(job.waits.most_common()))
 
     def _note_collision(self) -> None:
         self.collided += 1
         key = frozenset(self._together)
-        found = self.collisions.get(key)
-        if found is None:
-            found = self.collisions[key] = Collision(self._second * SECOND_MS)
-        found.times += 1
+        if key not in self.collisions:
+            self.collisions[key] = CollisionReport(from_ms(self._second * SECOND_MS), tuple(sorted(key)))
+        self.collisions[key].times += 1
 
 
-def _instants(played: PlayedJob, row: Skipped) -> list[datetime]:
-    """Return the instants of a row; those of one that counts no longer are shown by its first."""
-    schedule = played.job.spec.schedule
+def _instants(sim_job: SimJob, row: PlannedSkip) -> list[datetime]:
+    """Return the instants of a row; the first one alone if the row does not count them."""
+    schedule = sim_job.job.spec.schedule
     if row.covers_to is None or row.count is None or schedule.follows_runs:
         return [row.scheduled_for]
-    created_at, until = played.job.created_at, row.covers_to + MOMENT
+    created_at, until = sim_job.job.created_at, row.covers_to + _INSTANT
     return list(instants_between(schedule, since=row.scheduled_for, until=until, created_at=created_at))
