@@ -1,7 +1,7 @@
 """Find words and sentence openings that this project avoids, in docstrings, comments, help, logs and pages.
 
-`python tools/prose.py` prints each place as `file:line: word: sentence` and exits with 1 if there are more than the limits
-allow; paths as arguments restrict it to these files.
+`python tools/prose.py` prints each place as `file:line: word: sentence`, and exits with 1 if a limit is exceeded. Ends of paths
+as arguments restrict it to these files.
 """
 
 import ast
@@ -18,7 +18,8 @@ PEOPLE = r"\b(?:who|whoever|whom|somebody|nobody|whatever)\b"
 OPENINGS = r"^(?:Tell|Tells|Let|Lets|What|Who|One that|One who|Those|Meet|Bear)\b"
 PRIVATE = r"\bdocuments? 00\d|\bsection \d|\b(?:EXPERIENCE|DESIGN|HOUSE|STYLE)\.md\b|\bG-\d\d\b"
 RULES = r"\b(?:R-\d\d|INV-\d+|DEC-\d+|CON-\d+)\b"
-BANNED = re.compile(f"{PEOPLE}|{OPENINGS}|{PRIVATE}", re.IGNORECASE)
+IN_CODE = re.compile(f"{PEOPLE}|{OPENINGS}|{PRIVATE}", re.IGNORECASE)
+ON_PAGES = re.compile(rf"\b(?:whoever|whom|somebody|nobody)\b|^Who (?!.*\?)|[.;:,] who\b|{PRIVATE}", re.IGNORECASE)
 CITED = re.compile(RULES)
 LIMITS = {"src": 30, "docs": 0}
 """Places that may remain: the words have right uses too ("who" in a question that a person asks)."""
@@ -46,9 +47,8 @@ def sentences_of_python(source: str) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.keyword) and node.arg in {"help", "short_help", "epilog"}:
             if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
                 yield from _lines(node.value.lineno, node.value.value)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("log.") and node.args:
-            if isinstance(node.args[0], ast.Constant):
-                yield node.lineno, str(node.args[0].value)
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func).startswith("log."):
+            yield node.lineno, ast.unparse(node.args[0]).strip("'\"")
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("#! ")
@@ -67,9 +67,10 @@ def find(paths: Iterable[Path]) -> Iterator[Place]:
     """Yield the places of banned words in files."""
     for path in paths:
         text = path.read_text("utf-8")
-        sentences = sentences_of_page(text) if path.suffix == ".md" else sentences_of_python(text)
-        for line, sentence in sentences:
-            if word := BANNED.search(sentence):
+        page = path.suffix == ".md"
+        banned = ON_PAGES if page else IN_CODE
+        for line, sentence in sentences_of_page(text) if page else sentences_of_python(text):
+            if word := banned.search(sentence):
                 yield Place(path, line, word[0], sentence)
             if INTERNALS not in path.parents and (word := CITED.search(sentence)):
                 yield Place(path, line, word[0], sentence)
