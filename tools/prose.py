@@ -1,7 +1,7 @@
 """Find words and sentence openings that this project avoids, in docstrings, comments, help, logs and pages.
 
-`python tools/prose.py` prints each place as `file:line: word: sentence`, and exits with 1 if a limit is exceeded. Ends of paths
-as arguments restrict it to these files.
+`python tools/prose.py` prints each place as `file:line: word: sentence`, and exits with 1 if a limit is exceeded.
+Arguments restrict it to the files whose path ends so.
 """
 
 import ast
