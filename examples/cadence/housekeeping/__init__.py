@@ -1,1 +1,1 @@
-"""The package that document 000 names in its file."""
+"""The functions of the jobs in rota.yaml."""
