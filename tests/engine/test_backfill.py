@@ -8,7 +8,7 @@ from rota.model.errors import InvalidValue, JobDisabled
 from rota.model.records import Outcome
 from rota.model.spec import Anchor, Gates, GroupMode, JobSpec, Kind, Member, Retry, Schedule, Work
 from rota.model.states import Reason, Status, Trigger, WaitingFor
-from rota.operations.bulk import MOST, Filter, Range, backfill, cancel_matching
+from rota.operations.bulk import MAX_INSTANTS, Filter, Range, backfill, cancel_matching
 from rota.operations.pause import JobSelection, pause, resume
 from rota.testing.doubles import Script
 from rota.testing.scene import Scene
@@ -159,7 +159,7 @@ async def test_an_interval_on_a_fixed_grid_and_an_instant_can_be_filled(scene: S
     [
         (NOON - HOUR, NOON + HOUR, "in the future"),
         (NOON - HOUR, NOON - HOUR, "is empty"),
-        (NOON - 9 * DAY, NOON, f"more than {MOST:,} instants"),
+        (NOON - 9 * DAY, NOON, f"more than {MAX_INSTANTS:,} instants"),
     ],
 )
 async def test_a_range_that_makes_no_sense_is_refused(

@@ -21,7 +21,7 @@ from rota.model.errors import (
 from rota.model.records import Outcome
 from rota.model.spec import Condition, Draw, Gates, Overlap, OverlapPolicy, Retry, WhenFalse
 from rota.model.states import Held, Reason, Status, WaitingFor
-from rota.operations.bulk import AT_ONCE, Filter, cancel_matching, match_runs, trigger_many
+from rota.operations.bulk import MAX_TRIGGERED_RUNS, Filter, cancel_matching, match_runs, trigger_many
 from rota.operations.queue import look_at_queue
 from rota.operations.run_actions import Destination, edit_run, move_runs
 from rota.store.tables import queue
@@ -206,14 +206,14 @@ async def test_expires_after_holds_for_moved_edited_and_retried_runs_r_09(busy: 
 
 async def test_ten_thousand_runs_enter_by_one_call_in_their_order(busy: Scene) -> None:
     """Bulk: all in one transaction, numbered and placed in the order of the list."""
-    params = [{"x": number} for number in range(AT_ONCE)]
+    params = [{"x": number} for number in range(MAX_TRIGGERED_RUNS)]
     born = trigger_many(busy.store, "work", params, now=busy.clock.now())
-    assert [one.number for one in born] == list(range(1, AT_ONCE + 1))
+    assert [one.number for one in born] == list(range(1, MAX_TRIGGERED_RUNS + 1))
     assert ready(busy) == [one.handle for one in born]
     found = busy.history("work")
     assert [run.params["x"] for run in found[:3]] == [0, 1, 2]
-    assert found[-1].params == {"x": AT_ONCE - 1, "y": "é"}
-    assert busy.job("work").run_number == AT_ONCE
+    assert found[-1].params == {"x": MAX_TRIGGERED_RUNS - 1, "y": "é"}
+    assert busy.job("work").run_number == MAX_TRIGGERED_RUNS
     after = busy.trigger("work")
     assert ready(busy)[-1] == after
     cancel_matching(busy.store, Filter(queued=True), now=busy.clock.now())
@@ -224,7 +224,7 @@ async def test_one_wrong_item_refuses_all_of_them_and_is_named(busy: Scene) -> N
         trigger_many(busy.store, "work", [{"x": 1}, {}, {"z": 1}], now=busy.clock.now())
     assert busy.history("work") == []
     with pytest.raises(InvalidValue, match="too many"):
-        many(busy, "work", AT_ONCE + 1)
+        many(busy, "work", MAX_TRIGGERED_RUNS + 1)
     with pytest.raises(InvalidValue, match="no runs"):
         many(busy, "work", 0)
 

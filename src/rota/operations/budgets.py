@@ -22,29 +22,18 @@ from rota.rules.schedule.timezone import zone
 from rota.settings import Settings
 from rota.store.driver import Database, Store
 from rota.store.tables import budgets, jobs
-from rota.store.tables.budgets import (
-    AMOUNTS,
-    Amount,
-    Began,
-    Spender,
-    Used,
-    UsedWindow,
-    used_by_agent,
-    used_by_job,
-    used_by_model,
-    used_by_quarter,
-)
+from rota.store.tables.budgets import AMOUNTS, Amount, Began, Spender, Used
 
 WAITING_SHOWN = 5
 WAITING_COUNTED = 1000
-LOOKED_BACK = 7
+FORECAST_WINDOWS = 7
 WINDOWS_SHOWN = 14
 SPENDERS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account in its window of now."""
+    """An account in its current window."""
 
     account: Account
     window: Window
@@ -52,40 +41,39 @@ class AccountView:
     reserved: int
     forecast: Forecast
     waiting: tuple[str, ...] = ()
-    """Who waits for room, in the order of the queue."""
+    """The waiting runs in queue order."""
     declared: bool = True
 
     @property
     def used(self) -> int:
-        """What is spent, and what runs under way are expected to spend."""
+        """The settled amount and the expected amount of unfinished runs."""
         return self.settled + self.reserved
 
     @property
     def left(self) -> int:
-        """What is left of the limit."""
+        """The rest of the limit."""
         return max(self.account.limit - self.used, 0)
 
     @property
     def over(self) -> int:
-        """By how much the limit is passed: runs cost more than was expected, or the account only warns."""
+        """The amount above the limit: runs cost more than expected, or the account only warns."""
         return max(self.used - self.account.limit, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class PastWindow:
-    """A window that is over, or the present one: what was used of which limit, and by how many runs."""
+    """A past window or the current one, with its limit and usage. `runs` is None if the runs are pruned."""
 
     window: Window
     limit: int
     used: int
     runs: int | None
-    """None: the runs themselves are forgotten."""
     estimated: int
 
 
 @dataclass(frozen=True, slots=True)
 class AccountHistory:
-    """An account, its last windows, newest first, and who spent most of the newest."""
+    """An account, its last windows, newest first, and the top spenders of the newest."""
 
     view: AccountView
     windows: tuple[PastWindow, ...]
@@ -93,14 +81,14 @@ class AccountHistory:
 
 
 def list_accounts(store: Store, *, now: datetime) -> list[AccountView]:
-    """Return the accounts that matter: those of the file, and older ones that runs still use."""
+    """Return the accounts of the file, and older accounts that runs still use."""
     return store.read(partial(account_views, now=now))
 
 
 def account_views(db: Database, *, now: datetime) -> list[AccountView]:
-    """Return the accounts that matter, inside a transaction."""
-    found = [_view(db, stored, now=now) for stored in budgets.accounts(db)]
-    return [view for view in found if view.declared or view.used or view.waiting]
+    """Return the accounts of the file, and older accounts that runs still use, inside a transaction."""
+    views = [_view(db, stored, now=now) for stored in budgets.accounts(db)]
+    return [view for view in views if view.declared or view.used or view.waiting]
 
 
 def show_account(store: Store, name: str, *, now: datetime) -> AccountHistory:
@@ -120,26 +108,25 @@ def _view(db: Database, stored: budgets.Stored, *, now: datetime) -> AccountView
         settled=settled,
         reserved=reserved,
         forecast=forecast(settled, reserved, window=window, rests=rests, now=now),
-        waiting=tuple(one.handle for one in waiting),
+        waiting=tuple(run.handle for run in waiting),
         declared=stored.declared,
     )
 
 
 def _rests(db: Database, account: Account, window: Window, *, now: datetime) -> list[int]:
-    """Return what each of the last windows used after the point at which this one stands.
+    """Return the usage of each of the last windows after the elapsed time of the current one.
 
-    A window in which nobody did anything counts; before the first one nobody could, and of forgotten runs nobody knows
-    when they ended.
+    A window without runs counts. Windows before the first one and windows with pruned runs do not.
     """
     first, elapsed = budgets.first_window(db, account), now - window.since
-    found: list[int] = []
-    while len(found) < LOOKED_BACK and first is not None:
+    rests: list[int] = []
+    while len(rests) < FORECAST_WINDOWS and first is not None:
         window = window_before(account.per, account.timezone, window)
         filled = budgets.find_window(db, account, window)
         if window.since < first or (filled is not None and filled.pruned):
             break
-        found.append(0 if filled is None else budgets.rest(db, filled, after=window.since + elapsed))
-    return found
+        rests.append(0 if filled is None else budgets.rest(db, filled, after=window.since + elapsed))
+    return rests
 
 
 def _history(db: Database, *, name: str, now: datetime) -> AccountHistory:
@@ -148,24 +135,28 @@ def _history(db: Database, *, name: str, now: datetime) -> AccountHistory:
         raise UnknownAccount(name, get_close_matches(name, stored, n=1))
     view = _view(db, stored[name], now=now)
     windows = budgets.past_windows(db, view.account, before=view.window.until, limit=WINDOWS_SHOWN)
-    newest = next((one for one in windows if one.window == view.window), None)
+    newest = next((filled for filled in windows if filled.window == view.window), None)
     spenders = budgets.spenders(db, newest, limit=SPENDERS_SHOWN) if newest else []
-    return AccountHistory(view, tuple(_past(db, one) for one in windows), tuple(spenders))
-
-
-def _past(db: Database, filled: UsedWindow) -> PastWindow:
-    charged, estimated = budgets.counts(db, filled)
-    return PastWindow(filled.window, filled.limit, filled.used, None if filled.pruned else charged, estimated)
+    past = []
+    for filled in windows:
+        charged, estimated = budgets.counts(db, filled)
+        runs = None if filled.pruned else charged
+        past.append(PastWindow(filled.window, filled.limit, filled.used, runs, estimated))
+    return AccountHistory(view, tuple(past), tuple(spenders))
 
 
 def charges_of(
     store: Store | None, spec: JobSpec, job: Job | None, *, settings: Settings, now: datetime
 ) -> list[Charge]:
-    """Return how the accounts of a job meet a start of it now; of one that is not applied yet, as its file says."""
+    """Return the charges of a start of a job now; of a job that is not applied yet, by the accounts of its file."""
     if store is not None and job is not None:
         return store.read(partial(charges, spec=spec, job_id=job.id, now=now))
-    known = [(spend, settings.budgets[spend.account]) for spend in spec.budgets if spend.account in settings.budgets]
-    return [_declared_charge(store, account, spend, now=now) for spend, account in known]
+    declared = settings.budgets
+    return [
+        _declared_charge(store, declared[spend.account], spend, now=now)
+        for spend in spec.budgets
+        if spend.account in declared
+    ]
 
 
 def _declared_charge(store: Store | None, account: Account, spend: Spend, *, now: datetime) -> Charge:
@@ -201,41 +192,30 @@ def account_json(view: AccountView) -> dict[str, Any]:
     }
 
 
-def history_json(found: AccountHistory) -> dict[str, Any]:
+def history_json(history: AccountHistory) -> dict[str, Any]:
     """Return an account with its last windows and spenders as JSON."""
     return {
-        **account_json(found.view),
-        "windows": [_window_json(one) for one in found.windows],
-        "spenders": _spenders_json(found.spenders),
+        **account_json(history.view),
+        "windows": [
+            {
+                "since": iso(past.window.since),
+                "until": iso(past.window.until),
+                "limit": past.limit,
+                "used": past.used,
+                "runs": past.runs,
+                "estimated": past.estimated,
+            }
+            for past in history.windows
+        ],
+        "spenders": [
+            {"job": by.job, "runs": by.runs, "used": by.used, "under_way": by.under_way, "estimated": by.estimated}
+            for by in history.spenders
+        ],
     }
-
-
-def _window_json(one: PastWindow) -> dict[str, Any]:
-    return {
-        "since": iso(one.window.since),
-        "until": iso(one.window.until),
-        "limit": one.limit,
-        "used": one.used,
-        "runs": one.runs,
-        "estimated": one.estimated,
-    }
-
-
-def _spenders_json(spenders: Sequence[Spender]) -> list[dict[str, Any]]:
-    return [
-        {
-            "job": one.job,
-            "runs": one.runs,
-            "used": one.used,
-            "under_way": one.under_way,
-            "estimated": one.estimated,
-        }
-        for one in spenders
-    ]
 
 
 class By(StrEnum):
-    """What usage is told by."""
+    """The grouping of usage."""
 
     JOB = "job"
     AGENT = "agent"
@@ -245,7 +225,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """What was used since a moment: by day in order, else the one that took longest first."""
+    """Usage since a moment: by day in order, else by decreasing run time."""
 
     by: By
     since: datetime
@@ -257,37 +237,31 @@ class UsageView:
 def look_at_usage(
     store: Store, *, by: By, since: datetime, tz: str, now: datetime, job: str | None = None, scope: str = ""
 ) -> UsageView:
-    """Return what was used from `since` to now; `tz` is where days begin, `scope` an included project."""
-    return store.read(partial(_look, by=by, since=since, tz=tz, now=now, job=job, scope=scope))
+    """Return the usage from `since` to now; days begin in the zone `tz`, `scope` is an included project."""
+
+    def read(db: Database) -> UsageView:
+        chosen = [one.id for one in jobs.all_jobs(db) if in_scope(one.name, scope)] if scope else None
+        began = Began(since, chosen if job is None else [find_job(db, job).id])
+        if by is By.DAY:
+            rows = by_day(budgets.used_by_quarter(db, began, now=now), tz)
+        else:
+            rows = sorted(_READERS[by](db, began, now=now), key=lambda used: (-used.took, used.name or ""))
+        return UsageView(by, since, now, tuple(rows), total_of(rows))
+
+    return store.read(read)
 
 
-def _look(db: Database, *, by: By, since: datetime, tz: str, now: datetime, job: str | None, scope: str) -> UsageView:
-    began = Began(since, _chosen(db, job, scope))
-    if by is By.DAY:
-        rows = by_day(used_by_quarter(db, began, now=now), tz)
-    else:
-        found = _READERS[by](db, began, now=now)
-        rows = sorted(found, key=lambda used: (-used.took, used.name or ""))
-    return UsageView(by, since, now, tuple(rows), total_of(rows))
-
-
-_READERS = {By.JOB: used_by_job, By.AGENT: used_by_agent, By.MODEL: used_by_model}
-
-
-def _chosen(db: Database, job: str | None, scope: str) -> list[str] | None:
-    if job is not None:
-        return [find_job(db, job).id]
-    return [one.id for one in jobs.all_jobs(db) if in_scope(one.name, scope)] if scope else None
+_READERS = {By.JOB: budgets.used_by_job, By.AGENT: budgets.used_by_agent, By.MODEL: budgets.used_by_model}
 
 
 def by_day(quarters: Sequence[tuple[datetime, Used]], tz: str) -> list[Used]:
-    """Return what was used on each day of a zone that has runs, in order."""
-    days = groupby(quarters, key=lambda one: one[0].astimezone(zone(tz)).date().isoformat())
+    """Return the usage of each day of a zone that has runs, in order."""
+    days = groupby(quarters, key=lambda pair: pair[0].astimezone(zone(tz)).date().isoformat())
     return [replace(total_of([used for _, used in alike]), name=day) for day, alike in days]
 
 
 def total_of(rows: Sequence[Used]) -> Used:
-    """Return all of them together."""
+    """Return the sum of all rows."""
     amounts = {name: sum((getattr(used, name) for used in rows), Amount()) for name in AMOUNTS}
     return Used(None, sum(used.runs for used in rows), sum((used.took for used in rows), timedelta()), **amounts)
 
@@ -304,19 +278,19 @@ def usage_json(view: UsageView) -> dict[str, Any]:
 
 
 def used_json(used: Used) -> dict[str, Any]:
-    """Return sums; null where no run tells, and how many do not tell beside each."""
-    found: dict[str, Any] = {"runs": used.runs, "seconds": round(used.took.total_seconds(), 3)}
+    """Return sums, null where no run reports the amount, each with the number of runs that do not report it."""
+    sums: dict[str, Any] = {"runs": used.runs, "seconds": round(used.took.total_seconds(), 3)}
     amounts = {name: getattr(used, name) for name in AMOUNTS}
     amounts["usd_millionths"] = amounts.pop("usd")
     for name, amount in amounts.items():
-        found[name] = amount.total if amount.told else None
-        found[f"{name}_unknown_runs"] = used.runs - amount.told
-    return found
+        sums[name] = amount.total if amount.told else None
+        sums[f"{name}_unknown_runs"] = used.runs - amount.told
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCosts:
-    """What agents used since a moment: each day in order, days without a run too; who cost most first."""
+    """Usage of agents since a moment: every day in order, jobs and agents by decreasing cost."""
 
     days: tuple[Used, ...]
     jobs: tuple[Used, ...]
@@ -325,24 +299,24 @@ class AgentCosts:
 
 
 def look_at_agent_costs(store: Store, *, since: datetime, tz: str, now: datetime) -> AgentCosts:
-    """Return what the runs of agent jobs used from the day of `since` on; `tz` is where days begin."""
+    """Return the usage of agent jobs from the day of `since` on; days begin in the zone `tz`."""
     return store.read(partial(_read_costs, since=since, tz=tz, now=now))
 
 
 def _read_costs(db: Database, *, since: datetime, tz: str, now: datetime) -> AgentCosts:
     first = since.astimezone(zone(tz)).replace(hour=0, minute=0, second=0, microsecond=0)
-    asked = [job.id for job in jobs.all_jobs(db) if job.spec.work.agent is not None]
-    began = Began(first, asked)
-    found = by_day(used_by_quarter(db, began, now=now), tz) if asked else []
-    told = {used.name: used for used in found}
+    agent_jobs = [job.id for job in jobs.all_jobs(db) if job.spec.work.agent is not None]
+    began = Began(first, agent_jobs)
+    rows = by_day(budgets.used_by_quarter(db, began, now=now), tz) if agent_jobs else []
+    used_days = {used.name: used for used in rows}
     names = [(first + timedelta(days=day)).date().isoformat() for day in range((now - first).days + 1)]
     return AgentCosts(
-        days=tuple(told.get(name, replace(total_of([]), name=name)) for name in names),
-        jobs=tuple(sorted(used_by_job(db, began, now=now), key=_most)) if asked else (),
-        agents=tuple(sorted(used_by_agent(db, began, now=now), key=_most)) if asked else (),
-        total=total_of(found),
+        days=tuple(used_days.get(name, replace(total_of([]), name=name)) for name in names),
+        jobs=tuple(sorted(budgets.used_by_job(db, began, now=now), key=_by_cost)) if agent_jobs else (),
+        agents=tuple(sorted(budgets.used_by_agent(db, began, now=now), key=_by_cost)) if agent_jobs else (),
+        total=total_of(rows),
     )
 
 
-def _most(used: Used) -> tuple[int, int, str]:
+def _by_cost(used: Used) -> tuple[int, int, str]:
     return -used.usd.total, -(used.tokens_in.total + used.tokens_out.total), used.name or ""

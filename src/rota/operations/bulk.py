@@ -10,7 +10,6 @@ from typing import Any
 from rota import faults
 from rota.engine.activity import PauseState, touching
 from rota.engine.transactions.enqueue import Order, Wanted, cancel_many, enqueue_many, judge_start, replace_retries
-from rota.engine.transactions.enqueue import enqueue_many as engine_enqueue_many
 from rota.engine.transactions.insert import RunRef
 from rota.engine.transactions.pause import PauseEnded
 from rota.model.clock import iso
@@ -29,9 +28,8 @@ from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import audit, jobs, run_queries
 from rota.store.tables.run_queries import LAST_ID
 
-AT_ONCE = 10_000
-CANCELLED_AT_ONCE = 1_000
-STARTED = (Status.DISPATCHED, Status.RUNNING)
+MAX_TRIGGERED_RUNS = 10_000
+CANCEL_BATCH = 1_000
 
 
 def trigger_many(
@@ -44,23 +42,22 @@ def trigger_many(
     titles: Sequence[str] = (),
     dry_run: bool = False,
 ) -> list[RunRef]:
-    """Start a job by hand once for each of the params, all of them or none, in their order (R-29).
+    """Start a job by hand once for each of the params, all or none, in their order.
 
-    `titles` is what errors call each item, such as a line of a file.
+    Errors name an item by its title, such as a line of a file.
     """
     if not params_list:
         raise InvalidValue(f"no runs of {name!r} are asked for", hint="name at least one set of params")
-    if len(params_list) > AT_ONCE:
-        raise InvalidValue(
-            f"{len(params_list):,} runs are too many at once", hint=f"make {AT_ONCE:,} at most, then the next ones"
-        )
-    named = titles or [f"item {index}" for index in range(1, len(params_list) + 1)]
-    operation = partial(_trigger_many, name=name, params_list=params_list, titles=named, force=force, now=now)
+    if len(params_list) > MAX_TRIGGERED_RUNS:
+        hint = f"make {MAX_TRIGGERED_RUNS:,} at most, then the next ones"
+        raise InvalidValue(f"{len(params_list):,} runs are too many at once", hint=hint)
+    titles = titles or [f"item {index}" for index in range(1, len(params_list) + 1)]
+    operation = partial(_trigger_many, name=name, params_list=params_list, titles=titles, force=force, now=now)
     if dry_run:
         return rolled_back(store, operation)
-    born = store.write(touching(operation, what="trigger", now=now))
+    refs = store.write(touching(operation, what="trigger", now=now))
     faults.point("bulk.committed")
-    return born
+    return refs
 
 
 def _trigger_many(
@@ -76,27 +73,25 @@ def _trigger_many(
     refuse_disabled(job)
     policy = job.spec.overlap.policy
     chained = policy is not OverlapPolicy.ALLOW and not force
-    wanted = [_merged(job, params, title) for params, title in zip(params_list, titles, strict=True)]
-    start = judge_start(db, job, wanted, force=force)
+    merged = []
+    for params, title in zip(params_list, titles, strict=True):
+        try:
+            merged.append(merged_params(job.spec, params))
+        except InvalidValue as error:
+            raise InvalidValue(f"{title}: {error.message}", hint=error.hint) from None
+    start = judge_start(db, job, merged, force=force)
     if isinstance(start.verdict, TooMany):
-        raise SetRefused(job.name, len(wanted), room=start.verdict.room, policy=policy.value)
+        raise SetRefused(job.name, len(merged), room=start.verdict.room, policy=policy.value)
     verdict = admitted(job, start)
     order = Order(job, Trigger.MANUAL, chained=chained, forced=force, decisions=start_decisions(job, start))
-    born = engine_enqueue_many(db, order, [Wanted(params) for params in wanted], verdict=verdict, now=now)
-    replace_retries(db, start.replaces, by=born[0], now=now)
-    return born
-
-
-def _merged(job: Job, params: Mapping[str, Any], title: str) -> Mapping[str, Any]:
-    try:
-        return merged_params(job.spec, params)
-    except InvalidValue as error:
-        raise InvalidValue(f"{title}: {error.message}", hint=error.hint) from None
+    refs = enqueue_many(db, order, [Wanted(params) for params in merged], verdict=verdict, now=now)
+    replace_retries(db, start.replaces, by=refs[0], now=now)
+    return refs
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which unfinished runs are meant. No jobs and labels: those of all jobs. Neither queued nor running: both."""
+    """A selection of unfinished runs. Without jobs and labels: of all jobs. Neither queued nor running: both."""
 
     jobs: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -106,16 +101,16 @@ class Filter:
     older_than: timedelta | None = None
 
     def wish(self, now: datetime) -> run_queries.UnfinishedFilter:
-        """Return what this means of each job; runs made after `now` are never meant."""
+        """Return the filter of each job's runs; it never selects runs created after `now`."""
         queued = (Status.QUEUED,) if self.queued or not self.running else ()
-        running = STARTED if self.running or not self.queued else ()
+        running = (Status.DISPATCHED, Status.RUNNING) if self.running or not self.queued else ()
         statuses = queued if self.waiting_for else (*queued, *running)
         return run_queries.UnfinishedFilter(now - (self.older_than or timedelta()), statuses, self.waiting_for)
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """How many unfinished runs of a job a filter names."""
+    """The number of unfinished runs of a job that a filter selects."""
 
     job: str
     queued: int
@@ -124,14 +119,14 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a cancel by filter did: how many runs it took out of the queue, and which it asked to stop."""
+    """The result of a cancel by filter: the number of dequeued runs, and the runs asked to stop."""
 
     cancelled: int
     asked: tuple[str, ...]
 
 
 def match_runs(store: Store, chosen: Filter, *, now: datetime) -> list[Matched]:
-    """Return, by job, how many unfinished runs a filter names."""
+    """Return the number of unfinished runs that a filter selects, by job."""
 
     def read(db: Database) -> list[Matched]:
         counted = [(job.name, run_queries.count_matching(db, job.id, chosen.wish(now))) for job in _jobs(db, chosen)]
@@ -141,15 +136,15 @@ def match_runs(store: Store, chosen: Filter, *, now: datetime) -> list[Matched]:
 
 
 def _jobs(db: Database, chosen: Filter) -> list[Job]:
-    """Return the jobs that a filter names, retired ones too: what they left in the queue may be what is meant."""
+    """Return the selected jobs, also retired ones: they may have queued runs."""
     named = [find_job(db, name) for name in dict.fromkeys(chosen.jobs)] or jobs.all_jobs(db)
     return [job for job in named if has_labels(job, chosen.labels)]
 
 
 def cancel_matching(store: Store, chosen: Filter, *, now: datetime) -> Swept:
-    """Cancel the unfinished runs that a filter names, a thousand in a transaction at most.
+    """Cancel the unfinished runs that a filter selects, a thousand in a transaction at most.
 
-    The newest go first: else the end of one batch would let go those of the next that wait for it.
+    The newest runs come first: otherwise the end of one batch would release runs of the next that wait for it.
     """
     cancelled, asked = 0, list[str]()
     for job in store.read(partial(_jobs, chosen=chosen)):
@@ -165,22 +160,22 @@ def cancel_matching(store: Store, chosen: Filter, *, now: datetime) -> Swept:
 def _sweep(
     db: Database, *, job_id: str, wish: run_queries.UnfinishedFilter, below: str, now: datetime
 ) -> tuple[int, list[str], str | None]:
-    """Cancel the next runs of a job; return how many are final, which are asked, and from which one to go on."""
-    found = run_queries.matching(db, job_id, wish, below=below, limit=CANCELLED_AT_ONCE)
-    if not found:
+    """Cancel the next runs of a job; return the number of final runs, the runs asked to stop, and the next position."""
+    runs = run_queries.matching(db, job_id, wish, below=below, limit=CANCEL_BATCH)
+    if not runs:
         return 0, [], None
-    asked = cancel_many(db, found, now=now)
-    audit.insert_event(db, "cancelled", now=now, job_id=job_id, runs=len(found), asked=len(asked))
-    return len(found) - len(asked), asked, found[-1].id if len(found) == CANCELLED_AT_ONCE else None
+    asked = cancel_many(db, runs, now=now)
+    audit.insert_event(db, "cancelled", now=now, job_id=job_id, runs=len(runs), asked=len(asked))
+    return len(runs) - len(asked), asked, runs[-1].id if len(runs) == CANCEL_BATCH else None
 
 
-MOST = 10_000
-LOOKED_BACK = 30
+MAX_INSTANTS = 10_000
+DURATION_SAMPLES = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The past range [since, until) to fill. `only_missed`: leave out instants that ran when they were due."""
+    """The past range [since, until) to fill. `only_missed`: skip instants that ran when they were due."""
 
     since: datetime
     until: datetime
@@ -190,7 +185,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill made: runs in order of their instants, how many instants it left out, how long one takes."""
+    """The result of a backfill: runs by instant, the numbers of skipped instants, and the usual duration."""
 
     job: Job
     born: tuple[RunRef, ...]
@@ -201,20 +196,17 @@ class Backfilled:
 
     @property
     def members(self) -> int:
-        """How many runs there are in all, the members of groups counted."""
+        """The number of runs, including members of groups."""
         return len(self.born) * (len(self.job.spec.work.members) or 1)
 
 
 def backfill(store: Store, name: str, wanted: Range, *, now: datetime, dry_run: bool = False) -> Backfilled:
-    """Make a run for each instant of the job's schedule in a past range that has none from a backfill yet."""
+    """Insert a run for each instant of the job's schedule in a past range without a backfilled run."""
+    since, until = iso(wanted.since), iso(wanted.until)
     if wanted.until > now:
-        raise InvalidValue(
-            f"{iso(wanted.until)} is in the future", hint="a backfill is of the past; end it now or earlier"
-        )
+        raise InvalidValue(f"{until} is in the future", hint="a backfill is of the past; end it now or earlier")
     if wanted.since >= wanted.until:
-        raise InvalidValue(
-            f"the range from {iso(wanted.since)} to {iso(wanted.until)} is empty", hint="--from must lie before --to"
-        )
+        raise InvalidValue(f"the range from {since} to {until} is empty", hint="--from must lie before --to")
     operation = partial(_backfill, name=name, wanted=wanted, now=now)
     if dry_run:
         return rolled_back(store, operation)
@@ -226,23 +218,22 @@ def backfill(store: Store, name: str, wanted: Range, *, now: datetime, dry_run: 
 def _backfill(db: Database, *, name: str, wanted: Range, now: datetime) -> Backfilled:
     job = find_job(db, name)
     refuse_disabled(job)
-    found = instants_of(job, wanted)
+    instants = instants_of(job, wanted)
     existing = run_queries.backfilled(db, job.id, since=wanted.since, until=wanted.until)
-    ran = run_queries.fired(db, job.id, found) - existing if wanted.only_missed else set()
-    left = tuple(at for at in found if at not in existing and at not in ran)
-    born = _bear(db, job, left, parallel=wanted.parallel, now=now) if left else []
-    audit.insert_event(
-        db, "backfilled", now=now, job_id=job.id, runs=len(born), since=iso(wanted.since), until=iso(wanted.until)
-    )
-    took = run_queries.durations(db, job.id, limit=LOOKED_BACK)
+    ran = run_queries.fired(db, job.id, instants) - existing if wanted.only_missed else set()
+    missing = tuple(at for at in instants if at not in existing and at not in ran)
+    refs = _insert(db, job, missing, parallel=wanted.parallel, now=now) if missing else []
+    since, until = iso(wanted.since), iso(wanted.until)
+    audit.insert_event(db, "backfilled", now=now, job_id=job.id, runs=len(refs), since=since, until=until)
+    took = run_queries.durations(db, job.id, limit=DURATION_SAMPLES)
     each = sorted(took)[len(took) // 2] if took else None
-    return Backfilled(job, tuple(born), left, len(existing & set(found)), len(ran), each)
+    return Backfilled(job, tuple(refs), missing, len(existing & set(instants)), len(ran), each)
 
 
 def instants_of(job: Job, wanted: Range) -> list[datetime]:
-    """Return the instants of a job's schedule in a range; refuse where its schedule does not say them beforehand.
+    """Return the instants of a job's schedule in a range; refuse a schedule whose instants depend on runs.
 
-    Those of excluded days are none; quiet hours do not matter to what a person asks for.
+    Excluded days have no instants; quiet hours do not apply to a manual request.
     """
     schedule = job.spec.schedule
     if schedule.manual:
@@ -253,13 +244,14 @@ def instants_of(job: Job, wanted: Range) -> list[datetime]:
             hint="only cron, at, and an interval with `anchor: fixed` can be backfilled",
         )
     coming = instants_between(schedule, since=wanted.since, until=wanted.until, created_at=job.created_at)
-    found = list(islice((at for at in coming if excluded_until(schedule, at) is None), MOST + 1))
-    if len(found) > MOST:
-        raise InvalidValue(f"the range holds more than {MOST:,} instants of {job.name!r}", hint="take a shorter range")
-    return found
+    instants = list(islice((at for at in coming if excluded_until(schedule, at) is None), MAX_INSTANTS + 1))
+    if len(instants) > MAX_INSTANTS:
+        message = f"the range holds more than {MAX_INSTANTS:,} instants of {job.name!r}"
+        raise InvalidValue(message, hint="take a shorter range")
+    return instants
 
 
-def _bear(db: Database, job: Job, instants: Sequence[datetime], *, parallel: bool, now: datetime) -> list[RunRef]:
+def _insert(db: Database, job: Job, instants: Sequence[datetime], *, parallel: bool, now: datetime) -> list[RunRef]:
     last = None if parallel else run_queries.last_backfill(db, job.id)
     order = Order(job, Trigger.BACKFILL, chained=not parallel, decisions={"backfill": {"parallel": parallel}})
     wanted = [Wanted(scheduled_for=at) for at in instants]
@@ -267,60 +259,59 @@ def _bear(db: Database, job: Job, instants: Sequence[datetime], *, parallel: boo
 
 
 def is_group(done: Backfilled) -> bool:
-    """Tell whether what was filled are groups."""
+    """Return whether the backfilled job is a group."""
     return done.job.spec.work.kind is Kind.GROUP
 
 
 def paused_json(
-    told: Paused, *, until: datetime | None, reason: str, everything: bool, dry_run: bool
+    paused: Paused, *, until: datetime | None, reason: str, everything: bool, dry_run: bool
 ) -> dict[str, Any]:
-    """Return what a pause did."""
+    """Return the result of a pause as JSON."""
     return {
         "dry_run": dry_run,
         "everything": everything,
-        "jobs": list(told.jobs),
+        "jobs": list(paused.jobs),
         "until": iso_or_none(until),
         "reason": reason,
-        "running": list(told.running),
-        "instants": told.instants,
+        "running": list(paused.running),
+        "instants": paused.instants,
     }
 
 
 def resumed_json(
     ended: tuple[PauseEnded, ...], still: PauseState | None, *, was: PauseState | None, dry_run: bool
 ) -> dict[str, Any]:
-    """Return what a resume did; `still` is the pause of everything that goes on."""
+    """Return the result of a resume as JSON; `still` is the remaining pause of everything."""
     return {
         "dry_run": dry_run,
         "everything_was_paused": was is not None,
         "everything_is_paused": still is not None,
         "jobs": [
             {
-                "job": one.job,
-                "skipped": one.skipped.handle if one.skipped else None,
-                "count": one.count,
-                "caught_up": one.caught_up.handle if one.caught_up else None,
+                "job": pause.job,
+                "skipped": pause.skipped.handle if pause.skipped else None,
+                "count": pause.count,
+                "caught_up": pause.caught_up.handle if pause.caught_up else None,
             }
-            for one in ended
+            for pause in ended
         ],
     }
 
 
 def moved_json(moved: list[ReorderedRun], *, dry_run: bool) -> dict[str, Any]:
-    """Return where runs stand that were moved."""
-    runs = [{**run_json(one.run), "place": one.place, "note": one.note} for one in moved]
+    """Return moved runs with their places as JSON."""
+    runs = [{**run_json(row.run), "place": row.place, "note": row.note} for row in moved]
     return {"dry_run": dry_run, "runs": runs}
 
 
 def edited_json(edited: Edited, *, dry_run: bool) -> dict[str, Any]:
-    """Return a run that was edited."""
-    run = edited.run
-    told = {**run_json(run), "params": dict(run.params), "priority": run.priority, "place": edited.place}
-    return {"dry_run": dry_run, **told}
+    """Return an edited run as JSON."""
+    run, place = edited.run, edited.place
+    return {"dry_run": dry_run, **run_json(run), "params": dict(run.params), "priority": run.priority, "place": place}
 
 
 def backfilled_json(done: Backfilled, *, parallel: bool, dry_run: bool) -> dict[str, Any]:
-    """Return the runs that a backfill made."""
+    """Return the runs of a backfill as JSON."""
     paired = zip(done.born, done.instants, strict=True)
     return {
         "dry_run": dry_run,
@@ -331,5 +322,5 @@ def backfilled_json(done: Backfilled, *, parallel: bool, dry_run: bool) -> dict[
         "existing": done.existing,
         "ran": done.ran,
         "seconds_each": done.each.total_seconds() if done.each is not None else None,
-        "runs": [{"run": born.handle, "id": born.id, "scheduled_for": iso(at)} for born, at in paired],
+        "runs": [{"run": run.handle, "id": run.id, "scheduled_for": iso(at)} for run, at in paired],
     }

@@ -33,7 +33,7 @@ from rota.store.tables import queue
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What a direct call would do."""
+    """The dry run of a direct call."""
 
     job: Job
     params: Mapping[str, Any]
@@ -49,19 +49,14 @@ def ask_direct(
     params: Mapping[str, Any] | None = None,
     caller: ProcessIdentity | None = None,
 ) -> str:
-    """Ask for a job's work in the next free slot, before the whole queue; return the call's identifier.
+    """Request a job's work in the next free slot, before the whole queue; return the call's identifier.
 
-    Only slot, pools and budgets are asked for: conditions, overlap and pauses of the job do not apply. Without room in
-    a budget it is refused. The caller is watched: when its process ends, the call is cancelled.
+    The call needs a slot, pools and budgets: conditions, overlap and pauses of the job do not apply. A call without
+    room in a budget is refused. When the caller's process ends, the call is cancelled.
     """
     require_scheduler(state)
-    call_id = store.write(
-        touching(
-            partial(ask_for_work, name=name, params=params, caller=caller or identity(), now=now),
-            what="direct",
-            now=now,
-        )
-    )
+    operation = partial(ask_for_work, name=name, params=params, caller=caller or identity(), now=now)
+    call_id = store.write(touching(operation, what="direct", now=now))
     wake(state)
     return call_id
 
@@ -69,14 +64,11 @@ def ask_direct(
 def ask_for_work(
     db: Database, *, name: str, params: Mapping[str, Any] | None, caller: ProcessIdentity, now: datetime
 ) -> str:
-    """Put a caller in the line for a job's work; return the call's identifier."""
+    """Insert a waiting call of a job; return its identifier."""
     job = _callable_job(db, name)
-    refuse_too_large(db, job.spec.pools)
     refuse_exceeded(db, job.spec, job_id=job.id, now=now)
-    merged = merged_params(job.spec, params)
-    call = calls_table.WaitingCall(
-        new_id(now), job.id, job.name, job.version, lane_of_job(db, job), merged, caller, now
-    )
+    merged, lane_id = merged_params(job.spec, params), lane_of_job(db, job)
+    call = calls_table.WaitingCall(new_id(now), job.id, job.name, job.version, lane_id, merged, caller, now)
     calls_table.ask(db, call)
     return call.id
 
@@ -86,59 +78,56 @@ def _callable_job(db: Database, name: str) -> Job:
     refuse_disabled(job)
     if job.spec.work.kind is Kind.GROUP:
         raise InvalidValue(f"{name!r} is a group, a direct call executes one job", hint=f"`rota run {name}` starts it")
+    _refuse_too_large(db, job.spec.pools)
     return job
 
 
-def refuse_too_large(db: Database, draws: Sequence[Draw]) -> None:
-    """Refuse a draw that no pool could ever grant: the caller would wait for ever."""
+def _refuse_too_large(db: Database, draws: Sequence[Draw]) -> None:
+    """Refuse a draw above the capacity of its pool: the caller would wait forever."""
     capacity = {pool.name: pool.capacity for pool in queue.pools(db) if pool.declared}
     for draw in draws:
         if draw.pool not in capacity:
-            known = ", ".join(sorted(capacity)) or "none"
-            raise InvalidValue(f"no pool is named {draw.pool!r}", hint=f"declared pools: {known}")
+            declared = ", ".join(sorted(capacity)) or "none"
+            raise InvalidValue(f"no pool is named {draw.pool!r}", hint=f"declared pools: {declared}")
         if draw.cost > capacity[draw.pool]:
             text = f"pool {draw.pool!r} holds {capacity[draw.pool]}, the call would draw {draw.cost}"
             raise InvalidValue(text, hint="raise it under `pools:`, or draw less")
 
 
 def require_scheduler(state: Path) -> None:
-    """Refuse what only a living scheduler can do."""
+    """Raise NoScheduler unless a scheduler is running."""
     if not is_held(state / SERVE_LOCK):
         raise NoScheduler(str(state))
 
 
 def rehearse_direct(store: Store, name: str, *, params: Mapping[str, Any] | None = None) -> Rehearsed:
-    """Return what a direct call would do; nothing is asked for."""
+    """Return what a direct call would do; nothing is stored."""
 
     def read(db: Database) -> Rehearsed:
         job = _callable_job(db, name)
-        refuse_too_large(db, job.spec.pools)
-        return Rehearsed(job, merged_params(job.spec, params), ahead=_waiting(db))
+        waiting = sum(call.slot is None for call in calls_table.calls(db))
+        return Rehearsed(job, merged_params(job.spec, params), ahead=waiting)
 
     return store.read(read)
 
 
-def _waiting(db: Database) -> int:
-    return sum(call.slot is None for call in calls_table.calls(db))
-
-
 def withdraw(store: Store, state: Path, call_id: str, *, now: datetime) -> bool:
-    """Give up a place in the line, or have a call that has started stopped; tell whether it was not over yet."""
+    """Withdraw a waiting call, or stop a started one; return whether it was unfinished."""
     withdrawn = store.write(partial(direct_calls.withdraw, call_id=call_id, now=now))
     wake(state)
     return withdrawn
 
 
 def unattended(state: Path, view: DirectView) -> bool:
-    """Tell whether nobody is left to end a call: no scheduler, and the process in which it ran is gone."""
+    """Return whether nothing can end a call: no scheduler is running, and the process of the call is gone."""
     if is_held(state / SERVE_LOCK):
         return False
     return view.process is None or view.finished_at is not None or not alive(view.process)
 
 
 def look_at(store: Store, state: Path, call_id: str, *, name: str) -> DirectView:
-    """Return a call that its caller follows; raise when the scheduler is gone and nobody will carry it on."""
-    unserved = not is_held(state / SERVE_LOCK)  # before the row: a scheduler that stops tells the row first
+    """Return a call that its caller follows; raise when no scheduler will execute it."""
+    unserved = not is_held(state / SERVE_LOCK)  # before the row: a stopping scheduler writes the row first
     view = direct_view(store, call_id)
     if view is None:
         raise CallerDismissed(name)
@@ -153,7 +142,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=50), timedelta(milliseconds=
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A slot that is the caller's until it leaves the block."""
+    """A slot that belongs to the caller until it leaves the block."""
 
     id: str
     slot: int
@@ -168,7 +157,7 @@ async def direct_call(
     params: Mapping[str, Any] | None = None,
     within: timedelta | None = None,
 ) -> DirectView:
-    """Call a job directly and wait for its end; who stops waiting cancels it, `within` bounds the wait for a slot."""
+    """Call a job directly and wait for its end; `within` limits the wait for a slot. An exception cancels the call."""
     call_id = ask_direct(store, state, job, now=clock.now(), params=params)
     try:
         return await _until(store, state, clock, call_id=call_id, name=job, within=within, started=False)
@@ -187,7 +176,7 @@ async def reserve_slot(
     job: str | None = None,
     within: timedelta | None = None,
 ) -> AsyncIterator[Reservation]:
-    """Hold the next free slot, and room in `pools` or those of `job`, while the block's own code runs (R-13)."""
+    """Reserve the next free slot, and room in `pools` or the pools of `job`, while the block runs."""
     require_scheduler(state)
     call_id = store.write(partial(_ask_slot, pools=pools, job=job, now=clock.now()))
     name = job or OWN_CODE
@@ -204,41 +193,32 @@ async def reserve_slot(
         outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error=text)
         raise
     finally:
-        store.write(partial(_hand_back, call_id=call_id, outcome=outcome, now=clock.now()))
+        ended_at = clock.now()
+
+        def release(db: Database) -> None:
+            if not direct_calls.finish(db, call_id, outcome, epoch=None, now=ended_at):
+                direct_calls.withdraw(db, call_id, now=ended_at)  # it never got a slot
+
+        store.write(release)
         wake(state)
 
 
 def _ask_slot(db: Database, *, pools: Sequence[str] | Mapping[str, int], job: str | None, now: datetime) -> str:
-    found = find_job(db, job) if job is not None else None
-    costs = {draw.pool: draw.cost for draw in found.spec.pools} if found else {}
+    stored = find_job(db, job) if job is not None else None
+    costs = {draw.pool: draw.cost for draw in stored.spec.pools} if stored else {}
     costs.update(pools if isinstance(pools, Mapping) else dict.fromkeys(pools, 1))
     draws = [Draw(pool, cost) for pool, cost in sorted(costs.items())]
-    refuse_too_large(db, draws)
-    lane_id = queue.lane_of(db, draws)
-    call = calls_table.WaitingCall(
-        id=new_id(now),
-        job_id=found.id if found else None,
-        job=job,
-        version=None,
-        lane_id=lane_id,
-        params={},
-        caller=identity(),
-        asked_at=now,
-    )
+    _refuse_too_large(db, draws)
+    lane_id, job_id = queue.lane_of(db, draws), stored.id if stored else None
+    call = calls_table.WaitingCall(new_id(now), job_id, job, None, lane_id, {}, identity(), now)
     calls_table.ask(db, call)
     return call.id
-
-
-def _hand_back(db: Database, *, call_id: str, outcome: Outcome, now: datetime) -> None:
-    """End a reservation as its block ended; one that never got its slot gives up its place."""
-    if not direct_calls.finish(db, call_id, outcome, epoch=None, now=now):
-        direct_calls.withdraw(db, call_id, now=now)
 
 
 async def _until(
     store: Store, state: Path, clock: Clock, *, call_id: str, name: str, within: timedelta | None, started: bool
 ) -> DirectView:
-    """Wait until a call has started, or has ended; the pause between two looks grows."""
+    """Poll with growing pauses until a call has started, or has ended."""
     began, pause = clock.monotonic(), FIRST_PAUSE
     while True:
         view = look_at(store, state, call_id, name=name)
@@ -255,5 +235,5 @@ LOOK_AGAIN = timedelta(milliseconds=100)
 
 
 async def wait_a_little(duration: timedelta) -> None:
-    """Wait for an elapsed time on the running loop."""
+    """Sleep on the running event loop."""
     await pause_for(duration)

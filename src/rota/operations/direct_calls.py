@@ -1,14 +1,14 @@
-"""Direct calls as every face shows them: who waits, who runs, how one ended (R-13)."""
+"""Direct calls as users see them: waiting, running and ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from rota.model.clock import iso
 from rota.model.ids import created_at
 from rota.model.records import ProcessIdentity
+from rota.model.serialize import iso_or_none
 from rota.model.spec import JobSpec
 from rota.model.states import Status
 from rota.operations.jobs import find_job
@@ -19,7 +19,7 @@ from rota.store.tables import jobs
 
 @dataclass(frozen=True, slots=True)
 class DirectView:
-    """A direct call as faces show it: waiting behind `ahead` others, at work in a slot, or ended."""
+    """A direct call: waiting behind `ahead` others, running in a slot, or ended."""
 
     id: str
     job: str | None
@@ -40,7 +40,7 @@ class DirectView:
 
     @property
     def name(self) -> str:
-        """What people call it: its job, or a slot that was reserved."""
+        """Its job, or the name of a reserved slot."""
         return self.job or direct_calls_table.RESERVED_SLOT
 
     @property
@@ -50,41 +50,41 @@ class DirectView:
 
     @property
     def asked_at(self) -> datetime:
-        """When the caller asked."""
+        """When the caller requested it."""
         return created_at(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class DirectCallsView:
-    """The direct calls of a project: who waits, first come first, and who has a slot."""
+    """The direct calls of a project: those that wait, in order, and those with a slot."""
 
     waiting: tuple[DirectView, ...] = ()
     running: tuple[DirectView, ...] = ()
 
 
 def direct_view(store: Store, call_id: str) -> DirectView | None:
-    """Return a direct call, None for none: whoever gave up waiting leaves nothing behind."""
-    return store.read(partial(_view, call_id=call_id.lower()))
+    """Return a direct call or None; a withdrawn call leaves no row."""
+    wanted = call_id.lower()
 
+    def read(db: Database) -> DirectView | None:
+        started = direct_calls_table.direct_by_id(db, wanted)
+        if started is not None:
+            return _started_view(started)
+        line = direct_calls_table.calls(db)
+        at = next((place for place, call in enumerate(line) if call.id == wanted), None)
+        return None if at is None else _waiting_view(line[at], ahead=sum(call.slot is None for call in line[:at]))
 
-def _view(db: Database, *, call_id: str) -> DirectView | None:
-    started = direct_calls_table.direct_by_id(db, call_id)
-    if started is not None:
-        return _started_view(started)
-    line = direct_calls_table.calls(db)
-    at = next((place for place, call in enumerate(line) if call.id == call_id), None)
-    return None if at is None else _waiting_view(line[at], ahead=sum(call.slot is None for call in line[:at]))
+    return store.read(read)
 
 
 def direct_calls(db: Database) -> DirectCallsView:
-    """Return who waits for a slot and who has one."""
+    """Return the calls that wait for a slot and those with one."""
     line = direct_calls_table.calls(db)
     waiting = [call for call in line if call.slot is None]
     starting = [_waiting_view(call, ahead=0) for call in line if call.slot is not None]
-    running = [_started_view(one) for one in direct_calls_table.unfinished(db)]
-    return DirectCallsView(
-        tuple(_waiting_view(call, ahead=ahead) for ahead, call in enumerate(waiting)), (*running, *starting)
-    )
+    running = [_started_view(call) for call in direct_calls_table.unfinished(db)]
+    waiting_views = tuple(_waiting_view(call, ahead=ahead) for ahead, call in enumerate(waiting))
+    return DirectCallsView(waiting_views, (*running, *starting))
 
 
 def _waiting_view(call: direct_calls_table.WaitingCall, *, ahead: int) -> DirectView:
@@ -100,17 +100,17 @@ def _waiting_view(call: direct_calls_table.WaitingCall, *, ahead: int) -> Direct
     )
 
 
-def _started_view(found: direct_calls_table.Direct) -> DirectView:
-    execution = found.execution
+def _started_view(call: direct_calls_table.Direct) -> DirectView:
+    execution = call.execution
     return DirectView(
-        id=found.id,
-        job=found.job,
+        id=call.id,
+        job=call.job,
         version=execution.version,
         status=execution.status or Status.RUNNING,
-        caller=found.caller,
+        caller=call.caller,
         params=execution.params,
         slot=execution.slot,
-        process=found.process,
+        process=call.process,
         started_at=execution.started_at,
         finished_at=execution.finished_at,
         reason=execution.artifacts.get("reason"),
@@ -130,7 +130,7 @@ def direct_spec(store: Store, view: DirectView) -> JobSpec | None:
 
 
 def direct_json(view: DirectView) -> dict[str, Any]:
-    """Return a direct call in the fixed shape that others build on."""
+    """Return a direct call as JSON."""
     return {
         "id": view.id,
         "job": view.job,
@@ -144,8 +144,8 @@ def direct_json(view: DirectView) -> dict[str, Any]:
         "slot": view.slot,
         "params": dict(view.params),
         "asked_at": iso(view.asked_at),
-        "started_at": iso(view.started_at) if view.started_at else None,
-        "finished_at": iso(view.finished_at) if view.finished_at else None,
+        "started_at": iso_or_none(view.started_at),
+        "finished_at": iso_or_none(view.finished_at),
         "exit_code": view.exit_code,
         "error": view.error,
         "result_summary": view.summary,

@@ -1,4 +1,4 @@
-"""Explain: the stored facts about a job or run, told by `text/explain.py` and `text/explain.py`."""
+"""Explain: the stored facts about a job or run, for the sentences of `text/explain.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from rota.text.jobs import say_drained, say_nobody, say_shortage
 
 @dataclass(frozen=True, slots=True)
 class ExplanationView:
-    """What is told: of a job its own lines, and those of a run, its newest."""
+    """The lines about a job, and about a run: of a job its newest one."""
 
     name: str
     job: JobView
@@ -39,7 +39,7 @@ class ExplanationView:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What holds a run that may be claimed."""
+    """The reason why a claimable run does not start."""
 
     held: Held | None
     until: datetime | None = None
@@ -52,56 +52,46 @@ def explain(store: Store, name: str, *, state: Path, now: datetime) -> Explanati
 
 
 def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
-    """Return why a claimable run is not running: nobody claims such, or every slot is taken (R-02)."""
+    """Return why a claimable run is not running: no worker accepts it, or every slot is taken."""
     if not beat.serves(draws):
         drained = all_drained(beat.workers)
         why = say_drained(drained) if drained else say_nobody(draws)
         return Holding(Held.NO_WORKER, text=why if beat.alive else "")
-    full = (beat.answer or beat.workers) and beat.slots_taken >= beat.slots
-    if full:
+    if (beat.answer or beat.workers) and beat.slots_taken >= beat.slots:
         return Holding(Held.SLOT)
-    return Holding(None, text=_for_a_tick(beat))
-
-
-def _for_a_tick(beat: Heartbeat) -> str:
-    ticks = beat.ticks if beat.liveness is Liveness.TICKING else None
-    return "" if ticks is None else f"for the next tick; they usually come every {roughly(ticks.usual)}"
+    if beat.ticks is None or beat.liveness is not Liveness.TICKING:
+        return Holding(None)
+    return Holding(None, text=f"for the next tick; they usually come every {roughly(beat.ticks.usual)}")
 
 
 def _explain(db: Database, *, name: str, beat: Heartbeat, now: datetime) -> ExplanationView:
     held = with_ticks(db, beat, now=now)
-    found = find_any(db, name)
-    if isinstance(found, Run):
-        view = job_view(db, jobs.job_by_id(db, found.job_id))
-        return _told(db, view, found, held=held, now=now, job_lines=())
-    view = job_view(db, found)
-    lines = explain_job(found, state=view.state, unfinished=view.unfinished, now=now)
+    subject = find_any(db, name)
+    if isinstance(subject, Run):
+        view = job_view(db, jobs.job_by_id(db, subject.job_id))
+        return _explain_run(db, view, subject, held=held, now=now, job_lines=())
+    view = job_view(db, subject)
+    lines = explain_job(subject, state=view.state, unfinished=view.unfinished, now=now)
     if switched_off(db, held):
         lines.append(ExplainLine("scheduler", SWITCHED_OFF))
-    newest = _most_telling(view)
-    if newest is None:
-        return ExplanationView(name, view, tuple(lines), None, "", ())
-    return _told(db, view, newest, held=held, now=now, job_lines=tuple(lines))
-
-
-def _most_telling(view: JobView) -> Run | None:
-    """Return the run that a question about the job is most likely about: what runs, else the newest."""
     running = [run for run in view.unfinished if run.status is not Status.QUEUED]
-    return running[-1] if running else (view.last[0] if view.last else None)
+    if not running and not view.last:
+        return ExplanationView(name, view, tuple(lines), None, "", ())
+    newest = running[-1] if running else view.last[0]
+    return _explain_run(db, view, newest, held=held, now=now, job_lines=tuple(lines))
 
 
-def _told(
+def _explain_run(
     db: Database, view: JobView, run: Run, *, held: Heartbeat, now: datetime, job_lines: tuple[ExplainLine, ...]
 ) -> ExplanationView:
     whole = run_view(db, run)
-    unfinished = run_queries.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN)
     why = _held(db, run, held=held, now=now)
     facts = Facts(
         run,
         whole.spec,
         whole.job,
         whole.execution,
-        unfinished,
+        run_queries.some_unfinished_runs(db, run.job_id, limit=UNFINISHED_SHOWN),
         held=why.held,
         held_until=why.until,
         held_why=why.text,
@@ -113,18 +103,12 @@ def _told(
         worker=whole.worker.called if whole.worker is not None else "",
         abandoned=queue.abandoned(db),
     )
-    return ExplanationView(
-        run.job if job_lines else run.handle,
-        view,
-        job_lines,
-        run,
-        title(facts, now=now),
-        tuple(explain_run(facts, now=now)),
-    )
+    name, run_lines = run.job if job_lines else run.handle, tuple(explain_run(facts, now=now))
+    return ExplanationView(name, view, job_lines, run, title(facts, now=now), run_lines)
 
 
 def _belonging(db: Database, run: Run) -> Belonging | None:
-    """Return the group of a run: the one it is a member of, or its own."""
+    """Return the group that a run belongs to, or that it represents."""
     group = groups.group_by_id(db, run.group_id) if run.group_id else groups.group_of_run(db, run.id)
     if group is None:
         return None
@@ -142,7 +126,7 @@ def _belonging(db: Database, run: Run) -> Belonging | None:
 
 
 def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
-    """Return what holds a claimable run: a scheduler that is off, a pause of everything, none, a pool, or no slot."""
+    """Return what holds a claimable run: a disabled scheduler, a pause of everything, no worker, a pool, or no slot."""
     if switched_off(db, held):
         return Holding(Held.NO_WORKER, text=f"since {SWITCHED_OFF}")
     by = held_by(held, queue.lane_draws(db).get(run.lane_id, ()))
@@ -157,17 +141,13 @@ def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
     return by
 
 
-def explanation_json(found: ExplanationView) -> dict[str, Any]:
+def explanation_json(view: ExplanationView) -> dict[str, Any]:
     """Return an explanation as JSON: the lines for people, and the records behind them."""
     return {
-        "name": found.name,
-        "job": job_json(found.job, fires=1),
-        "job_lines": [_line(line) for line in found.job_lines],
-        "run": run_json(found.run) if found.run else None,
-        "run_lines": [_line(line) for line in found.run_lines],
-        "decisions": dict(found.run.decisions) if found.run else {},
+        "name": view.name,
+        "job": job_json(view.job, fires=1),
+        "job_lines": [{"label": line.label, "text": line.text} for line in view.job_lines],
+        "run": run_json(view.run) if view.run else None,
+        "run_lines": [{"label": line.label, "text": line.text} for line in view.run_lines],
+        "decisions": dict(view.run.decisions) if view.run else {},
     }
-
-
-def _line(line: ExplainLine) -> dict[str, str]:
-    return {"label": line.label, "text": line.text}

@@ -37,7 +37,7 @@ def create(
     now: datetime,
     dry_run: bool = False,
 ) -> GroupView:
-    """Make a group at run time, with all of its members or not at all; it has no job and no schedule."""
+    """Create a group at run time, with all of its members or not at all; it has no job and no schedule."""
     operation = partial(_create, name=name, members=members, mode=mode, on_failure=on_failure, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="group", now=now))
 
@@ -50,8 +50,7 @@ def _create(
     if jobs.job_by_name(db, name) is not None:
         raise errors.NameTaken(f"a job is named {name!r}", hint="choose another name for the group")
     _check_members(db, members)
-    founding = groups_transactions.NewGroup(name, mode, on_failure, tuple(members))
-    return _found(db, founding, now=now)
+    return _insert(db, groups_transactions.NewGroup(name, mode, on_failure, tuple(members)), now=now)
 
 
 def _check_members(db: Database, members: Sequence[Member]) -> None:
@@ -67,35 +66,34 @@ def _check_members(db: Database, members: Sequence[Member]) -> None:
         merged_params(job.spec, member.params)
 
 
-def _found(db: Database, founding: groups_transactions.NewGroup, *, now: datetime) -> GroupView:
-    founded = groups_transactions.found(db, founding, now=now)
-    finish_all(db, founded.ends, epoch=None, now=now)
-    return _again(db, founded.group.id)
+def _insert(db: Database, group: groups_transactions.NewGroup, *, now: datetime) -> GroupView:
+    inserted = groups_transactions.found(db, group, now=now)
+    finish_all(db, inserted.ends, epoch=None, now=now)
+    return _reloaded(db, inserted.group.id)
 
 
-def _again(db: Database, group_id: str) -> GroupView:
+def _reloaded(db: Database, group_id: str) -> GroupView:
     group = groups.group_by_id(db, group_id)
     assert group is not None, "the group was read or made in this transaction"
     return group_view(db, group)
 
 
 def cancel(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> GroupView:
-    """Cancel a group: queued members at once, running ones by stopping them; `always` members do not run any more."""
-    operation = partial(_cancel, handle=handle, now=now)
-    return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="cancel", now=now))
+    """Cancel a group: dequeue waiting members and stop running ones; `always` members do not run either."""
 
+    def change(db: Database) -> GroupView:
+        group = find_group(db, handle)
+        if group.finished_at is not None:
+            raise errors.GroupIsFinal(group.handle, group.status)
+        cancel_group(db, group, reason=Reason.REQUESTED, now=now)
+        return _reloaded(db, group.id)
 
-def _cancel(db: Database, *, handle: str, now: datetime) -> GroupView:
-    group = find_group(db, handle)
-    if group.finished_at is not None:
-        raise errors.GroupIsFinal(group.handle, group.status)
-    cancel_group(db, group, reason=Reason.REQUESTED, now=now)
-    return _again(db, group.id)
+    return rolled_back(store, change) if dry_run else store.write(touching(change, what="cancel", now=now))
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A group that repeats another: its run, None for one made at run time, and its members, None while it waits."""
+    """A group that retries another: its run, None if it has no job, and its members, None while it waits."""
 
     of: Group
     run: Run | None
@@ -103,7 +101,7 @@ class Repeated:
 
 
 def retry(store: Store, handle: str, *, now: datetime, force: bool = False, dry_run: bool = False) -> Repeated:
-    """Make a new group of what failed: of a sequence from the first failed member on, with the params it had."""
+    """Create a new group of the failed members: of a sequence from the first failed member on, with its params."""
     operation = partial(_retry, handle=handle, force=force, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="retry", now=now))
 
@@ -112,16 +110,16 @@ def _retry(db: Database, *, handle: str, force: bool, now: datetime) -> Repeated
     group = find_group(db, handle)
     if group.finished_at is None:
         raise errors.GroupUnfinished(group.handle)
-    founding = groups_transactions.repeat(db, group, run=None)
-    if not founding.members:
+    new_group = groups_transactions.repeat(db, group, run=None)
+    if not new_group.members:
         raise errors.GroupCompleted(group.handle, group.status, group.name)
     if group.run_id is None:
-        return Repeated(group, None, _found(db, founding, now=now))
+        return Repeated(group, None, _insert(db, new_group, now=now))
     return _retry_run(db, group, group.run_id, force=force, now=now)
 
 
 def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: datetime) -> Repeated:
-    """Repeat a declared group by a run of its own: by hand, so overlap is asked (R-11)."""
+    """Retry a declared group by a manual run of its job, subject to overlap."""
     failed = runs.run_by_id(db, run_id)
     assert failed is not None, "a foreign key holds the group's run"
     job = jobs.job_by_id(db, failed.job_id)
@@ -129,7 +127,7 @@ def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: dat
     verdict = Allow() if force else judge(job.spec.overlap, active_for(db, job))
     if isinstance(verdict, Refuse):
         raise errors.OverlapRefused(job.name, verdict.blocking.handle, job.spec.overlap.policy.value)
-    born = enqueue(
+    run = enqueue(
         db,
         job,
         verdict,
@@ -140,12 +138,12 @@ def _retry_run(db: Database, group: Group, run_id: str, *, force: bool, now: dat
         retry_of=failed.id,
         decisions={"overlap": {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(verdict)}},
     )
-    begun = groups.group_of_run(db, born.id)
-    return Repeated(group, runs.run_by_id(db, born.id), group_view(db, begun) if begun else None)
+    begun = groups.group_of_run(db, run.id)
+    return Repeated(group, runs.run_by_id(db, run.id), group_view(db, begun) if begun else None)
 
 
 def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = False) -> bool:
-    """Let a worker finish what it has and take no more, or take runs again; tell whether that is new."""
+    """Stop or restart a worker's claims; its runs finish. Return whether the state changed."""
 
     def change(db: Database) -> bool:
         worker = _named(db, name)
@@ -154,48 +152,32 @@ def drain_worker(store: Store, name: str, *, draining: bool, dry_run: bool = Fal
     return store.read(change) if dry_run else store.write(change)
 
 
-class _TakenBackError(Exception):
-    """Ends a transaction that was only tried; `ended` is what it would have done."""
-
-    def __init__(self, ended: int) -> None:
-        super().__init__(ended)
-        self.ended = ended
-
-
 def forget_worker(store: Store, state: Path, name: str, *, now: datetime, dry_run: bool = False) -> int:
-    """Take a worker off the list that is gone for good; return how many of its runs ended with that."""
-
-    def change(db: Database) -> int:
-        ended = _forget(db, state=state, name=name, now=now)
-        if dry_run:
-            raise _TakenBackError(ended)
-        return ended
-
-    try:
-        return store.write(change)
-    except _TakenBackError as tried:
-        return tried.ended
+    """Remove a worker that will not return; return the number of its runs that this ends."""
+    operation = partial(_forget, state=state, name=name, now=now)
+    return rolled_back(store, operation) if dry_run else store.write(operation)
 
 
 def _forget(db: Database, *, state: Path, name: str, now: datetime) -> int:
     worker = _named(db, name)
     if not processes.is_shared(db):
         raise errors.StoreNotShared(f"{name!r} is the only worker of this project", hint=SHARED_HINT)
-    if any(one.presence is not Presence.GONE for one in worker_states(db, state) if one.worker.id == worker.id):
+    states = [seen for seen in worker_states(db, state) if seen.worker.id == worker.id]
+    if any(seen.presence is not Presence.GONE for seen in states):
         raise errors.WorkerAlive(name)
     ended = 0
     for process in processes.open_processes(db):
         if process.worker_id == worker.id:
             left = lose(db, process.epoch, worker=name, now=now, forced=True)
             ended += left.failed if left is not None else 0
-    for epoch in processes.epochs_with_runs(db, worker.id):  # of processes that left them to their keepers
+    for epoch in processes.epochs_with_runs(db, worker.id):  # runs with keepers that outlived their processes
         ended += take_over(db, epoch, lost_outcome(name), now=now).failed
     processes.update_worker(db, replace(worker, name=f"{worker.name}{FORGOTTEN}{worker.id}"))
     return ended
 
 
 def _named(db: Database, name: str) -> Worker:
-    found = processes.worker_by_name(db, name) or processes.worker_by_id(db, name)
-    if found is None or found.forgotten:
+    worker = processes.worker_by_name(db, name) or processes.worker_by_id(db, name)
+    if worker is None or worker.forgotten:
         raise errors.UnknownWorker(name)
-    return found
+    return worker

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rota.model.errors import InvalidInstant, ToolArguments
+from rota.model.records import cut
 from rota.model.spec import FirstRun, OverlapPolicy, Schedule
 from rota.rules.schedule.cron import check_cron
 from rota.rules.schedule.timezone import localize, zone
@@ -17,17 +18,17 @@ TASK_LIMIT = 20_000
 NAME_LIMIT = 200
 TEXT_LIMIT = 200
 LABELS = 20
-LONGEST = 10 * 366 * 86_400
+MAX_INTERVAL_SECONDS = 10 * 366 * 86_400
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 _INVISIBLE = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f"
 _HIDING = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
-"""A person who approves a task must see all of it: no controls, no overrides of direction, nothing invisible."""
+"""A person approves only visible text: no control, direction or invisible characters."""
 
 A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool; it knows all of its keys."""
+    """The arguments of a tool; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -38,7 +39,7 @@ OverlapWord = Literal["forbid", "queue", "replace", "allow"]
 
 
 class Times(Arguments):
-    """When a job starts: exactly one of `schedule`, `interval_seconds` and `at`."""
+    """The times of a job: exactly one of `schedule`, `interval_seconds` and `at`."""
 
     schedule: str = Field(
         "",
@@ -48,7 +49,7 @@ class Times(Arguments):
     interval_seconds: int = Field(
         0,
         ge=0,
-        le=LONGEST,
+        le=MAX_INTERVAL_SECONDS,
         description="Seconds from the end of a run to the next; the first comes after it too.",
     )
     at: str = Field(
@@ -62,7 +63,7 @@ class Times(Arguments):
 
 
 class ScheduleJob(Times):
-    """A whole job; what is left out has its default, also where the job is there already."""
+    """A complete job; absent fields get their default, also for an existing job."""
 
     name: str = Field(
         description="The job's name: letters, digits and . _ -, the first a letter or digit. "
@@ -94,7 +95,7 @@ class ScheduleJob(Times):
 
 
 class PreviewSchedule(Times):
-    """Times to look at; nothing is stored."""
+    """Times to preview; nothing is stored."""
 
     count: int = Field(5, ge=1, le=50, description="How many coming starts to show.")
 
@@ -108,7 +109,7 @@ class ListJobs(Arguments):
 
 
 class SearchJobs(Arguments):
-    """What to look for; all that is given must be true of a job."""
+    """The filter of a search; all fields must match."""
 
     query: str = Field(
         "",
@@ -157,23 +158,20 @@ class GetRun(Arguments):
     output: bool = Field(default=True, description="Whether to return the end of its output too.")
 
 
-def read(kind: type[A], given: Mapping[str, Any]) -> A:
-    """Return the arguments of a call; raise ToolArguments with everything that is wrong. A null counts as left out."""
-    if not isinstance(given, Mapping):
-        raise ToolArguments("the arguments are no object", hint=f"give {_names(kind)}")
-    present = {str(key): value for key, value in given.items() if value is not None}
+def read(kind: type[A], values: Mapping[str, Any]) -> A:
+    """Return the arguments of a call; raise ToolArguments with all problems. A null counts as absent."""
+    fields = kind.model_fields.items()
+    names = ", ".join(f"{name} (needed)" if field.is_required() else name for name, field in fields)
+    if not isinstance(values, Mapping):
+        raise ToolArguments("the arguments are no object", hint=f"give {names}")
     try:
-        return kind.model_validate(present)
+        return kind.model_validate({str(key): value for key, value in values.items() if value is not None})
     except ValidationError as error:
-        told = [_tell(kind, one) for one in error.errors(include_url=False, include_context=False)]
-        raise ToolArguments("; ".join(told), hint=f"arguments: {_names(kind)}") from None
+        problems = [_problem(kind, one) for one in error.errors(include_url=False, include_context=False)]
+        raise ToolArguments("; ".join(problems), hint=f"arguments: {names}") from None
 
 
-def _names(kind: type[Arguments]) -> str:
-    return ", ".join(f"{name} (needed)" if one.is_required() else name for name, one in kind.model_fields.items())
-
-
-def _tell(kind: type[Arguments], error: Any) -> str:
+def _problem(kind: type[Arguments], error: Any) -> str:
     path = ".".join(str(part)[:TEXT_LIMIT] for part in error["loc"]) or "arguments"
     if error["type"] == "extra_forbidden":
         near = get_close_matches(path, list(kind.model_fields), n=1)
@@ -181,36 +179,24 @@ def _tell(kind: type[Arguments], error: Any) -> str:
         return f"there is no argument {path!r}{guess}"
     if error["type"] == "missing":
         return f"{path} is needed"
-    return f"{path}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {_shown(error['input'])}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return f"{path}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {cut(repr(error['input']), 80)}"
 
 
 def schema(kind: type[Arguments]) -> dict[str, Any]:
-    """Return the JSON Schema of a tool's arguments, without what only a reader of Python needs."""
-    found = kind.model_json_schema()
-    properties = {name: {key: value for key, value in one.items() if key != "title"} for name, one in _own(found)}
-    required = found.get("required", [])
-    return {
-        "type": "object",
-        "properties": properties,
-        **({"required": required} if required else {}),
-        "additionalProperties": False,
+    """Return the JSON Schema of a tool's arguments, without titles and docstrings."""
+    full = kind.model_json_schema()
+    properties = {
+        name: {key: value for key, value in field.items() if key != "title"}
+        for name, field in full["properties"].items()
     }
-
-
-def _own(found: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(found["properties"].items())
+    required = {"required": full["required"]} if full.get("required") else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
 
 def refuse_hiding(key: str, text: str) -> None:
-    """Refuse a text with characters that a person who reads it would not see."""
-    found = _HIDING.search(text)
-    if found is not None:
-        message = f"{key}: holds the character U+{ord(found[0]):04X}, which nobody sees"
+    """Refuse a text with invisible characters."""
+    if hidden := _HIDING.search(text):
+        message = f"{key}: holds the invisible character U+{ord(hidden[0]):04X}"
         raise ToolArguments(message, hint="write plain text; line feeds and tabs are fine")
 
 
@@ -218,23 +204,23 @@ ONE = "give exactly one of `schedule` (cron), `interval_seconds` and `at`"
 
 
 def keys_of(wanted: Times) -> dict[str, Any]:
-    """Return the keys of a job that say when; raise ToolArguments unless exactly one way was chosen."""
-    found: dict[str, Any] = {}
+    """Return the schedule keys of a job; raise ToolArguments unless exactly one kind of time is set."""
+    keys: dict[str, Any] = {}
     if wanted.schedule.strip():
-        found["cron"] = wanted.schedule.strip()
+        keys["cron"] = wanted.schedule.strip()
     if wanted.interval_seconds:
-        found |= {"interval": wanted.interval_seconds, "first_run": FirstRun.AFTER_INTERVAL.value}
+        keys |= {"interval": wanted.interval_seconds, "first_run": FirstRun.AFTER_INTERVAL.value}
     if wanted.at.strip():
-        found["at"] = wanted.at.strip()
-    if len(found) - ("first_run" in found) != 1:
+        keys["at"] = wanted.at.strip()
+    if len(keys) - ("first_run" in keys) != 1:
         raise ToolArguments("the times are not clear", hint=ONE)
     if wanted.schedule.strip().startswith("@reboot"):
         raise ToolArguments("schedule: a start at boot has no times", hint=ONE)
-    return found | ({"timezone": wanted.timezone} if wanted.timezone else {})
+    return keys | ({"timezone": wanted.timezone} if wanted.timezone else {})
 
 
 def schedule_of(wanted: Times, *, default_zone: str) -> Schedule:
-    """Return the schedule of times that are only looked at."""
+    """Return the schedule of times that are only previewed."""
     keys = keys_of(wanted)
     timezone = zone(wanted.timezone or default_zone).key
     if "cron" in keys:
@@ -242,11 +228,9 @@ def schedule_of(wanted: Times, *, default_zone: str) -> Schedule:
     if "interval" in keys:
         interval = timedelta(seconds=wanted.interval_seconds)
         return Schedule(interval=interval, timezone=timezone, first_run=FirstRun.AFTER_INTERVAL)
-    return Schedule(at=_instant(keys["at"], timezone), timezone=timezone)
-
-
-def _instant(text: str, timezone: str) -> datetime:
     try:
-        return localize(datetime.fromisoformat(text), timezone)
+        at = localize(datetime.fromisoformat(keys["at"]), timezone)
     except ValueError:
-        raise InvalidInstant(f"{text!r} is no time", hint="write 2026-12-01T09:00 or 2026-12-01T09:00:00Z") from None
+        hint = "write 2026-12-01T09:00 or 2026-12-01T09:00:00Z"
+        raise InvalidInstant(f"{keys['at']!r} is no time", hint=hint) from None
+    return Schedule(at=at, timezone=timezone)

@@ -1,6 +1,6 @@
-"""All tools as they are offered: what each takes and answers, its text for models, and whether it changes something.
+"""The catalog of tools: arguments, answers, and text for models.
 
-This module is light: `rota mcp` offers the tools before anything that they need is imported.
+This module is light: `rota mcp` lists the tools before it imports their code.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,23 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from rota.operations.tools.arguments import (
-    Arguments,
-    ExplainJob,
-    GetRun,
-    ListJobs,
-    PreviewSchedule,
-    ScheduleJob,
-    SearchJobs,
-    TriggerJob,
-    UnscheduleJob,
-    schema,
-)
+from rota.operations.tools import arguments
 
 Answer = dict[str, Any]
 Schema = dict[str, Any]
-
-# what they answer
 
 
 def _object(required: Mapping[str, Schema], **optional: Schema) -> Schema:
@@ -77,33 +64,31 @@ _JOB = _object(
 
 
 def _answer(required: Mapping[str, Schema], **optional: Schema) -> Schema:
-    """Return the schema of an answer; each may carry a warning."""
+    """Return the schema of an answer; every answer may have a warning."""
     return _object(required, **optional, warning=_TEXT)
 
 
 _JOBS = _answer({"jobs": _list(_JOB), "total": _COUNT, "more": _FLAG, "notice": _TEXT})
 _CHANGED: dict[str, Schema] = {"result": _TEXT, "job": _JOB, "notice": _TEXT}
 
-# the tools
-
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A tool as it is written down: what it takes and answers, and its text for models."""
+    """The description of a tool: arguments, answer, and text for models."""
 
-    takes: type[Arguments]
+    takes: type[arguments.Arguments]
     gives: Schema
     text: str
     changes: bool = False
     destructive: bool = False
-    """Whether it may change or remove what is there, beside adding to it."""
+    """Whether it may change or remove data, and not only add data."""
     idempotent: bool = True
-    """Whether the same call again changes nothing more."""
+    """Whether a repeated call changes nothing more."""
 
 
 TOOLS: Mapping[str, Described] = {
     "schedule_job": Described(
-        ScheduleJob,
+        arguments.ScheduleJob,
         _answer(_CHANGED, notes=_list(_TEXT), waits_for_approval=_TEXT, next_fires_if_approved=_FIRES),
         "Make a job that gives a task to an agent at certain times, or change the one of exactly this name. Use it for "
         "work that must happen later or again and again. Give exactly one of schedule (cron), interval_seconds and at. "
@@ -114,19 +99,19 @@ TOOLS: Mapping[str, Described] = {
         destructive=True,
     ),
     "list_jobs": Described(
-        ListJobs,
+        arguments.ListJobs,
         _JOBS,
         "List jobs, the newest first, each with its schedule, next five starts and last run. `yours` tells which ones "
         "you may change. An empty list means that there are none.",
     ),
     "search_jobs": Described(
-        SearchJobs,
+        arguments.SearchJobs,
         _JOBS,
         "Find jobs by words in name, task or labels, and by when they last ran or run next (UTC). Use it to find a job "
         "that somebody describes, such as the news job of yesterday at eight. An empty list means that none fits.",
     ),
     "unschedule_job": Described(
-        UnscheduleJob,
+        arguments.UnscheduleJob,
         _answer(_CHANGED),
         "Stop a job that you made: it is disabled, and schedule_job with the same name starts it again; with "
         "delete=true it is removed. Runs that are under way go on. Give job_id or the exact name.",
@@ -134,7 +119,7 @@ TOOLS: Mapping[str, Described] = {
         destructive=True,
     ),
     "preview_schedule": Described(
-        PreviewSchedule,
+        arguments.PreviewSchedule,
         _answer(
             {
                 **_WHEN,
@@ -147,7 +132,7 @@ TOOLS: Mapping[str, Described] = {
         "the limits here allow it. Nothing is stored.",
     ),
     "trigger_job": Described(
-        TriggerJob,
+        arguments.TriggerJob,
         _answer({**_CHANGED, **_RUN, "next": _TEXT}),
         "Start a job now, once, beside its schedule. Answers with the queued run, which may wait for room; follow it "
         "with get_run. Refused while the job is disabled, waits for approval, or still runs.",
@@ -155,13 +140,13 @@ TOOLS: Mapping[str, Described] = {
         idempotent=False,
     ),
     "explain_job": Described(
-        ExplainJob,
+        arguments.ExplainJob,
         _answer({"job": _JOB, "run": _or_null(_object(_RUN)), "explanation": _QUOTED, "notice": _TEXT}),
         "Tell why a job or a run did, did not, or will run: its schedule, and each decision about its newest run. Use "
         "it when something did not happen as expected.",
     ),
     "get_run": Described(
-        GetRun,
+        arguments.GetRun,
         _answer(
             {**_RUN, "job": _JOB, "trigger": _TEXT, "attempt": _COUNT, "output": _or_null(_QUOTED), "notice": _TEXT}
         ),
@@ -173,22 +158,22 @@ TOOLS: Mapping[str, Described] = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool for any framework: a name, a text for models, JSON Schemas, hints, and how it is called."""
+    """One tool for any framework: name, text for models, JSON Schemas, hints and function."""
 
     name: str
     description: str
     input_schema: dict[str, Any]
     output_schema: dict[str, Any]
     annotations: dict[str, bool]
-    """Hints for clients by their names in MCP: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`."""
+    """Hints for MCP clients: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`."""
     function: Callable[[Mapping[str, Any]], Answer]
 
     def call(self, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Answer:
-        """Call it with an object of arguments, or with each by name; raise RotaError with a text to act on."""
+        """Call the tool with a mapping of arguments, or by keyword; raise RotaError with a text to act on."""
         return self.function({**(arguments or {}), **named})
 
     async def call_async(self, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Answer:
-        """Call it on a thread, so that the event loop goes on."""
+        """Call the tool on a thread, without blocking the event loop."""
         import asyncio  # `rota mcp`, which starts for each session, does without
 
         return await asyncio.to_thread(self.call, arguments, **named)
@@ -199,20 +184,16 @@ def tools_of(call: Callable[[str, Mapping[str, Any]], Answer]) -> tuple[Tool, ..
     return tuple(
         Tool(
             name,
-            one.text,
-            schema(one.takes),
-            one.gives,
-            _annotations(one),
+            tool.text,
+            arguments.schema(tool.takes),
+            tool.gives,
+            {
+                "readOnlyHint": not tool.changes,
+                "destructiveHint": tool.destructive,
+                "idempotentHint": tool.idempotent,
+                "openWorldHint": False,
+            },
             cast(Callable[[Mapping[str, Any]], Answer], partial(call, name)),
         )
-        for name, one in TOOLS.items()
+        for name, tool in TOOLS.items()
     )
-
-
-def _annotations(tool: Described) -> dict[str, bool]:
-    return {
-        "readOnlyHint": not tool.changes,
-        "destructiveHint": tool.destructive,
-        "idempotentHint": tool.idempotent,
-        "openWorldHint": False,
-    }

@@ -21,12 +21,12 @@ from rota.store.driver import Database, Store
 from rota.store.tables import direct_calls, jobs, runs
 
 Declare = Callable[[str, Mapping[str, Any], Author], JobSpec]
-"""Makes a definition of a job's name and keys, as the file would; raises FileProblems with what is wrong."""
+"""Builds a definition from a job's name and keys, as the file does; raises FileProblems."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What every tool is given. `policy` None: the one that was applied."""
+    """The context of a tool call. `policy` None means the applied policy."""
 
     store: Store
     state: Path
@@ -46,32 +46,32 @@ class ToolContext:
 
 
 RUN_ID = "ROTA_RUN_ID"
-"""The variable by which a run, and everything it starts, is known."""
+"""The variable that identifies a run to it and to its child processes."""
 
 
 def maker_of(store: Store, environ: Mapping[str, str]) -> Author:
-    """Return who acts in this environment: a person, a live run or direct call, or a maker without rights."""
+    """Return the author of this environment: a person, a live run or direct call, or an author without rights."""
     run_id = environ.get(RUN_ID, "")
     if not run_id:
         return Author()
-    found = store.read(partial(_maker_of_subject, subject=run_id.lower())) if is_id(run_id) else None
-    return stranger(run_id) if found is None else found
+    author = store.read(partial(_maker_of_subject, subject=run_id.lower())) if is_id(run_id) else None
+    return stranger(run_id) if author is None else author
 
 
 def stranger(run_id: str) -> Author:
-    """Return the maker of an environment whose ROTA_RUN_ID names nothing that is live in this state."""
+    """Return the author of an environment whose ROTA_RUN_ID names no live run or call of this state."""
     return Author("unknown", unknown=run_id)
 
 
 def tools_maker(store: Store, environ: Mapping[str, str]) -> Author:
-    """Return who calls the tools in this environment; refuse a maker without rights, and a run without the tools."""
+    """Return the author that calls the tools; refuse an author without rights, and a run without the tools."""
     maker = maker_of(store, environ)
     refuse_toolless(maker)
     return maker
 
 
 def refuse_toolless(maker: Author) -> None:
-    """Refuse the tools to a maker without rights, and to an agent's run whose `rota_tools` is not set."""
+    """Refuse the tools to an author without rights, and to an agent's run without `rota_tools`."""
     if maker.unknown is not None:
         raise RunUnknown(maker.unknown)
     if maker.limits is not None and not maker.limits.rota_tools:
@@ -79,7 +79,7 @@ def refuse_toolless(maker: Author) -> None:
 
 
 def _maker_of_subject(db: Database, *, subject: str) -> Author | None:
-    """Return a run or a direct call as a maker; None where none of this identifier is live."""
+    """Return a live run or direct call as an author; None if there is none with this identifier."""
     run = runs.run_by_id(db, subject)
     if run is not None:
         live = run.status in (Status.DISPATCHED, Status.RUNNING)  # conditions are asked before the start
@@ -92,14 +92,14 @@ def _maker_of_subject(db: Database, *, subject: str) -> Author | None:
 
 
 def _called(db: Database, call_id: str) -> tuple[str | None, int | None]:
-    """Return the job and version that a live direct call executes; None for a reserved slot, or no live call."""
+    """Return the job and version of a live direct call; None for a reserved slot, or no live call."""
     call = direct_calls.call_by_id(db, call_id)
     if call is not None:
         return (call.job_id, call.version) if call.slot is not None else (None, None)
-    found = direct_calls.direct_by_id(db, call_id)
-    if found is None or found.execution.finished_at is not None:
+    started = direct_calls.direct_by_id(db, call_id)
+    if started is None or started.execution.finished_at is not None:
         return None, None
-    return found.execution.job_id, found.execution.version
+    return started.execution.job_id, started.execution.version
 
 
 def _maker(db: Database, job_id: str, version: int, *, subject: str, handle: str) -> Author:
@@ -114,13 +114,12 @@ def _maker(db: Database, job_id: str, version: int, *, subject: str, handle: str
 
 
 def _limits(spec: JobSpec) -> Limits | None:
-    """Return what the run of an agent may do; None for other work, which is bound by nothing here."""
+    """Return the limits of an agent's run; None for other work, which has none."""
     work = spec.work.agent
     if work is None:
         return None
-    inside = spec.work.project is not None
     return Limits(
-        agent=work.agent.rpartition("/")[2] if inside else work.agent,
+        agent=work.agent if spec.work.project is None else work.agent.rpartition("/")[2],
         access=work.access,
         allowed_tools=work.allowed_tools,
         max_turns=work.max_turns,
@@ -134,7 +133,7 @@ def _limits(spec: JobSpec) -> Limits | None:
 
 
 def named_maker(name: str) -> Author:
-    """Return the maker of a name that a program gives."""
+    """Return the author with a name that a program sets."""
     if not name.strip() or len(name) > MAKER_LIMIT or not name.isprintable():
         hint = f"give the maker 1 to {MAKER_LIMIT} printable characters, such as user-42"
         raise InvalidValue(f"{name[:MAKER_LIMIT]!r} cannot be a maker", hint=hint)
@@ -142,22 +141,16 @@ def named_maker(name: str) -> Author:
 
 
 def project_declares(place: ProjectPaths, environ: Mapping[str, str]) -> Declare:
-    """Return how jobs that are made in a project are declared: by its file's agents, defaults and zone."""
+    """Return the function that declares jobs with the agents, defaults and zone of the project's file."""
 
     def declare(name: str, keys: Mapping[str, Any], maker: Author) -> JobSpec:
         from rota.declare.project import read_further
         from rota.operations.project.load import interpreter_finder
 
         inner = Path(maker.limits.project) if maker.limits and maker.limits.project else place.inner
-        trusted = is_trusted(place.folder, environ)
+        trusted, finder = is_trusted(place.folder, environ), interpreter_finder
         return read_further(
-            place.folder,
-            name,
-            keys,
-            environment=environ,
-            interpreter=interpreter_finder,
-            inner=inner,
-            imports=trusted,
+            place.folder, name, keys, environment=environ, interpreter=finder, inner=inner, imports=trusted
         )
 
     return declare

@@ -23,160 +23,128 @@ from rota.operations.proposal_actions import put_made, refuse_others, remove, sw
 from rota.operations.run_actions import trigger
 from rota.operations.runs import show_run
 from rota.operations.status.status import SWITCHED_OFF, heartbeat, switched_off
-from rota.operations.tools import reads
-from rota.operations.tools.arguments import (
-    Arguments,
-    NamedJob,
-    ScheduleJob,
-    TriggerJob,
-    UnscheduleJob,
-    keys_of,
-    read,
-    refuse_hiding,
-)
+from rota.operations.tools import arguments, reads
 from rota.operations.tools.catalog import TOOLS, Answer, Tool, tools_of
 from rota.operations.tools.context import Declare, ToolContext
-from rota.operations.tools.reads import (
-    FIRES,
-    LONG,
-    NOTICE,
-    WAITS,
-    declare,
-    fires_answer,
-    hint_of,
-    job_answer,
-    run_answer,
-)
+from rota.operations.tools.reads import NOTICE
 from rota.rules.agents import held_back
 from rota.rules.schedule.preview import next_fires
 from rota.store.driver import Database, Store
 from rota.store.migrate import require_schema
 from rota.store.tables import jobs
 
-GIVEN = ("timezone", "timeout_seconds", "provider", "model", "labels")
-"""Keys that are passed on as they are, where they were given."""
-AFTER_EACH_RUN = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.value]
-"""What a chat is told of that was named with `notify_telegram_chat_id` (document 004)."""
+OPTIONAL_KEYS = ("timezone", "timeout_seconds", "provider", "model", "labels")
+TELEGRAM_EVENTS = [Event.COMPLETED.value, Event.FAILED.value, Event.CANCELLED.value]
 
 
-def schedule(desk: ToolContext, wanted: ScheduleJob) -> Answer:
+def schedule(ctx: ToolContext, wanted: arguments.ScheduleJob) -> Answer:
     """Answer `schedule_job`."""
     for key in ("task", "provider", "model"):
-        refuse_hiding(key, getattr(wanted, key))
+        arguments.refuse_hiding(key, getattr(wanted, key))
     if not wanted.task.strip():
         raise ToolArguments("task: is empty", hint="say what the agent is to do, complete")
-    operation = partial(put_made, wanted=_declared(desk, wanted), maker=desk.maker, policy=desk.policy, now=desk.now())
-    put = desk.store.write(operation)
-    wake(desk.state)
+    now = ctx.now()
+    put = ctx.store.write(partial(put_made, wanted=_declared(ctx, wanted), maker=ctx.maker, policy=ctx.policy, now=now))
+    wake(ctx.state)
     spec = put.job.spec
-    notes = (*notes_on([spec], now=desk.now()), *notes_on_targets([spec], {}, desk.state, desk.environ))
-    answer = {
-        "result": put.done,
-        "job": _job(desk, put.job),
-        "notice": NOTICE,
-        **({"notes": list(notes)} if notes else {}),
-    }
-    return answer | (_waiting(put.job, desk) if put.job.provisional_at is not None else {})
+    answer: Answer = {"result": put.done, "job": _job(ctx, put.job), "notice": NOTICE}
+    if notes := [*notes_on([spec], now=now), *notes_on_targets([spec], {}, ctx.state, ctx.environ)]:
+        answer["notes"] = notes
+    if put.job.provisional_at is not None:
+        fires = next_fires(spec.schedule, now, reads.FIRES, created_at=now)
+        answer["waits_for_approval"] = reads.WAITS
+        answer["next_fires_if_approved"] = reads.fires_answer(fires, spec.schedule.timezone)
+    return answer
 
 
-def _waiting(job: Job, desk: ToolContext) -> Answer:
-    """Return that a job waits for approval, and when it would start if it got it now."""
-    schedule = job.spec.schedule
-    fires = next_fires(schedule, desk.now(), FIRES, created_at=desk.now())
-    return {"waits_for_approval": WAITS, "next_fires_if_approved": fires_answer(fires, schedule.timezone)}
-
-
-def _keys(desk: ToolContext, wanted: ScheduleJob) -> dict[str, Any]:
-    """Return the wish as the keys of a job in the file; the agent is that of the run that makes it."""
+def _keys(ctx: ToolContext, wanted: arguments.ScheduleJob) -> dict[str, Any]:
+    """Return the job keys of a request; the agent defaults to the agent of the calling run."""
     keys: dict[str, Any] = {
-        **keys_of(wanted),
+        **arguments.keys_of(wanted),
         "task": wanted.task.replace("\r\n", "\n"),
         "enabled": wanted.enabled,
         "overlap": wanted.overlap_policy,
     }
-    keys |= {key: value for key in GIVEN if (value := getattr(wanted, key))}
+    keys |= {key: value for key in OPTIONAL_KEYS if (value := getattr(wanted, key))}
     if wanted.notify_telegram_chat_id:
-        keys["notify"] = {"telegram": wanted.notify_telegram_chat_id, "on": AFTER_EACH_RUN, "remind": "always"}
+        keys["notify"] = {"telegram": wanted.notify_telegram_chat_id, "on": TELEGRAM_EVENTS, "remind": "always"}
     if wanted.run_once and "at" not in keys:
         keys["run_once"] = True
-    limits = desk.maker.limits
+    limits = ctx.maker.limits
     if limits is None:
         return keys
     keys["cwd"] = limits.cwd
     return keys if wanted.provider else {**keys, "agent": limits.agent}
 
 
-def _declared(desk: ToolContext, wanted: ScheduleJob) -> JobSpec:
-    """Return the definition of a wish, held to what its maker may do, and without a step that only the owner adds."""
-    keys = _keys(desk, wanted)
-    spec = declare(desk, wanted.name, keys=keys)
+def _declared(ctx: ToolContext, wanted: arguments.ScheduleJob) -> JobSpec:
+    """Return the definition within the author's limits, without `after`, which only the owner sets."""
+    keys = _keys(ctx, wanted)
+    spec = reads.declare(ctx, wanted.name, keys=keys)
     work = spec.work.agent
     if work is None:
         return spec
-    policy = desk.policy or desk.store.read(jobs.policy)
+    policy = ctx.policy or ctx.store.read(jobs.policy)
     can = adapter(work.adapter, work.options).capabilities
-    further = held_back(spec, desk.maker.limits, ceiling=policy.access, can=can)
-    if further:
-        spec = declare(desk, wanted.name, keys={**keys, **further})
+    if limits := held_back(spec, ctx.maker.limits, ceiling=policy.access, can=can):
+        spec = reads.declare(ctx, wanted.name, keys={**keys, **limits})
     assert spec.work.agent is not None
     return replace(spec, work=replace(spec.work, agent=replace(spec.work.agent, after=None)))
 
 
-def _job(desk: ToolContext, job: Job) -> Answer:
-    view = desk.store.read(partial(job_view, job=job))
-    return job_answer(view, desk.maker, task_limit=LONG)
+def _job(ctx: ToolContext, job: Job) -> Answer:
+    view = ctx.store.read(partial(job_view, job=job))
+    return reads.job_answer(view, ctx.maker, task_limit=reads.LONG)
 
 
-def unschedule(desk: ToolContext, wanted: UnscheduleJob) -> Answer:
+def unschedule(ctx: ToolContext, wanted: arguments.UnscheduleJob) -> Answer:
     """Answer `unschedule_job`."""
-    job = desk.store.write(partial(_unschedule, desk=desk, wanted=wanted))
-    wake(desk.state)
-    return {"result": "deleted" if wanted.delete else "disabled", "job": _job(desk, job), "notice": NOTICE}
+
+    def change(db: Database) -> Job:
+        job = _named(db, wanted)
+        refuse_others(job, ctx.maker)
+        if wanted.delete:
+            if job.retired_at is None:
+                remove(db, job, now=ctx.now())
+        elif job.enabled and job.retired_at is None:
+            switch_off(db, job, now=ctx.now())
+        return jobs.job_by_id(db, job.id)
+
+    job = ctx.store.write(change)
+    wake(ctx.state)
+    return {"result": "deleted" if wanted.delete else "disabled", "job": _job(ctx, job), "notice": NOTICE}
 
 
-def _unschedule(db: Database, *, desk: ToolContext, wanted: UnscheduleJob) -> Job:
-    job = named(db, wanted)
-    refuse_others(job, desk.maker)
-    if wanted.delete:
-        if job.retired_at is None:
-            remove(db, job, now=desk.now())
-    elif job.enabled and job.retired_at is None:
-        switch_off(db, job, now=desk.now())
-    return jobs.job_by_id(db, job.id)
-
-
-def named(db: Database, wanted: NamedJob) -> Job:
-    """Return the job that a tool means, by its identifier or its exact name."""
+def _named(db: Database, wanted: arguments.NamedJob) -> Job:
     if bool(wanted.job_id) == bool(wanted.name):
         raise ToolArguments("the job is not clear", hint="give exactly one of `job_id` and `name`")
     if wanted.name:
         return find_job(db, wanted.name)
-    known = {job.id: job for job in jobs.all_jobs(db)} if is_id(wanted.job_id) else {}
-    found = known.get(wanted.job_id.lower())
-    if found is None:
+    by_id = {job.id: job for job in jobs.all_jobs(db)} if is_id(wanted.job_id) else {}
+    if wanted.job_id.lower() not in by_id:
         raise UnknownJob(wanted.job_id)
-    return found
+    return by_id[wanted.job_id.lower()]
 
 
-def start(desk: ToolContext, wanted: TriggerJob) -> Answer:
+def start(ctx: ToolContext, wanted: arguments.TriggerJob) -> Answer:
     """Answer `trigger_job`."""
-    job = desk.store.read(partial(named, wanted=wanted))
+    job = ctx.store.read(partial(_named, wanted=wanted))
     try:
-        born = trigger(desk.store, job.name, now=desk.now(), params=wanted.params or None, by=desk.maker)
+        run = trigger(ctx.store, job.name, now=ctx.now(), params=wanted.params or None, by=ctx.maker)
     except OverlapRefused as error:
         error.hint = f"wait until {error.blocking} has ended; get_run tells"
         raise
-    wake(desk.state)
+    wake(ctx.state)
     return {
         "result": "queued",
-        **run_answer(show_run(desk.store, born.id).run),
-        "job": _job(desk, job),
+        **reads.run_answer(show_run(ctx.store, run.id).run),
+        "job": _job(ctx, job),
         "next": "look at it with get_run",
         "notice": NOTICE,
     }
 
 
-DOES: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
+HANDLERS: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
     "schedule_job": schedule,
     "list_jobs": reads.list_all,
     "search_jobs": reads.search,
@@ -189,7 +157,7 @@ DOES: Mapping[str, Callable[[ToolContext, Any], Answer]] = {
 
 
 class Toolbox:
-    """The tools of one maker. Safe from any thread; each call is one transaction."""
+    """The tools of one author. Safe from any thread; each call is one transaction."""
 
     def __init__(
         self,
@@ -201,37 +169,31 @@ class Toolbox:
         declare: Declare,
         policy: AgentPolicy | None = None,
     ) -> None:
-        # The tools are a door for agents: whoever calls them is bound by `agent_policy`, a person's own agent too.
-        self._desk = ToolContext(store, state, clock, replace(maker, bound=True), declare, policy)
+        # `agent_policy` binds every caller of the tools, the agent of a person too.
+        self._ctx = ToolContext(store, state, clock, replace(maker, bound=True), declare, policy)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All tools, each bound to this maker."""
+        """All tools, each bound to this author."""
         return tools_of(self.call)
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
-        """Call a tool; raise RotaError where it is refused, with a text that a model can act on."""
+    def call(self, name: str, given: Mapping[str, Any]) -> Answer:
+        """Call a tool; raise RotaError with a text that a model can act on."""
         described = TOOLS.get(name)
         if described is None:
             raise UnknownTool(name, list(TOOLS))
-        wanted = read(described.takes, arguments)
+        wanted = arguments.read(described.takes, given)
         try:
-            self._desk.store.read(require_schema)  # an agent keeps its tools for days: rota may be upgraded meanwhile
-            answer = DOES[name](self._noting(name, wanted) if described.changes else self._desk, wanted)
-            return answer | self._warning()
+            self._ctx.store.read(require_schema)  # an agent keeps its tools for days: rota may be upgraded meanwhile
+            answer = HANDLERS[name](self._audited(name, wanted) if described.changes else self._ctx, wanted)
+            off = self._ctx.store.read(partial(switched_off, beat=heartbeat(self._ctx.state)))
+            return answer | ({"warning": f"{SWITCHED_OFF}, until a person sets it to true"} if off else {})
         except RotaError as error:
-            error.hint = hint_of(error)
+            error.hint = reads.hint_of(error)
             raise
 
-    def _warning(self) -> Answer:
-        """Return what makes the next starts of an answer untrue: a scheduler that is switched off."""
-        beat = heartbeat(self._desk.state)
-        off = self._desk.store.read(partial(switched_off, beat=beat))
-        return {"warning": f"{SWITCHED_OFF}, until a person sets it to true"} if off else {}
-
-    def _noting(self, name: str, wanted: Arguments) -> ToolContext:
-        """Return the desk with a store that notes who changes what."""
-        desk = self._desk
+    def _audited(self, name: str, wanted: arguments.Arguments) -> ToolContext:
+        ctx = self._ctx
         target = getattr(wanted, "name", "") or getattr(wanted, "job_id", "")
-        deed = AuditedAct(desk.maker.title, "tools", name, target)
-        return replace(desk, store=AuditedStore(desk.store, deed, desk.clock))
+        act = AuditedAct(ctx.maker.title, "tools", name, target)
+        return replace(ctx, store=AuditedStore(ctx.store, act, ctx.clock))
