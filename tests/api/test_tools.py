@@ -138,7 +138,7 @@ def with_agent(tmp_path: Path) -> Iterator[Api]:
 def test_every_door_for_agents_counts_what_they_start(with_agent: Api, door: Callable[[Api], str]) -> None:
     restrict(with_agent, "{creations_per_hour: 3}")
     assert [door(with_agent) for _ in range(3)] == ["", "", ""]
-    assert "3 are allowed" in door(with_agent)
+    assert "limit 3" in door(with_agent)
     assert len(with_agent.cli("history", "hello", "--all")) == 3
 
 

@@ -501,10 +501,10 @@ BROKEN = {
     ),
     "a counter is off by one": (
         Check.COUNTER,
-        "are counted as COMPLETED, but",
+        "the counter of COMPLETED runs",
         ["UPDATE counter SET count = count + 1 WHERE status = 'COMPLETED'"],
     ),
-    "a counter is lost": (Check.COUNTER, "0 runs", ["DELETE FROM counter WHERE status = 'COMPLETED'"]),
+    "a counter is lost": (Check.COUNTER, " is 0, but there are ", ["DELETE FROM counter WHERE status = 'COMPLETED'"]),
     "an orphan": (
         Check.OWNER,
         "is gone",
@@ -519,12 +519,12 @@ BROKEN = {
     "a foreign index": (Check.SCHEMA, "index mine is not rota's", ["CREATE INDEX mine ON run (error)"]),
     "a reference to nothing": (
         Check.INTEGRITY,
-        "point at a",
+        "without its",
         [f"DELETE FROM execution WHERE job_id = {TICK}", f"DELETE FROM job_version WHERE job_id = {TICK}"],
     ),
     "an execution of no process": (
         Check.INTEGRITY,
-        "point at a",
+        "without its",
         ["UPDATE execution SET epoch = 999999 WHERE id = (SELECT min(id) FROM execution)"],
     ),
 }

@@ -100,7 +100,7 @@ def test_a_difference_from_cron_is_told(project: Project) -> None:
     project.clock.advance(datetime(2027, 10, 1, tzinfo=UTC) - project.clock.now())
     result = imported(project, "crontab", stdin="30 * * * * x\n", zone="Australia/Lord_Howe")
     assert result.exit_code == 0
-    assert "for 0 of 1 jobs" in result.stderr
+    assert "for 0 of 1 job" in result.stderr
     assert "line 1   x fires at 2027-10-02T15:30:00Z, cron at 2027-10-02T16:30:00Z" in result.stderr
 
 

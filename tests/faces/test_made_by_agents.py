@@ -231,7 +231,7 @@ def test_what_an_agent_starts_is_recorded_and_bounded(acting: Acting) -> None:
     assert acting.project.json("show", "plain:1")["decisions"]["by"] == {"maker": "agent:reviewer", "run": "nightly:1"}
     second = acting.inside("nightly", "trigger", "script")
     assert second.exit_code == 6
-    assert "1 are allowed" in second.stderr
+    assert "limit 1" in second.stderr
 
 
 def test_a_run_of_other_work_is_not_bound_and_what_it_changes_is_noted(acting: Acting) -> None:

@@ -115,7 +115,7 @@ def test_a_line_of_the_history_counts_all_its_runs_whatever_the_limit(many: Proj
     for scope in ([], ["disk"]):
         one = many.ok("history", *scope, "--limit", "1").splitlines()
         assert one[1].split() == whole[1].split()
-        assert one[2:] == ["the newest line; more with --limit"]
+        assert one[2:] == ["the newest 1 line; more with --limit"]
 
 
 def test_the_history_says_that_there_is_more_only_where_there_is(many: Project) -> None:
@@ -252,12 +252,12 @@ def test_status_shows_what_was_due_as_overdue_and_only_what_comes_as_next(seen: 
     assert (told["next"], told["overdue"]) == ([], [{"at": "2026-11-16T01:15:00Z", "job": "backup"}])
 
 
-def test_rota_alone_is_status_inside_a_project_and_help_elsewhere(seen: Project, project: Project) -> None:
+def test_rota_alone_is_status_inside_a_project_and_first_steps_elsewhere(seen: Project, project: Project) -> None:
     assert "no scheduler is running" in seen.rota().stdout
     (project.folder / "rota.yaml").unlink()
     outside = project.rota()
     assert outside.exit_code == 0
-    assert outside.stdout.startswith("Usage: rota")
+    assert outside.stdout.startswith("There is no rota.yaml")
 
 
 def test_help_shows_the_overview_one_command_or_all(project: Project) -> None:

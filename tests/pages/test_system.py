@@ -122,7 +122,7 @@ def test_doctor_tells_the_worst_first_and_needs_an_admin(site: Site) -> None:
 def test_everything_is_paused_after_a_question_and_goes_on(site: Site) -> None:
     asked = site.post("/ui/scheduler/stop", reason="upgrade", back="/ui/system")
     assert "Pause everything?" in asked.words
-    assert "3 jobs no longer fire" in asked.words
+    assert "3 jobs stop firing" in asked.words
     assert asked.all("input", name="reason")[0]["value"] == "upgrade"
     assert site.api.get("/scheduler/status")["paused"] is None
     page = site.post("/ui/scheduler/stop", reason="upgrade", confirm="yes")

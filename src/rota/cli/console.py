@@ -22,6 +22,7 @@ from rota.declare.plan import Plan
 from rota.engine.membership.shutdown import Stop
 from rota.engine.transactions.fire import Fired
 from rota.log import LogLine
+from rota.model.amounts import counted
 from rota.model.clock import Clock, iso, say_duration
 from rota.model.errors import FileProblems, RotaError
 from rota.model.records import Run, cut
@@ -31,7 +32,7 @@ from rota.operations.dry_run import TickPreview
 from rota.operations.jobs import find_job, list_jobs
 from rota.operations.output import said_last
 from rota.operations.project.locate import ProjectPaths, open_place
-from rota.operations.text import counted, everything_words, jobs_paused_words, outcome_words
+from rota.operations.text import everything_words, jobs_paused_words, outcome_words
 from rota.operations.views import Pauses, pauses
 from rota.rules.schedule.preview import coming_fires
 from rota.settings import Settings
@@ -262,7 +263,7 @@ class Console:
         found = sorted((fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1))
         waiting = sum(self._store.read(runs.counts).get(Status.QUEUED, {}).values())
         if waiting:
-            _echo(f"{counted(waiting, 'run')} {'waits' if waiting == 1 else 'wait'} in the queue   rota queue")
+            _echo(f"{counted(waiting, 'run waits', 'runs wait')} in the queue   rota queue")
         if not found and not waiting:
             _echo("nothing is due; `rota run JOB` starts one by hand")
         for at, name in found[:NEXT_SHOWN]:
@@ -398,7 +399,7 @@ def say_dropped(clock: Clock, *, as_json: bool) -> dict[str, Callable[[int], str
 
 
 def _dropped_words(lines: int) -> str:
-    return f"rota: dropped {lines:,} line{'' if lines == 1 else 's'} because this output was not read"
+    return f"rota: dropped {counted(lines, 'line')} because this output was not read"
 
 
 class _AsJson(logging.Formatter):

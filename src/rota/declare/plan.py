@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from rota.model.agents import provider_of
+from rota.model.amounts import say_money
 from rota.model.budgets import Account, Price
 from rota.model.clock import iso, write_duration
 from rota.model.errors import NameTaken
@@ -29,7 +30,7 @@ from rota.model.spec import (
     Retention,
     Retry,
 )
-from rota.rules.budgets import say_account, say_money, say_spend
+from rota.rules.budgets import say_account, say_spend
 from rota.rules.schedule.blackouts import say_quiet
 from rota.settings import BUILT_IN_POOLS, Settings
 from rota.text.runs import say_target

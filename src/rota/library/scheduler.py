@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from rota.engine.clock import SystemClock
 from rota.engine.membership.shutdown import Stop
 from rota.model import errors
+from rota.model.amounts import counted
 from rota.model.clock import Clock, parse_duration
 from rota.model.proposals import USER, Author
 from rota.model.records import Run
@@ -531,7 +532,7 @@ class Scheduler(Declaring):
 def _judge(ended: int, *, bound: float, asked: bool) -> None:
     """Tell who waited for runs that some of them had to be ended."""
     if ended and not asked:
-        what = f"{ended} run{'s' * (ended != 1)} did not end within {bound:g} s and had to be ended"
+        what = f"{counted(ended, 'run')} did not end within {bound:g} s and had to be ended"
         raise errors.SchedulerShutdownError(what, timed_out=True)
 
 

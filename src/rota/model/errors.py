@@ -653,7 +653,7 @@ class SetRefused(RotaError):
 
     def __init__(self, name: str, count: int, *, room: int, policy: str) -> None:
         super().__init__(
-            f"{count:,} runs of {name} were not made: `overlap: {policy}` leaves room for {room}",
+            f"no run of {name} was created, of {count:,}: `overlap: {policy}` leaves room for {room}",
             hint="set `overlap: allow`, or `overlap: queue` with a larger `queue_depth`, or pass --force",
         )
 

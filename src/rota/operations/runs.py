@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from rota.model.agents import ProviderHold
+from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, UnknownRun
 from rota.model.ids import created_at, is_id
 from rota.model.notifications import Delivery
@@ -294,7 +295,7 @@ def _search(state: Path, runs: Sequence[Run], wanted: str, *, limit: int) -> Sea
             if (cut := _around(line, wanted)) is not None and not _told(matches, run, number):
                 matches.append(Match(run, number, cut))
             if len(matches) >= limit or left <= 0:
-                why = f"{limit:,} lines" if left > 0 else f"{BYTES // 1_000_000} MB of output"
+                why = counted(limit, "line") if left > 0 else f"{BYTES // 1_000_000} MB of output"
                 return SearchResult(tuple(matches), count, f"stopped after {why}: narrow it with --since or a job")
     return SearchResult(tuple(matches), len(runs))
 

@@ -9,6 +9,7 @@ from typing import Unpack
 
 from rota.engine.activity import PauseState
 from rota.model.agents import provider_pool
+from rota.model.amounts import counted, say_dollars, say_money
 from rota.model.clock import say_duration, write_duration
 from rota.model.records import Run, cut
 from rota.model.spec import AgentWork, JobSpec, Kind
@@ -16,7 +17,7 @@ from rota.model.states import Reason, Status, WaitingFor
 from rota.operations.budgets import WAITING_COUNTED, WAITING_SHOWN, AccountView
 from rota.operations.jobs import JobView
 from rota.operations.runs import ROWS, RunFilter, RunView, chosen_of, runs_saying, wanted_text
-from rota.rules.budgets import Basis, say_amount, say_money, say_spend, say_usage
+from rota.rules.budgets import Basis, say_amount, say_spend, say_usage
 from rota.rules.liveness import REASON
 from rota.rules.outcome import say_retry
 from rota.rules.schedule.instants import explain_schedule
@@ -153,23 +154,6 @@ def jobs_paused_words(pauses: Sequence[PauseState], *, zone: str, now: datetime)
     return f"{counted(len(pauses), 'job')}: {', '.join(named)}{more}   rota resume JOB"
 
 
-def sized(count: int) -> str:
-    """Return a number of bytes for reading.
-
-    >>> sized(2_450_000)
-    '2.5 MB'
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 job`, `2 jobs`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def kind_of(run: Run) -> str:
     """Return the word that styles use for how a run stands: its status, or `missed`, or `partial`."""
     return "missed" if run.reason is Reason.MISSED else shown_status(run).lower()
@@ -230,7 +214,7 @@ def limit_words(spec: JobSpec) -> str:
 
 def _agent_limits(work: AgentWork) -> list[str]:
     turns = [] if work.max_turns is None else [counted(work.max_turns, "turn")]
-    return turns + ([] if work.max_usd is None else [f"${work.max_usd:.2f}"])
+    return turns + ([] if work.max_usd is None else [say_dollars(work.max_usd)])
 
 
 def work_words(spec: JobSpec) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rota.engine.membership.locks import Life, life_here
+from rota.model.amounts import counted
 from rota.model.clock import from_ms, iso, to_ms
 from rota.model.errors import InvalidValue, UnknownWorker
 from rota.model.ids import new_id
 from rota.model.serialize import iso_or_none
 from rota.model.spec import Draw
 from rota.operations.status.attention import Attention
-from rota.operations.text import counted
 from rota.rules.liveness import say_skew
 from rota.rules.queue_order import NAME, PoolFilter, takes_json
 from rota.store.driver import Database, Store

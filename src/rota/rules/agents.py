@@ -8,6 +8,7 @@ from itertools import count, pairwise
 from typing import Any
 
 from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, Capabilities, ProviderHold, Refusal
+from rota.model.amounts import counted, say_dollars
 from rota.model.budgets import MILLION, Usage
 from rota.model.clock import say_duration
 from rota.model.proposals import AgentPolicy, Approval, Author, Limits
@@ -129,8 +130,7 @@ def _without_session(told: Outcome, result: AgentResult, resumed: AgentSession) 
 
 def _summary(text: str, denied: tuple[str, ...]) -> str | None:
     """Return the summary with the tools that were refused: a run that looks green may have done nothing."""
-    tools = "tool" if len(denied) == 1 else "tools"
-    refused = f"{len(denied)} {tools} denied: {', '.join(dict.fromkeys(denied))}" if denied else ""
+    refused = f"{counted(len(denied), 'tool')} denied: {', '.join(dict.fromkeys(denied))}" if denied else ""
     room = SUMMARY_LIMIT - len(refused) - 3
     return " · ".join(part for part in (cut(text, max(room, 100)), refused) if part) or None
 
@@ -214,7 +214,7 @@ def judge_start(policy: AgentPolicy, *, started: int, force: bool = False) -> Al
         text = "an agent starts a job only as its overlap and conditions allow"
         return PolicyRefusal("no_force", text, "start it without `force`, or ask the owner to start it")
     if started >= policy.creations_per_hour:
-        text = f"{started} runs were started by this maker within an hour, {policy.creations_per_hour} are allowed"
+        text = f"this maker started {counted(started, 'run')} in the last hour, limit {policy.creations_per_hour}"
         return PolicyRefusal("too_many_starts", text, "wait, or give a job a schedule of its own")
     return Allowed()
 
@@ -237,7 +237,7 @@ def _refuse_maker(policy: AgentPolicy, facts: MakerFacts) -> PolicyRefusal | Non
         text = f"jobs make jobs {policy.max_depth} deep here, and this one would be of depth {depth}"
         return PolicyRefusal("too_deep", text, "do the work in this run, or report what should be scheduled")
     if facts.new and facts.created >= policy.creations_per_hour:
-        text = f"{facts.created} jobs were made by this maker within an hour, {policy.creations_per_hour} are allowed"
+        text = f"this maker created {counted(facts.created, 'job')} in the last hour, limit {policy.creations_per_hour}"
         return PolicyRefusal(
             "too_many_creations", text, "wait, or change a job that is there: the same name changes it"
         )
@@ -314,7 +314,7 @@ def _refuse_beyond(spec: JobSpec, limits: Limits | None) -> PolicyRefusal | None
 
 def _refuse_money(spec: JobSpec, work: AgentWork, limits: Limits) -> PolicyRefusal | None:
     if limits.max_usd is not None and (work.max_usd is None or work.max_usd > limits.max_usd):
-        text = f"this run may cost ${limits.max_usd:g}, and the job would not be held to that"
+        text = f"this run may cost {say_dollars(limits.max_usd)}, and the job would not be held to that"
         return PolicyRefusal("more_money", text, "choose another `provider`, or " + ASK)
     missing = sorted(set(limits.accounts) - {spend.account for spend in spec.budgets})
     if missing:

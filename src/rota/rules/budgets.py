@@ -6,6 +6,7 @@ from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
 
+from rota.model.amounts import counted, say_money
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit, Usage, Window
 from rota.model.clock import MILLISECOND
 from rota.model.spec import Spend
@@ -13,7 +14,6 @@ from rota.model.states import Reason, WaitingFor
 from rota.rules.admission import Admission, Admit, Defer, Skip
 from rota.rules.schedule.timezone import end_of_gap, instants_of_wall, zone
 
-SMALL, TINY = 100_000, 1_000
 _THIS = {
     Per.MINUTE: "this minute",
     Per.HOUR: "this hour",
@@ -31,20 +31,7 @@ def say_amount(amount: int, unit: Unit, *, noun: bool = True) -> str:
     """
     if unit is Unit.USD:
         return say_money(amount)
-    return f"{amount:,} {unit.value.removesuffix('s') if amount == 1 else unit.value}" if noun else f"{amount:,}"
-
-
-def say_money(millionths: int) -> str:
-    """Return money in cents, a few cents finer.
-
-    >>> say_money(86_307), say_money(12), say_money(50_000)
-    ('$0.0863', '$0.000012', '$0.05')
-    """
-    dollars = millionths / MILLION
-    if not 0 < millionths < SMALL:
-        return f"${dollars:,.2f}"
-    whole, _, rest = f"{dollars:.{6 if millionths < TINY else 4}f}".rstrip("0").partition(".")
-    return f"${whole}.{rest:0<2}"
+    return counted(amount, unit.value.removesuffix("s"), unit.value) if noun else f"{amount:,}"
 
 
 def say_used(used: int, limit: int, unit: Unit) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 
 from rota import faults
+from rota.model.amounts import counted
 from rota.model.clock import to_ms
 from rota.model.errors import DatabaseCorrupt, DatabaseNewer, MoveUnfinished, StateError, UpgradeBlocked
 from rota.model.ids import stay_above
@@ -146,7 +147,7 @@ def _check_references(connection: apsw.Connection, path: Path) -> None:
     broken = connection.execute("PRAGMA foreign_key_check").fetchall()
     if broken:
         raise DatabaseCorrupt(
-            f"{len(broken)} rows of {path} point at rows that are not there, the first in the table {broken[0][0]}",
+            f"{counted(len(broken), 'row')} of {path} with a broken reference, the first in the table {broken[0][0]}",
             hint="nothing was changed; put back a backup",
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 
+from rota.model.amounts import counted
 from rota.model.errors import DatabaseCorrupt
 from rota.store.driver import Row
 from rota.store.migrate import HISTORY, MADE_KEY, MOVING_PREFIX
@@ -349,7 +350,7 @@ class SqliteEnd(CopyEnd):
         broken = self.ask("PRAGMA foreign_key_check")
         if broken:
             raise DatabaseCorrupt(
-                f"{len(broken)} rows point at rows that are not there, the first in the table {broken[0][0]}",
+                f"{counted(len(broken), 'row')} with a broken reference, the first in the table {broken[0][0]}",
                 hint="`rota verify` on the source tells which",
             )
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.model.agents import ProviderHold, provider_of, provider_pool
+from rota.model.amounts import counted
 from rota.model.clock import MILLISECOND, say_duration
 from rota.model.records import Abandoned, Claim, Execution, Job, Run, Worktree
 from rota.model.spec import JobSpec, MisfirePolicy, WhenFalse
@@ -181,7 +182,7 @@ def _due(facts: Facts, now: datetime) -> ExplainLine:
     schedule = explain_schedule(facts.spec.schedule)
     if run.covers_to is None or run.covers_to == run.scheduled_for:
         return ExplainLine("due", f"{first} {schedule}")
-    count = f"{run.count:,} instants" if run.count is not None else "more than 10,000 instants"
+    count = counted(run.count, "instant") if run.count is not None else "more than 10,000 instants"
     last = day_time(run.covers_to, facts.tz, now=now, seconds=True)
     return ExplainLine("due", f"{count} from {first} to {last}, told in one row: {schedule}")
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.agents import WorkAhead, WorkItem
+from rota.model.amounts import counted
 from rota.model.clock import MILLISECOND, say_duration, write_duration
 from rota.model.notifications import REMIND, TIMEOUT, Target
 from rota.model.records import Claim, ClaimState, Run
@@ -127,7 +128,7 @@ def _fate(claim: Claim, tz: str) -> str:
         return f", {verb} {_at(claim.told_at, tz)}"
     if claim.ended_at is None:
         return ""
-    tried = f" (tried {claim.attempts} times: {claim.error})" if claim.error else ""
+    tried = f" (tried {counted(claim.attempts, 'time')}: {claim.error})" if claim.error else ""
     return f", to be {verb}{tried}"
 
 

@@ -8,6 +8,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,7 +76,6 @@ def _tell_problem(view: "AgentsView") -> None:
 
 
 def _tell_remedy(view: "AgentView") -> None:
-    from rota.operations.text import counted
     from rota.text.ansi import plain
 
     if view.remedy:
@@ -211,7 +211,6 @@ def release(invocation: Invocation, *, name: str, dry_run: bool) -> None:
     """Release the hold of the provider NAME, or of the provider of the agent NAME, before it expires."""
     from rota.engine.membership.control import wake
     from rota.operations.capacity import hold_json, release_provider
-    from rota.operations.text import counted
 
     with invocation.store() as (place, store):
         view = release_provider(store, name, now=invocation.now(), dry_run=dry_run)

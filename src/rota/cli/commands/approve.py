@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.amounts import counted, say_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +124,10 @@ def _show(job: "Job", now: datetime) -> None:
     click.echo(f"{job.name}  provisional")
     print_pairs([("made", say_made(job, now=now) or ""), ("schedule", explain_schedule(job.spec.schedule))])
     tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
-    most = "no limit of its own" if work.max_usd is None else f"${work.max_usd:g} a run at most"
+    most = "no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most"
     print_pairs([("access", work.access.value), ("tools", tools + (", rota's own" if work.rota_tools else ""))])
     print_pairs([("money", most), *spec_pairs(job.spec)])
-    click.echo(f"  prompt, {len(work.prompt):,} characters:")
+    click.echo(f"  prompt, {counted(len(work.prompt), 'character')}:")
     for line in clean_for_terminal(work.prompt).splitlines():
         click.echo(f"  │ {line}")
     for fire in _coming(job, now):

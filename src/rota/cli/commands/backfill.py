@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.operations.bulk import Backfilled, Range
@@ -74,7 +75,6 @@ def _range(since: str, until: str, zone: str, *, now: datetime, parallel: bool, 
 
 
 def _lines(done: "Backfilled", zone: str, *, parallel: bool, dry_run: bool, now: datetime) -> list[str]:
-    from rota.operations.text import counted
     from rota.text.format import full_time
 
     left_out = [
@@ -92,7 +92,6 @@ def _lines(done: "Backfilled", zone: str, *, parallel: bool, dry_run: bool, now:
 
 def _amount(done: "Backfilled") -> str:
     from rota.operations.bulk import is_group
-    from rota.operations.text import counted
 
     if is_group(done):
         return f"{counted(len(done.born), 'group')}, {counted(done.members, 'run')}"

@@ -11,6 +11,7 @@ import click
 from rota.cli.errors import INTERRUPTED
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import direct_stream
+from rota.model.amounts import counted, sized
 
 if TYPE_CHECKING:
     from rota.operations.admin.backup import Restored
@@ -28,7 +29,6 @@ def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> 
     """
     from rota.model.errors import NotApplied
     from rota.operations.admin.backup import back_up
-    from rota.operations.text import counted, sized
 
     place = invocation.place()
     if not place.shared and not invocation.applied():
@@ -81,7 +81,6 @@ def restore_command(invocation: Invocation, *, file: Path, force: bool, dry_run:
 
 def _tell(told: "Restored", *, dry_run: bool) -> None:
     from rota.model.clock import say_duration
-    from rota.operations.text import counted
 
     passed = counted(told.instants, "instant") if told.instants is not None else "more than 10,000 instants"
     age = f"from {told.manifest.host}, {say_duration(told.age)} old, {passed} passed"
@@ -170,7 +169,7 @@ def _progress(invocation: Invocation) -> "Iterator[Telling]":
 
 def _tell_line(doing: str, table: str, done: int, total: int) -> None:
     if done == total > 0 and doing == "copies":
-        click.echo(f"{table:<16} {total:>10,} rows")
+        click.echo(f"{table:<16} {total:>10,} {'row' if total == 1 else 'rows'}")
 
 
 @contextlib.contextmanager
@@ -197,7 +196,9 @@ def _tell_counts(
     for name, count in counts.items():
         _tell_line("copies", name, count, count)
     total = sum(counts.values())
-    click.echo(f"would move {total:,} rows from {source.place} to {target.place}; nothing was changed (--dry-run)")
+    click.echo(
+        f"would copy {counted(total, 'row')} from {source.place} to {target.place}; nothing was changed (--dry-run)"
+    )
 
 
 def _print(moved: "MigrationResult") -> None:
@@ -218,11 +219,11 @@ def _print(moved: "MigrationResult") -> None:
 
 
 def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
-    from rota.operations.text import counted
     from rota.text.ansi import plain
 
-    again = ", going on with an earlier move" if moved.resumed else ""
-    click.echo(f"copied {moved.rows:,} rows in {len(moved.tables)} tables{again}; checksums are equal on both sides")
+    again = ", continuing an earlier migration" if moved.resumed else ""
+    rows = f"{counted(moved.rows, 'row')} in {counted(len(moved.tables), 'table')}"
+    click.echo(f"copied {rows}{again}; checksums are equal on both sides")
     if moved.replaced:
         had = counted(moved.replaced, "row")
         click.echo(f"{had} had NUL characters in texts; PostgreSQL cannot hold them: U+FFFD stands there now")

@@ -9,6 +9,7 @@ import click
 from rota.cli.commands.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.model.records import Run
@@ -224,7 +225,7 @@ def _preview(found: "Sequence[Matched]") -> None:
     rows = [[one.job, f"{one.queued:,}", f"{one.running:,}"] for one in found[:SHOWN]]
     print_table([Column("JOB"), Column("QUEUED"), Column("RUNNING")], rows)
     if len(found) > SHOWN:
-        click.echo(f"and of {len(found) - SHOWN:,} more jobs")
+        click.echo(f"and of {counted(len(found) - SHOWN, 'more job')}")
 
 
 def _tell(invocation: Invocation, found: "Sequence[Matched]", swept: "Swept | None", *, dry_run: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.declare.plan import JobChange, Plan
@@ -58,7 +59,6 @@ def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
 def _counts(declared: "Declared") -> str:
     """Return how much the file declares: `2 groups, 6 jobs`."""
     from rota.model.spec import Kind
-    from rota.operations.text import counted
 
     groups = sum(spec.work.kind is Kind.GROUP for spec in declared.jobs)
     jobs = counted(len(declared.jobs) - groups, "job")
@@ -186,7 +186,6 @@ def _remember(invocation: Invocation, declared: "Declared") -> None:
 def show_plan(plan: "Plan") -> None:
     """Print a plan: one line a change, with what differs below it."""
     from rota.declare.plan import ChangeKind
-    from rota.operations.text import counted
 
     for change in plan.changing:
         mark, colour, words = _MARKS[change.kind.value]

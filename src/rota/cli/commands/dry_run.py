@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.operations.dry_run import DryRunReport
@@ -100,7 +101,7 @@ def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
         return []
     given = dict(say_brief(asked.work))
     source = f"{asked.work.prompt_file}, " if asked.work.prompt_file else ""
-    told = [("prompt", f"{source}{len(asked.prompt):,} characters, shown with --full")]
+    told = [("prompt", f"{source}{counted(len(asked.prompt), 'character')}, shown with --full")]
     if asked.work.session is SessionMode.RESUME:
         told.append(
             ("session", f"resume: goes on with {asked.session}" if asked.session else "resume: begins a new one")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.model.errors import Problem
@@ -153,7 +154,6 @@ def _read(invocation: Invocation, file: str | None, *, kind: str) -> tuple[bytes
 
 
 def _report(found: "Imported", *, kind: str) -> None:
-    from rota.operations.text import counted
     from rota.text.ansi import plain
 
     translation = found.translation
@@ -192,7 +192,8 @@ def _tell_compared(found: "Imported") -> None:
         _say(f"checked: the next {COMPARED} fires of each job are the same instants as cron's")
         return
     same = found.compared - len(found.differences)
-    _say(f"checked: the next {COMPARED} fires are the same instants as cron's for {same} of {found.compared} jobs")
+    jobs = counted(found.compared, "job")
+    _say(f"checked: the next {COMPARED} fires are the same instants as cron's for {same} of {jobs}")
     _say_remarks("not the same:", found.differences)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.cli.output import Cell
@@ -91,10 +92,7 @@ def history_command(
         invocation.tell_scope()
     _show(lines.stretches, zone, now=now)
     if lines.more:
-        count = len(lines.stretches)
-        click.echo(
-            f"the newest {count} lines; more with --limit" if count > 1 else "the newest line; more with --limit"
-        )
+        click.echo(f"the newest {counted(len(lines.stretches), 'line')}; more with --limit")
 
 
 def _show(stretches: "tuple[Stretch, ...]", zone: str, *, now: datetime) -> None:
@@ -150,7 +148,6 @@ def show_matches(invocation: Invocation, text: str, *, name: str | None, since: 
 
 
 def _print_match(found: "SearchResult", text: str) -> None:
-    from rota.operations.text import counted
     from rota.text.ansi import plain
 
     for match in found.matches:

@@ -9,6 +9,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Pairs, print_pairs
+from rota.model.amounts import counted, say_money
 
 if TYPE_CHECKING:
     from rota.cli.output import Row
@@ -33,7 +34,7 @@ def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str 
     from rota.cli.output import Column, print_table
     from rota.operations.jobs import list_jobs, project_timezone
     from rota.operations.proposals import made_by
-    from rota.operations.text import LEGEND, counted
+    from rota.operations.text import LEGEND
     from rota.operations.views import is_failing, job_json
 
     with invocation.store() as (_, store):
@@ -74,7 +75,6 @@ def _last_lines(legend: str, advice: str) -> str:
 
 def _used(run: "Run") -> str:
     """Return what a run cost; where nobody knows that, how many tokens it took."""
-    from rota.rules.budgets import say_money
 
     if "usd_millionths" in run.usage:
         return f" · {say_money(run.usage['usd_millionths'])}"

@@ -6,6 +6,7 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,7 +63,7 @@ def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
         return f"off: {plain(known.error or '')}"
     if known.closed_until is not None and known.closed_until > now:
         return f"left alone until {full_time(known.closed_until, zone, now=now)}"
-    return f"failed {known.failures} times in a row" if known.failures else "ok"
+    return f"failed {counted(known.failures, 'time')} in a row" if known.failures else "ok"
 
 
 @notify_command.command("test", cls=RotaCommand)

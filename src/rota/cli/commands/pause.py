@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.engine.activity import PauseState
@@ -105,7 +106,7 @@ def _tell(
     dry_run: bool,
 ) -> None:
     from rota.operations.bulk import paused_json
-    from rota.operations.text import counted, pause_words
+    from rota.operations.text import pause_words
 
     if invocation.as_json:
         print_json(paused_json(told, until=end, reason=reason, everything=everything, dry_run=dry_run))

@@ -13,6 +13,7 @@ import click
 from rota import faults
 from rota.cli.errors import INTERRUPTED, NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.engine.transactions.insert import RunRef
@@ -419,7 +420,6 @@ def _tell(invocation: Invocation, job: str, born: "list[RunRef]", *, dry_run: bo
         runs = [{"id": one.id, "run": one.handle} for one in born]
         print_json({"dry_run": dry_run, "job": job, "count": len(born), "first": first, "last": last, "runs": runs})
         return
-    from rota.operations.text import counted
 
     named = first if len(born) == 1 else f"{first} … {last}"
     click.echo(f"{'would queue' if dry_run else 'queued'} {counted(len(born), 'run')}: {named}   rota queue")
@@ -487,7 +487,6 @@ def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> i
 
 
 def _behind(ahead: int) -> str:
-    from rota.operations.text import counted
 
     return f", behind {counted(ahead, 'caller')}" if ahead else ""
 

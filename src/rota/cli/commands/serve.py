@@ -14,6 +14,7 @@ from rota.cli.invocation import (
     print_json,
     read_duration,
 )
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.http.server import Flags
@@ -207,7 +208,6 @@ _WAITING = {
 
 
 def _runs(carries: "Carries") -> str:
-    from rota.operations.text import counted
 
     calls = counted(carries.direct, "direct call") if carries.direct else ""
     runs = counted(carries.running, "run") if carries.running or not calls else ""

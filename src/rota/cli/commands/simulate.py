@@ -9,11 +9,11 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
 from rota.cli.output import Cell, Column, Row
+from rota.model.amounts import counted
 from rota.model.budgets import Unit
 from rota.operations.simulate.player import span_words
 from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport, summed_cost
 from rota.operations.simulate.tally import JobReport
-from rota.operations.text import counted
 from rota.rules.budgets import say_amount, say_used, say_window
 from rota.rules.schedule.timezone import zone
 from rota.text.ansi import plain

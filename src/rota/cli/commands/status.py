@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.amounts import counted
 from rota.operations.status.summary import SchedulerSummary, WorkerView, summary_json
 from rota.text.format import day_time
 
@@ -221,12 +222,11 @@ def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
         failing = beat.answer["failing"]
         told = f"scheduler failing (pid {beat.pid}, up {up}): {failing['stage']} fails, nothing starts: "
         return click.style(told + plain(failing["error"]), fg="red")
-    return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {slots} slots taken{off}"
+    return f"{running} (pid {beat.pid}, up {up}{last}) · {taken} of {counted(slots, 'slot')} taken{off}"
 
 
 def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
     """Tell what a scheduler that stops waits for: `waits for 2 runs, until 12:30:15`."""
-    from rota.operations.text import counted
     from rota.text.format import day_time
 
     stop = answer["stopping"]
@@ -248,7 +248,7 @@ def _workers(beat: "Heartbeat") -> str:
         shown = f"{', '.join(names[:SHOWN])}{' …' if len(names) > SHOWN else ''}"
         if names:
             told.append(click.style(f"{len(names)} {presence}: {shown}", fg=colour))
-    return f"{' · '.join(told)} · {beat.slots_taken} of {beat.slots} slots taken"
+    return f"{' · '.join(told)} · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
 
 
 def _elsewhere(beat: "Heartbeat") -> str:
@@ -256,7 +256,7 @@ def _elsewhere(beat: "Heartbeat") -> str:
     there = [one.worker.called for one in beat.workers if one.claims]
     more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
     running = click.style("schedulers running elsewhere", fg="green")
-    return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {beat.slots} slots taken"
+    return f"{running} ({', '.join(there[:SHOWN])}{more}) · {beat.slots_taken} of {counted(beat.slots, 'slot')} taken"
 
 
 def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
@@ -265,7 +265,7 @@ def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
     activity, project = view.activity, view.project
     quiet = f"quiet hours until {day_time(project.quiet_until, zone, now=now)}, " if project.quiet_until else ""
     last = f"{ago(activity.at, now)} ago: {activity.what}" if activity else "never"
-    jobs = f"{project.apart} {'job' if project.apart == 1 else 'jobs'} dormant by own quiet hours"
+    jobs = f"{counted(project.apart, 'job')} dormant by own quiet hours"
     return f"{project.mode} ({quiet}last activity {last})" + (f"; {jobs}" if project.apart else "")
 
 
@@ -294,7 +294,7 @@ def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
     if not beat.alive:
         return click.style(f"no tick comes any more: {told}", fg="red") + "; look at what starts `rota tick`"
     taken, slots = beat.answer["slots_taken"], beat.answer["concurrency"]
-    return f"{click.style('ticks', fg='green')}: {told} · {taken} of {slots} slots taken"
+    return f"{click.style('ticks', fg='green')}: {told} · {taken} of {counted(slots, 'slot')} taken"
 
 
 def _running(view: "SystemView", *, now: datetime) -> str:

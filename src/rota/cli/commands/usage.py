@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.model.amounts import say_money
 
 if TYPE_CHECKING:
     from rota.operations.budgets import AccountHistory, AccountView, UsageView
@@ -97,7 +98,6 @@ NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)"
 def _columns() -> "list[tuple[str, Callable[[Used], str]]]":
     """Return the columns: what everybody has first, money last."""
     from rota.model.clock import say_duration
-    from rota.rules.budgets import say_money
     from rota.text.format import whole_seconds
 
     return [

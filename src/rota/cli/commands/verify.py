@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.model.amounts import counted
 
 if TYPE_CHECKING:
     from rota.operations.verify.report import AuditReport
@@ -35,7 +36,6 @@ def verify_command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool
 
 
 def _show(report: "AuditReport") -> None:
-    from rota.operations.text import counted
     from rota.text.ansi import plain
 
     checked = report.checked
@@ -67,7 +67,6 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
     """
     from rota.model.errors import ProjectMissing
     from rota.operations.admin.doctor import examine, findings_json
-    from rota.operations.text import counted
     from rota.rules.health_checks import Severity, worst
     from rota.text.ansi import plain
 

@@ -9,14 +9,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from rota.http.context import JobName, segment
 from rota.http.pages.page import Pages, VisitOf, fit
+from rota.model.amounts import counted, say_dollars, say_money
 from rota.model.records import Job
 from rota.operations.admin.access import Scope
 from rota.operations.budgets import AccountView, AgentCosts, list_accounts, look_at_agent_costs
 from rota.operations.capacity import HoldView, held_providers
 from rota.operations.proposal_actions import approve, remove_all
 from rota.operations.proposals import proposal, waiting
-from rota.operations.text import counted, forecast_words, other_remarks, over_words, reopens_words, spec_pairs
-from rota.rules.budgets import say_account, say_amount, say_money, say_used
+from rota.operations.text import forecast_words, other_remarks, over_words, reopens_words, spec_pairs
+from rota.rules.budgets import say_account, say_amount, say_used
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, next_fires
 from rota.store.tables.budgets import Used
@@ -85,7 +86,7 @@ def proposal_of(job: Job, *, now: datetime, prompt: int) -> Proposal:
         schedule=explain_schedule(job.spec.schedule),
         access=work.access.value,
         tools=tools + (", rota's own" if work.rota_tools else ""),
-        money="no limit of its own" if work.max_usd is None else f"${work.max_usd:g} a run at most",
+        money="no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most",
         pairs=tuple(spec_pairs(job.spec)),
         prompt=text[:prompt],
         length=len(text),

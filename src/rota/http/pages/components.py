@@ -17,10 +17,11 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from rota.http.context import segment
+from rota.model.amounts import counted
 from rota.model.clock import iso
 from rota.model.records import Run, cut
 from rota.model.states import Status
-from rota.operations.text import counted, kind_of, outcome_words, shown_status, took
+from rota.operations.text import kind_of, outcome_words, shown_status, took
 from rota.text.ansi import plain
 from rota.text.format import briefly, day_time, from_now, full_time, roughly, say_why
 

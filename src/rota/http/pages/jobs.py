@@ -23,6 +23,7 @@ from rota.http.pages.page import (
     pause_end,
     render,
 )
+from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.records import Job, Run
 from rota.model.spec import Kind
@@ -36,16 +37,7 @@ from rota.operations.project.apply import FILE
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.project.transfer import Exported, export_jobs
 from rota.operations.run_actions import trigger
-from rota.operations.text import (
-    counted,
-    kind_of,
-    next_words,
-    outcome_words,
-    pause_words,
-    schedule_words,
-    spec_pairs,
-    took,
-)
+from rota.operations.text import kind_of, next_words, outcome_words, pause_words, schedule_words, spec_pairs, took
 from rota.operations.views import pauses
 from rota.rules.schedule.instants import explain_schedule
 from rota.rules.schedule.preview import UpcomingFire, fires_to_come, overdue_fire

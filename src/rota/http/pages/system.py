@@ -11,6 +11,7 @@ from rota.http.api.jobs import hold_back, let_go
 from rota.http.context import TargetName, Word
 from rota.http.pages.page import PageContext, Pages, VisitOf
 from rota.http.schemas import PauseWish
+from rota.model.amounts import counted
 from rota.model.errors import InvalidValue
 from rota.model.notifications import Delivery
 from rota.operations.admin.access import Scope
@@ -21,7 +22,6 @@ from rota.operations.pause import JobSelection, pause
 from rota.operations.project.load import Section, SoftwareVersions, configuration, versions
 from rota.operations.project.locate import ProjectPaths
 from rota.operations.status.summary import SchedulerSummary, summarise
-from rota.operations.text import counted
 from rota.operations.workers import RemoteWorker, remote_workers
 from rota.rules.health_checks import Finding, Severity
 from rota.store.tables.audit import AuditEntry
@@ -123,9 +123,8 @@ def stop_scheduler(visit: VisitOf) -> Response:
     chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
         told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
-        detail = (f"{counted(len(told.jobs), 'job')} no longer fire, and nothing that is queued starts.",)
-        goes = "goes on to its end" if len(told.running) == 1 else "go on to their ends"
-        going = f"{counted(len(told.running), 'run')} under way {goes}."
+        detail = (f"{counted(len(told.jobs), 'job stops', 'jobs stop')} firing, and nothing that is queued starts.",)
+        going = counted(len(told.running), "running run continues to its end.", "running runs continue to their end.")
         says = "Everything is held back until somebody resumes it. Instants that pass meanwhile are recorded as paused."
         return visit.confirm(
             "Pause everything?", says=says, button="Pause everything", back="/ui/system", detail=(*detail, going)
@@ -159,7 +158,7 @@ def retry_sent(visit: VisitOf) -> Response:
     names = [chosen] if chosen else []
     found = retry_deliveries(visit.desk.store, names, failed=failed, now=visit.now, dry_run=False)
     visit.desk.wake()
-    what = "1 delivery is" if len(found) == 1 else f"{len(found):,} deliveries are"
+    what = counted(len(found), "delivery is", "deliveries are")
     return visit.done(f"{what} sent again", back="/ui/system")
 
 

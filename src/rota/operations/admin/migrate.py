@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rota import faults
 from rota.engine.membership.locks import TICK_LOCK, living_processes, read_worker, take, take_serve_lock, write_worker
 from rota.engine.transactions.finish import forget_kept
+from rota.model.amounts import counted
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, MoveDiffers, MoveRefused, RotaError, StateError
 from rota.model.store_url import SQLITE, has_password, is_postgres, shown
@@ -200,7 +201,7 @@ def _compare(origin: CopyEnd, copy: CopyEnd, *, counts: Mapping[str, int], tell:
         second = _told(copy, copy, table, partial(tell_half, before=counts[table.name]))
         if first != second:
             raise MoveDiffers(
-                f"the table {table.name} is not the same on both sides: {first.rows} rows in {origin.place}, "
+                f"the table {table.name} differs: {counted(first.rows, 'row')} in {origin.place}, "
                 f"{second.rows} in {copy.place}",
                 hint=RESTART_HINT,
             )
@@ -319,8 +320,9 @@ def _check_source(origin: CopyEnd) -> None:
     _check_schema(origin)
     under_way = origin.unsettled()
     if under_way.runs or under_way.calls:
+        calls = counted(under_way.calls, "direct call")
         raise MoveRefused(
-            f"{under_way.runs} runs and {under_way.calls} direct calls are under way in {origin.place}",
+            f"{counted(under_way.runs, 'run')} and {calls} under way in {origin.place}",
             hint="let them end: `rota stop --when-idle`; if no scheduler runs, `rota serve` finds them first",
         )
 

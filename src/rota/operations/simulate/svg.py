@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape, quoteattr
 
+from rota.model.amounts import counted
 from rota.model.spec import Mode, QuietHours
 from rota.operations.simulate.player import span_words
 from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport
@@ -187,7 +188,7 @@ class _Drawing:
         report = self._report
         shown = report.shown
         skipped = sum(sum(job.skipped.values()) for job in shown)
-        told = [f"{sum(job.fires for job in shown):,} fires", f"{sum(job.runs for job in shown):,} runs"]
+        told = [counted(sum(job.fires for job in shown), "fire"), counted(sum(job.runs for job in shown), "run")]
         told += [f"{skipped:,} skipped"] if skipped else []
         told += [f"{report.calls / report.days:,.0f} remote calls a day"] if report.calls else []
         if report.against is not None:
@@ -221,7 +222,7 @@ class _Drawing:
     def _row(self, job: JobReport, y: int) -> Iterator[str]:
         top = y + (ROW - BAR) // 2
         skipped = sum(job.skipped.values())
-        told = f"{job.name}: {job.fires:,} fires, {job.runs:,} runs, {skipped:,} skipped"
+        told = f"{job.name}: {counted(job.fires, 'fire')}, {counted(job.runs, 'run')}, {skipped:,} skipped"
         yield f"<g><title>{fit(told)}</title>"
         yield f'<path class="hair" d="M24 {y + ROW}H{WIDTH - 24}"/>'
         if job.quiet is not None:
@@ -314,7 +315,7 @@ class _Drawing:
             yield f'<text class="small start" x="{x + width + 7}" y="{y + 9}">{words}</text>'
             x += width + 7 + 7 * len(words) + 22
         if self._left_out:
-            yield f'<text class="small" x="{WIDTH - 24}" y="{y + 9}">and {self._left_out} more jobs</text>'
+            yield f'<text class="small" x="{WIDTH - 24}" y="{y + 9}">and {counted(self._left_out, "more job")}</text>'
 
 
 def _label(mark: AxisMark, x: float) -> str:

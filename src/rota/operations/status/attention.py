@@ -13,6 +13,7 @@ from rota.engine.activity import KIND as TICK
 from rota.engine.membership.control import installed_version
 from rota.engine.membership.locks import live_processes, worker_here
 from rota.model.agents import provider_pool
+from rota.model.amounts import counted
 from rota.model.clock import iso, say_duration
 from rota.model.records import Abandoned, Claim, Run
 from rota.model.spec import JobSpec
@@ -47,8 +48,8 @@ class Untold:
     @property
     def text(self) -> str:
         """What is wrong, in words."""
-        what = "report or release was" if self.count == 1 else "reports or releases were"
-        return f"{self.count} {what} given up: {self.newest.error or 'it did not answer'}"
+        what = counted(self.count, "report or release was", "reports or releases were")
+        return f"{what} given up: {self.newest.error or 'it did not answer'}"
 
 
 def given_up(db: Database, since: datetime, *, prefix: str = "") -> list[Untold]:
@@ -181,7 +182,7 @@ def _unheard(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
     """Yield the targets that were not told of something since yesterday."""
     prefix = f"{scope}/" if scope else ""
     for one in notifications.failed_since(db, now - UNHEARD, prefix=prefix):
-        what = f"{one.count} notification{'s' if one.count > 1 else ''} failed: {one.error}"
+        what = f"{counted(one.count, 'notification')} failed: {one.error}"
         sign = iso(one.newest)
         yield Attention(one.target, what, "rota deliveries --failed", kind="deliveries", sign=sign)
 
@@ -229,7 +230,7 @@ def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Atte
     if is_failing(view):
         return _failing(view, now, holds)
     if newest.reason is Reason.MISSED:
-        count = f"{newest.count} instants" if (newest.count or 0) > 1 else "an instant"
+        count = counted(newest.count or 1, "instant")
         what = f"missed {count}, {say_duration(now - newest.created_at)} ago"
         return _about(newest, what, kind="missed")
     if newest.reason is Reason.BUDGET and name == POLL:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rota.model.amounts import counted
 from rota.model.errors import InvalidValue, NothingNeeds
 from rota.model.records import Job, Run
 from rota.operations.budgets import AccountView
@@ -68,7 +69,7 @@ def _striking(db: Database, living: Sequence[Job]) -> list[JobView]:
 
 def _waiting(view: AccountView) -> Attention:
     account, polls = view.account, any(run.rpartition(":")[0] == POLL for run in view.waiting)
-    wait = "1 run waits" if len(view.waiting) == 1 else f"{len(view.waiting)} runs wait"
+    wait = counted(len(view.waiting), "run waits", "runs wait")
     held = "; the jobs that need the poll wait, too" if polls else ""
     what = f"{wait} for room: {say_used(view.used, account.limit, account.unit)}{held}"
     return Attention(

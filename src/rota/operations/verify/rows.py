@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import psutil
 
 from rota.engine.membership.locks import SERVE_LOCK, life_here
+from rota.model.amounts import counted
 from rota.model.clock import from_ms, to_ms
 from rota.model.notifications import Event, Target
 from rota.model.records import ProcessIdentity
@@ -36,10 +37,10 @@ MOST = 1_000
 
 def check_budgets(db: Database, findings: AuditFindings) -> None:
     """R-19: settled and reserved are the sums of the entries; what is held belongs to something unfinished."""
-    for account, since, settled, counted, reserved, held in db.rows("audit_budgets", limit=MOST):
+    for account, since, settled, entries, reserved, held in db.rows("audit_budgets", limit=MOST):
         window = f"the window of {account} from {say(since)}"
-        if settled != counted:
-            findings.violation(Check.BUDGET, f"{window} counts {settled} as settled, its runs {counted} (R-19)")
+        if settled != entries:
+            findings.violation(Check.BUDGET, f"{window} counts {settled} as settled, its runs {entries} (R-19)")
         if reserved != held:
             findings.violation(Check.BUDGET, f"{window} counts {reserved} as reserved, its runs {held} (R-19)")
     for account, run_id, reserved in db.rows("audit_budget_held", limit=MOST):
@@ -122,8 +123,8 @@ AGING_KEY = "aging"
 
 def check_pools(db: Database, findings: AuditFindings, *, jobs: str | None) -> None:
     """R-03: used is what is drawn, a run stands in the lane of its definition; INV-004: its rank is its priority."""
-    for name, used, counted in db.rows("audit_pools"):
-        findings.violation(Check.POOL, f"the pool {name} counts {used} as used, but {counted} is drawn (R-03)")
+    for name, used, drawn in db.rows("audit_pools"):
+        findings.violation(Check.POOL, f"the pool {name} counts {used} as used, but {drawn} is drawn (R-03)")
     for lane, key, drawn in db.rows("audit_lanes"):
         findings.violation(Check.POOL, f"lane {lane} is {key!r}, but draws {drawn!r} (R-03)")
     for job, number, found, wanted in db.rows("audit_lanes_used", jobs=jobs, limit=MOST):
@@ -203,8 +204,8 @@ def _check_doubles(db: Database, findings: AuditFindings, jobs: str | None) -> N
         findings.violation(Check.LEDGER, f"the fire {key} has {count} rows (R-05)", job=job)
     for slot, count in db.rows("audit_doubled_slots", limit=MOST):
         findings.violation(Check.STATE, f"slot {slot} holds {count} runs or direct calls (INV-003)")
-    for job, counted, highest in db.rows("audit_numbers", jobs=jobs, limit=MOST):
-        findings.violation(Check.NUMBER, f"it has counted {counted} runs, but there is run {highest}", job=job)
+    for job, numbered, highest in db.rows("audit_numbers", jobs=jobs, limit=MOST):
+        findings.violation(Check.NUMBER, f"it has counted {numbered} runs, but there is run {highest}", job=job)
 
 
 def _check_waiting(db: Database, findings: AuditFindings, jobs: str | None) -> None:
@@ -285,9 +286,9 @@ def _interval(schedule: Schedule, mode: str | None) -> timedelta | None:
 
 def check_counters(db: Database, findings: AuditFindings) -> None:
     """Each counter is the number of rows of its status and worker."""
-    for status, worker_id, kept, counted in db.rows("audit_counters"):
+    for status, worker_id, counter, rows in db.rows("audit_counters"):
         whose = f" of the worker {worker_id}" if worker_id else ""
-        findings.violation(Check.COUNTER, f"{kept} runs{whose} are counted as {status}, but {counted} are")
+        findings.violation(Check.COUNTER, f"the counter of {status} runs{whose} is {counter}, but there are {rows}")
 
 
 MOST_PROBLEMS = 20
@@ -334,7 +335,7 @@ def check_integrity(db: Database, findings: AuditFindings) -> None:
         elif kind == "note":
             findings.notes.append(text)
     for table, parent, count in db.rows("audit_foreign_keys"):
-        findings.violation(Check.INTEGRITY, f"{count} rows of {table} point at a {parent} that is not there")
+        findings.violation(Check.INTEGRITY, f"{counted(count, 'row')} of {table} without its {parent}")
 
 
 DELIVERY_SLACK = 60_000

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cronsim import CronSim, CronSimError
 
+from rota.model.amounts import counted
 from rota.model.errors import CronCharacters, CronFields, CronNeverFires, CronRange, CronStep, InvalidCron
 from rota.rules.schedule.timezone import end_of_gap, instants_of_wall, zone
 
@@ -114,7 +115,7 @@ def _wrong_count(text: str, words: list[str]) -> CronFields:
             hint=f'without seconds it is "{" ".join(words[1:])}", without a year "{" ".join(words[:5])}"; '
             "for less than a minute write `interval: 30s`",
         )
-    count = f"{len(words)} field{'s' * (len(words) != 1)}" if words else "no fields"
+    count = counted(len(words), "field") if words else "no fields"
     return CronFields(f"cron {text!r} has {count}, not five", hint=EXAMPLE)
 
 
