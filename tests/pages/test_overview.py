@@ -51,7 +51,7 @@ def test_who_may_only_read_sees_no_buttons(site: Site) -> None:
 def test_what_is_acknowledged_stays_quiet_until_something_new_happens(site: Site) -> None:
     ran(site, "hello", FAILED)
     page = acknowledge(site, site.get("/"))
-    assert "hello is quiet until something new happens" in page.words
+    assert "hello is acknowledged until something new happens" in page.words
     assert "Nothing needs you" in page.words
     assert "1 acknowledged" in page.words
     assert "seen by browser:owner" in page.words
@@ -83,7 +83,7 @@ def test_an_acknowledgement_is_forgotten_once_nobody_is_needed(site: Site) -> No
     acknowledge(site, before)
     ran(site, "hello")
     page = acknowledge(site, before)
-    assert "it does not need anybody any more" in page.words
+    assert "this no longer needs attention" in page.words
     assert site.store.read(lambda db: db.rows("acknowledgements_all")) == []
 
 
@@ -92,7 +92,7 @@ def test_a_part_of_the_list_is_no_fragment_of_the_page(site: Site) -> None:
 
 
 def test_an_acknowledgement_of_nothing_is_refused(site: Site) -> None:
-    assert "nothing is named" in site.post("/ui/attention/acknowledge").words
+    assert "no item is named" in site.post("/ui/attention/acknowledge").words
 
 
 def test_an_acknowledgement_is_in_the_audit(site: Site) -> None:

@@ -1,25 +1,24 @@
 """The pages of agents and proposals."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from starlette.responses import PlainTextResponse, Response
 
 from rota.http.context import JobName, segment
-from rota.http.pages.page import Pages, VisitOf, fit
+from rota.http.pages.page import Pages, View, VisitOf, fit
 from rota.model.amounts import counted, say_dollars, say_money
 from rota.model.records import Job
 from rota.operations.admin.access import Scope
-from rota.operations.budgets import AccountView, AgentCosts, list_accounts, look_at_agent_costs
-from rota.operations.capacity import HoldView, held_providers
+from rota.operations.budgets import AccountView, list_accounts, look_at_agent_costs
+from rota.operations.capacity import held_providers
 from rota.operations.proposal_actions import approve, remove_all
 from rota.operations.proposals import proposal, waiting
 from rota.operations.text import forecast_words, other_remarks, over_words, reopens_words, spec_pairs
 from rota.rules.budgets import say_account, say_amount, say_used
 from rota.rules.schedule.instants import explain_schedule
-from rota.rules.schedule.preview import UpcomingFire, next_fires
+from rota.rules.schedule.preview import next_fires
 from rota.store.tables.budgets import Used
 from rota.store.tables.jobs import digest_of
 from rota.text.ansi import clean_for_terminal
@@ -30,77 +29,49 @@ pages = Pages()
 PATH = "/ui/agents"
 FIRES = 5
 PROMPT = 2_000
-"""So much of a prompt stands among others; all of it on a page of its own."""
+"""Characters of a prompt in the list; the page of the proposal has all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A job that waits for approval: exactly what it would do, and when. `prompt` may be its beginning alone."""
-
-    job: Job
-    path: str
-    digest: str
-    made: str
-    schedule: str
-    access: str
-    tools: str
-    money: str
-    pairs: tuple[tuple[str, str], ...]
-    prompt: str
-    length: int
-    fires: tuple[UpcomingFire, ...]
-
-    @property
-    def cut(self) -> bool:
-        """Whether the prompt goes on beyond what is shown."""
-        return len(self.prompt) < self.length
-
-
-@dataclass(frozen=True, slots=True)
-class Proposals:
-    """The newest proposals, and the names of those that have no room here."""
-
-    shown: tuple[Proposal, ...]
-    others: tuple[str, ...]
-    count: int
-
-
-def newest_of(waiting: Sequence[Job], *, now: datetime, shown: int, named: int) -> Proposals:
-    """Return the newest of the jobs that wait for approval."""
+def _newest(waiting: Sequence[Job], *, now: datetime, shown: int, named: int) -> View:
+    """Return the newest jobs that wait for approval, and the names of further ones."""
     newest = sorted(waiting, key=lambda job: (job.provisional_at or now, job.id), reverse=True)
-    names = tuple(job.name for job in newest[shown : shown + named])
-    return Proposals(tuple(proposal_of(job, now=now, prompt=PROMPT) for job in newest[:shown]), names, len(newest))
+    return {
+        "shown": [_proposal(job, now=now, prompt=PROMPT) for job in newest[:shown]],
+        "others": [job.name for job in newest[shown : shown + named]],
+        "count": len(newest),
+    }
 
 
-def proposal_of(job: Job, *, now: datetime, prompt: int) -> Proposal:
+def _proposal(job: Job, *, now: datetime, prompt: int) -> View:
     """Return a proposal with so many characters of its prompt."""
     work = job.spec.work.agent
     assert work is not None, "only tasks for agents wait for approval"
     tools = ", ".join(work.allowed_tools) or f"what access {work.access} gives"
     text = clean_for_terminal(work.prompt)
-    return Proposal(
-        job=job,
-        path=f"{PATH}/{segment(job.name)}",
-        digest=digest_of(job.spec),
-        made=say_made(job, now=now) or "",
-        schedule=explain_schedule(job.spec.schedule),
-        access=work.access.value,
-        tools=tools + (", rota's own" if work.rota_tools else ""),
-        money="no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most",
-        pairs=tuple(spec_pairs(job.spec)),
-        prompt=text[:prompt],
-        length=len(text),
-        fires=tuple(next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)),
-    )
+    return {
+        "job": job,
+        "path": f"{PATH}/{segment(job.name)}",
+        "digest": digest_of(job.spec),
+        "made": say_made(job, now=now) or "",
+        "schedule": explain_schedule(job.spec.schedule),
+        "access": work.access.value,
+        "tools": tools + (", rota's own" if work.rota_tools else ""),
+        "money": "no limit of its own" if work.max_usd is None else f"{say_dollars(work.max_usd)} a run at most",
+        "pairs": list(spec_pairs(job.spec)),
+        "prompt": text[:prompt],
+        "length": len(text),
+        "cut": prompt < len(text),
+        "fires": next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name),
+    }
 
 
 @pages.show("/ui/agents/{job}")
 def show_proposal(visit: VisitOf, job: JobName) -> Response:
-    """Show one proposal with its whole prompt, or as much of it as a page may hold."""
+    """Show one proposal with its prompt, cut at the size limit of a page."""
     found = visit.desk.store.read(partial(proposal, name=job))
 
     def show(characters: int) -> Response:
-        view = proposal_of(found, now=visit.now, prompt=characters)
+        view = _proposal(found, now=visit.now, prompt=characters)
         return visit.show("proposal.html", view, title=found.name, section="agents")
 
     return fit(show, lines=len(clean_for_terminal(_prompt(found))))
@@ -108,7 +79,7 @@ def show_proposal(visit: VisitOf, job: JobName) -> Response:
 
 @pages.show("/ui/agents/{job}/prompt")
 def show_prompt(visit: VisitOf, job: JobName) -> Response:
-    """Show the prompt of a proposal alone, exactly as it will be given."""
+    """Show the prompt of a proposal alone, exactly as the agent gets it."""
     return PlainTextResponse(_prompt(visit.desk.store.read(partial(proposal, name=job))))
 
 
@@ -119,7 +90,7 @@ def _prompt(job: Job) -> str:
 
 @pages.act("/ui/agents/{job}/approve", back=PATH, scope=Scope.ADMIN)
 def approve_one_job(visit: VisitOf, job: JobName) -> Response:
-    """Let a job begin that an agent proposed, if it is still what was shown."""
+    """Approve a proposed job if its definition has the digest that was shown."""
     digest = visit.form.get("digest", "")
     after = visit.desk.store.write(partial(approve, name=job, digest=digest, now=visit.now))
     visit.desk.wake()
@@ -146,60 +117,6 @@ PROPOSALS = 10
 LINES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRow:
-    """How an account stands, in numbers and words."""
-
-    view: AccountView
-    about: str
-    used: str
-    reserved: str
-    left: str
-    reopens: str
-    forecast: str
-    over: str
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """A day of the chart."""
-
-    name: str
-    left: int
-    top: float
-    height: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpenderRow:
-    """What one job or agent used."""
-
-    name: str
-    path: str
-    runs: int
-    cost: str
-    tokens: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentsPage:
-    """The page of agents and budgets."""
-
-    accounts: tuple[AccountRow, ...]
-    more_accounts: int
-    holds: tuple[HoldView, ...]
-    proposals: Proposals
-    costs: AgentCosts
-    days: tuple[Day, ...]
-    jobs: tuple[SpenderRow, ...]
-    agents: tuple[SpenderRow, ...]
-    total: SpenderRow
-    width: int = DAYS * STEP
-    height: int = HEIGHT
-
-
 @pages.show("/ui/agents")
 def show_agents(visit: VisitOf) -> Response:
     """Show agents and budgets."""
@@ -208,58 +125,60 @@ def show_agents(visit: VisitOf) -> Response:
     accounts, holds, proposed = list_accounts(store, now=now), held_providers(store), store.read(waiting)
 
     def show(lines: int) -> Response:
-        view = AgentsPage(
-            accounts=tuple(_account(view, now) for view in accounts[:lines]),
-            more_accounts=max(0, len(accounts) - lines),
-            holds=tuple(holds[:lines]),
-            proposals=newest_of(proposed, now=now, shown=min(PROPOSALS, lines), named=4 * lines),
-            costs=costs,
-            days=tuple(_days(costs.days, money=costs.total.usd.told > 0)),
-            jobs=tuple(_spender(used, f"/ui/jobs/{segment(used.name or '')}") for used in costs.jobs[:TOP][:lines]),
-            agents=tuple(
-                _spender(used, visit.href("/ui/runs", agent=used.name)) for used in costs.agents[:TOP][:lines]
-            ),
-            total=_spender(costs.total, ""),
-        )
+        view = {
+            "accounts": [_account(account, now) for account in accounts[:lines]],
+            "more_accounts": max(0, len(accounts) - lines),
+            "holds": holds[:lines],
+            "proposals": _newest(proposed, now=now, shown=min(PROPOSALS, lines), named=4 * lines),
+            "costs": costs,
+            "days": _days(costs.days, money=costs.total.usd.told > 0),
+            "jobs": [_spender(used, f"/ui/jobs/{segment(used.name or '')}") for used in costs.jobs[:TOP][:lines]],
+            "agents": [_spender(used, visit.href("/ui/runs", agent=used.name)) for used in costs.agents[:TOP][:lines]],
+            "total": _spender(costs.total, ""),
+            "width": DAYS * STEP,
+            "height": HEIGHT,
+        }
         return visit.show("agents.html", view, title="Agents & budgets", section="agents")
 
     longest = max(len(accounts), len(holds), TOP, min(PROPOSALS, len(proposed)))
     return fit(show, lines=min(LINES, longest))
 
 
-def _account(view: AccountView, now: datetime) -> AccountRow:
+def _account(view: AccountView, now: datetime) -> View:
     unit = view.account.unit
-    return AccountRow(
-        view=view,
-        about=say_account(view.account),
-        used=say_used(view.settled, view.account.limit, unit),
-        reserved=say_amount(view.reserved, unit, noun=False),
-        left=say_amount(view.left, unit, noun=False),
-        reopens=reopens_words(view, now=now),
-        forecast=forecast_words(view),
-        over=over_words(view),
-        remarks=tuple(other_remarks(view)),
-    )
+    return {
+        "view": view,
+        "about": say_account(view.account),
+        "used": say_used(view.settled, view.account.limit, unit),
+        "reserved": say_amount(view.reserved, unit, noun=False),
+        "left": say_amount(view.left, unit, noun=False),
+        "reopens": reopens_words(view, now=now),
+        "forecast": forecast_words(view),
+        "over": over_words(view),
+        "remarks": list(other_remarks(view)),
+    }
 
 
-def _days(days: Sequence[Used], *, money: bool) -> list[Day]:
-    """Return the bars of the chart: money where any run tells it, else tokens."""
+def _days(days: Sequence[Used], *, money: bool) -> list[View]:
+    """Return the bars of the chart: money if any run reports it, else tokens."""
     amounts = [used.usd.total if money else used.tokens_in.total + used.tokens_out.total for used in days]
-    most = max(amounts, default=0) or 1
-    found = []
+    largest = max(amounts, default=0) or 1
+    bars = []
     for index, (used, amount) in enumerate(zip(days, amounts, strict=True)):
-        height = round(HEIGHT * amount / most, 1)
-        told = f"{used.name}: {_cost(used)}, {_tokens(used)} tokens, {counted(used.runs, 'run')}"
-        found.append(Day(used.name or "", index * STEP, round(HEIGHT - height, 1), height, told))
-    return found
+        height = round(HEIGHT * amount / largest, 1)
+        title = f"{used.name}: {_cost(used)}, {_tokens(used)} tokens, {counted(used.runs, 'run')}"
+        place = {"left": index * STEP, "top": round(HEIGHT - height, 1), "height": height}
+        bars.append({"name": used.name or "", **place, "title": title})
+    return bars
 
 
-def _spender(used: Used, path: str) -> SpenderRow:
-    return SpenderRow(used.name or "no agent", path, used.runs, _cost(used), _tokens(used))
+def _spender(used: Used, path: str) -> View:
+    name = used.name or "no agent"
+    return {"name": name, "path": path, "runs": used.runs, "cost": _cost(used), "tokens": _tokens(used)}
 
 
 def _cost(used: Used) -> str:
-    """Return what was spent: `?` where no run tells, never 0; `≥` where some do not."""
+    """Return the money spent: `?` if no run reports it, `≥` if only some do."""
     if not used.usd.told:
         return "?" if used.runs else "–"
     return f"{'≥ ' if used.usd.told < used.runs else ''}{say_money(used.usd.total)}"

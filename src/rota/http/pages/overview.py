@@ -1,7 +1,6 @@
 """The overview page, its timeline and search."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -10,14 +9,14 @@ from fastapi import Query
 from starlette.responses import RedirectResponse, Response
 
 from rota.http.context import segment
-from rota.http.pages.page import PageContext, Pages, VisitOf, fit
+from rota.http.pages.page import PageContext, Pages, View, VisitOf, fit
 from rota.model.errors import InvalidValue, RotaError
 from rota.model.ids import is_id
 from rota.operations.budgets import AccountView
 from rota.operations.jobs import find_job
 from rota.operations.runs import find_run
 from rota.operations.status.attention_items import acknowledge, point_out
-from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Overview, Timeline, look_over
+from rota.operations.status.overview import ALL, LANES, MOST_LANES, Bar, Lane, Timeline, look_over
 from rota.operations.status.status import needs_of
 from rota.rules.budgets import say_amount, say_this, say_used
 from rota.rules.schedule.blackouts import QuietRun
@@ -26,9 +25,8 @@ from rota.text.format import briefly, clock_time, day_time, from_now
 
 WIDTH, HEIGHT = 1000, 20
 HEIGHTS = {"failed": 18, "partial": 14, "running": 12, "missed": 12, "skipped": 4, "quiet": 20, "band": 6}
-"""Kinds are told apart by height, not by colour alone."""
-LEAST = 3.0
-"""A bar is at least so wide, so that it is seen."""
+"""Kinds differ by height, not by colour alone."""
+MIN_WIDTH = 3.0
 SPANS = {"1h": timedelta(hours=1), "3h": timedelta(hours=3), "12h": timedelta(hours=12), "3d": timedelta(days=3)}
 NAMED_FIRES = 4
 _DAY = timedelta(days=1)
@@ -46,18 +44,18 @@ class Stroke:
 
     @property
     def y(self) -> int:
-        """Where it begins from above: bars are as high as they matter, and each in the middle."""
+        """The distance from the top: bars are centred."""
         return (HEIGHT - self.height) // 2
 
     @property
     def height(self) -> int:
-        """How high it is."""
+        """The height: important kinds are higher."""
         return HEIGHTS.get(self.kind, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A lane as it is drawn: bars of the past, ticks or a band for what comes, quiet hours."""
+    """A lane as it is drawn: bars of past runs, ticks or a band of coming fires, quiet hours."""
 
     job: str
     strokes: tuple[Stroke, ...]
@@ -71,7 +69,7 @@ class TimelineRow:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All lanes, and what stands above them."""
+    """All lanes, and the labels above them."""
 
     rows: tuple[TimelineRow, ...]
     labels: tuple[str, ...]
@@ -80,27 +78,27 @@ class Drawing:
 
 
 class Scale:
-    """Places instants of a timeline, and tells them in a zone."""
+    """Converts instants of a timeline to positions and words."""
 
     def __init__(self, line: Timeline, zone: str) -> None:
         self._line = line
         self._zone = zone
 
     def x(self, at: datetime) -> float:
-        """Return where an instant lies."""
+        """Return the position of an instant."""
         share = (at - self._line.since) / (self._line.until - self._line.since)
         return min(max(share, 0.0), 1.0) * WIDTH
 
     def stroke(self, kind: str, since: datetime, until: datetime, *, title: str, run: str = "") -> Stroke:
         """Return a bar from one instant to another."""
         x, end = self.x(since), self.x(until)
-        if end - x < LEAST:
-            x = min(x, WIDTH - LEAST)
-            end = x + LEAST
+        if end - x < MIN_WIDTH:
+            x = min(x, WIDTH - MIN_WIDTH)
+            end = x + MIN_WIDTH
         return Stroke(kind, _short(x), _short(end - x), title, run)
 
     def words(self, at: datetime) -> str:
-        """Return an instant as short as it stays clear."""
+        """Return an instant in its shortest unambiguous form."""
         return day_time(at, self._zone, now=self._line.now)
 
     def exactly(self, at: datetime) -> str:
@@ -128,17 +126,17 @@ def _row(lane: Lane, scale: Scale, *, now: datetime, until: datetime) -> Timelin
     return TimelineRow(
         job=lane.job,
         strokes=tuple(_stroke(lane.job, bar, scale) for bar in lane.bars),
-        ticks="" if lane.band else _ticks(lane.fires, scale),
+        ticks="" if lane.band else "".join(f"M{_short(scale.x(at))} 4v12" for at in lane.fires),
         band=band,
         ahead=ahead,
-        quiet=tuple(_quiet(one, scale) for one in lane.quiet),
+        quiet=tuple(_quiet(quiet, scale) for quiet in lane.quiet),
         summary=_summary(lane, ahead),
         paused=lane.paused,
     )
 
 
 def _stroke(job: str, bar: Bar, scale: Scale) -> Stroke:
-    """Return a run as it is drawn, with what it was: `backup:112 completed, 02:15:00, took 11 min`."""
+    """Return the bar of a run, titled as `backup:112 completed, 02:15:00, took 11 min`."""
     if bar.number is None:
         since, until = scale.words(bar.since), scale.words(bar.until)
         when = since if since == until else f"{since} to {until}"
@@ -151,13 +149,7 @@ def _stroke(job: str, bar: Bar, scale: Scale) -> Stroke:
     return scale.stroke(bar.kind, bar.since, bar.until, title=title, run=run)
 
 
-def _ticks(fires: Sequence[datetime], scale: Scale) -> str:
-    """Return coming fires as one path."""
-    return "".join(f"M{_short(scale.x(at))} 4v12" for at in fires)
-
-
 def _ahead(lane: Lane, scale: Scale, now: datetime) -> str:
-    """Return the coming fires in words."""
     if not lane.fires:
         return ""
     named = ", ".join(scale.words(at) for at in lane.fires[:NAMED_FIRES])
@@ -166,13 +158,13 @@ def _ahead(lane: Lane, scale: Scale, now: datetime) -> str:
     return f"next {from_now(lane.fires[0], now)}: {named}{rest}"
 
 
-def _quiet(one: QuietRun, scale: Scale) -> Stroke:
-    title = f"quiet hours, {scale.words(one.since)} to {scale.words(one.until)}"
-    return scale.stroke("quiet", one.since, one.until, title=title)
+def _quiet(quiet: QuietRun, scale: Scale) -> Stroke:
+    title = f"quiet hours, {scale.words(quiet.since)} to {scale.words(quiet.until)}"
+    return scale.stroke("quiet", quiet.since, quiet.until, title=title)
 
 
 def _summary(lane: Lane, ahead: str) -> str:
-    """Return a lane for those who do not see it."""
+    """Return a lane in words, for screen readers."""
     counted: Counter[str] = Counter()
     for bar in lane.bars:
         counted[bar.kind] += bar.count
@@ -199,32 +191,9 @@ Span = Annotated[Literal["1h", "3h", "12h", "3d"], Query(description="How far ba
 Rows = Annotated[Literal["", "all"], Query(description="All jobs on the timeline, not only those that matter most.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """An account in words."""
-
-    view: AccountView
-    used: str
-    window: str
-    forecast: str
-    over: str
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewPage:
-    """What the overview shows."""
-
-    found: Overview
-    drawing: Drawing | None
-    budgets: tuple[Budget, ...]
-    levels: dict[str, str]
-    spans: tuple[str, ...]
-    rows: str
-
-
 @pages.show("/")
 def show_overview(visit: VisitOf, span: Span = "12h", rows: Rows = "") -> Response:
-    """Show how everything is."""
+    """Show the overview."""
     return fit(lambda lanes: _show(visit, span, rows, lanes=lanes), lines=MOST_LANES if rows else LANES)
 
 
@@ -241,57 +210,62 @@ def _show(visit: PageContext, span: str, rows: str, *, lanes: int) -> Response:
         parts=parts,
     )
     drawing = drawing_of(found.timeline, zone=visit.zone, span=span) if found.timeline else None
-    budgets = tuple(_budget(view) for view in found.budgets)
-    view = OverviewPage(found, drawing, budgets, LEVELS, tuple(SPANS), rows)
+    view = {
+        "found": found,
+        "drawing": drawing,
+        "budgets": [_budget(view) for view in found.budgets],
+        "levels": LEVELS,
+        "spans": tuple(SPANS),
+        "rows": rows,
+    }
     return visit.show("overview.html", view, title="Overview", section="overview")
 
 
-def _budget(view: AccountView) -> Budget:
+def _budget(view: AccountView) -> View:
     unit, limit = view.account.unit, view.account.limit
     expected = view.forecast.amount
-    return Budget(
-        view,
-        used=say_used(view.used, limit, unit),
-        window=say_this(view.account.per),
-        forecast="" if expected is None else say_amount(expected, unit),
-        over=say_amount(view.over, unit) if view.over else "",
-    )
+    return {
+        "view": view,
+        "used": say_used(view.used, limit, unit),
+        "window": say_this(view.account.per),
+        "forecast": "" if expected is None else say_amount(expected, unit),
+        "over": say_amount(view.over, unit) if view.over else "",
+    }
 
 
 @pages.act("/ui/attention/acknowledge", back="/")
 def acknowledge_attention(visit: VisitOf) -> Response:
-    """Keep something quiet that needs somebody, until something new happens to it."""
+    """Acknowledge an item: hide it until something new happens to it."""
     topic, mark = visit.form.get("topic", ""), visit.form.get("mark", "")
     if not topic or not mark:
-        raise InvalidValue("nothing is named to be kept quiet", hint="load the page again")
+        raise InvalidValue("no item is named", hint="load the page again")
     needs = needs_of(visit.desk.store, beat=visit.health.heartbeat, zone=visit.zone, now=visit.now)
     found = [need for need in needs if need.attention.topic == topic]
     same = [need for need in found if need.mark == mark]
     acknowledge(visit.desk.store, same, needs=needs, actor=visit.desk.actor, now=visit.now)
     if not found:
-        return visit.done("it does not need anybody any more")
+        return visit.done("this no longer needs attention")
     if not same:
-        return visit.done("something new has happened to it meanwhile: look again")
-    return visit.done(f"{same[0].attention.name} is quiet until something new happens")
+        return visit.done("something new has happened to it meanwhile: check it again")
+    return visit.done(f"{same[0].attention.name} is acknowledged until something new happens")
 
 
 @pages.act("/ui/attention/show", back="/")
 def point_out_attention(visit: VisitOf) -> Response:
-    """Show something again that was kept quiet."""
+    """Show an acknowledged item again."""
     point_out(visit.desk.store, [visit.form.get("topic", "")])
     return visit.done("it is shown again")
 
 
 @pages.show("/ui/search")
 def search(visit: VisitOf, q: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """Go to the run or the job of this name; else to the jobs that have the words in them."""
+    """Redirect to the run or the job of this name, else to the jobs that contain the words."""
     words = q.strip()
     found = visit.desk.store.read(lambda db: _named(db, words)) if words else None
     return RedirectResponse(visit.href(found) if found else visit.href("/ui/jobs", q=words), 303)
 
 
 def _named(db: Database, words: str) -> str | None:
-    """Return the path of the run or job of this name, None where there is none."""
     try:
         if ":" in words or is_id(words):
             return f"/ui/runs/{segment(find_run(db, words).handle)}"

@@ -35,7 +35,8 @@ from rota.text.format import read_coming
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-
+View = dict[str, Any]
+"""The values of a template, or of one of its rows."""
 FOLDER = Path(__file__).parent.parent / "templates"
 
 
@@ -426,18 +427,9 @@ def fit(show: Callable[[int], Response], *, lines: int) -> Response:
 PARAM = "param."
 
 
-@dataclass(frozen=True, slots=True)
-class ParamField:
-    """A param as a form shows it; `name` is that of the field."""
-
-    name: str
-    label: str
-    value: str
-
-
-def param_fields(params: Mapping[str, Any]) -> tuple[ParamField, ...]:
-    """Return the fields of a form for these params."""
-    return tuple(ParamField(f"{PARAM}{name}", name, write_value(value)) for name, value in params.items())
+def param_fields(params: Mapping[str, Any]) -> list[View]:
+    """Return the form fields of params."""
+    return [{"name": f"{PARAM}{name}", "label": name, "value": write_value(value)} for name, value in params.items()]
 
 
 def given_params(form: Mapping[str, str], shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,30 +1,27 @@
-"""The system: the scheduler and its loops, workers, deliveries, the audit, the configuration, versions, doctor."""
+"""The page of the system: scheduler, loops, workers, notifications, audit, configuration, versions, doctor."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from starlette.responses import Response
 
 from rota.http.api.jobs import hold_back, let_go
 from rota.http.context import TargetName, Word
-from rota.http.pages.page import PageContext, Pages, VisitOf
+from rota.http.pages.page import Pages, VisitOf
 from rota.http.schemas import PauseWish
 from rota.model.amounts import counted
 from rota.model.errors import InvalidValue
-from rota.model.notifications import Delivery
 from rota.operations.admin.access import Scope
 from rota.operations.admin.audit import read_trail
 from rota.operations.group_actions import drain_worker
-from rota.operations.notifications import TargetView, enable_target, list_deliveries, list_targets, retry_deliveries
+from rota.operations.notifications import enable_target, list_deliveries, list_targets, retry_deliveries
 from rota.operations.pause import JobSelection, pause
-from rota.operations.project.load import Section, SoftwareVersions, configuration, versions
+from rota.operations.project.load import configuration, versions
 from rota.operations.project.locate import ProjectPaths
-from rota.operations.status.summary import SchedulerSummary, summarise
-from rota.operations.workers import RemoteWorker, remote_workers
-from rota.rules.health_checks import Finding, Severity
-from rota.store.tables.audit import AuditEntry
+from rota.operations.status.summary import summarise
+from rota.operations.workers import remote_workers
+from rota.rules.health_checks import Severity
 
 pages = Pages()
 DELIVERIES = 12
@@ -32,68 +29,25 @@ ENTRIES = 15
 LEVELS = {Severity.OK: "ok", Severity.NOTE: "queued", Severity.WARNING: "warning", Severity.PROBLEM: "failed"}
 
 
-@dataclass(frozen=True, slots=True)
-class LoopRow:
-    """A loop of the scheduler: how often it went round, when last, and what went wrong."""
-
-    name: str
-    rounds: int
-    last_at: datetime | None
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPage:
-    """What the page shows."""
-
-    summary: SchedulerSummary
-    started_at: datetime | None
-    loops: tuple[LoopRow, ...]
-    remote: tuple[RemoteWorker, ...]
-    targets: tuple[TargetView, ...]
-    deliveries: tuple[Delivery, ...]
-    entries: tuple[AuditEntry, ...]
-    following: int | None
-    sections: tuple[Section, ...]
-    versions: SoftwareVersions
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorPage:
-    """What doctor found, the worst first."""
-
-    findings: tuple[Finding, ...]
-    levels: dict[Severity, str]
-    problems: str
-    warnings: str
-
-
 @pages.show("/ui/system")
 def show_system(visit: VisitOf, before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
-    """Show how the scheduler is made and how it does."""
-    return visit.show("system.html", _view(visit, before), title="System", section="system")
-
-
-def _view(visit: PageContext, before: int | None) -> SystemPage:
+    """Show the scheduler, its configuration and its state."""
     store, settings = visit.desk.store, visit.desk.context.settings
     entries = read_trail(store, limit=ENTRIES + 1, before=before) if visit.may_admin and visit.wants("audit") else []
     answer = visit.health.heartbeat.answer
-    return SystemPage(
-        summary=summarise(store, visit.desk.state, now=visit.now),
-        started_at=_instant(answer.get("started_at")),
-        loops=tuple(_turn(loop) for loop in answer.get("loops", ())),
-        remote=tuple(store.read(remote_workers)),
-        targets=tuple(list_targets(store)),
-        deliveries=tuple(list_deliveries(store, status=None, about=None, target=None, limit=DELIVERIES)),
-        entries=tuple(entries[:ENTRIES]),
-        following=entries[ENTRIES - 1].number if len(entries) > ENTRIES else None,
-        sections=configuration(store, settings) if visit.wants() else (),
-        versions=versions(store, visit.desk.state, settings),
-    )
-
-
-def _turn(loop: Any) -> LoopRow:
-    return LoopRow(str(loop["name"]), int(loop["rounds"]), _instant(loop["last_at"]), str(loop["error"] or ""))
+    view = {
+        "summary": summarise(store, visit.desk.state, now=visit.now),
+        "started_at": _instant(answer.get("started_at")),
+        "loops": [{**loop, "last_at": _instant(loop["last_at"])} for loop in answer.get("loops", ())],
+        "remote": store.read(remote_workers),
+        "targets": list_targets(store),
+        "deliveries": list_deliveries(store, status=None, about=None, target=None, limit=DELIVERIES),
+        "entries": entries[:ENTRIES],
+        "following": entries[ENTRIES - 1].number if len(entries) > ENTRIES else None,
+        "sections": configuration(store, settings) if visit.wants() else (),
+        "versions": versions(store, visit.desk.state, settings),
+    }
+    return visit.show("system.html", view, title="System", section="system")
 
 
 def _instant(written: str | None) -> datetime | None:
@@ -102,24 +56,26 @@ def _instant(written: str | None) -> datetime | None:
 
 @pages.show("/ui/system/doctor", scope=Scope.ADMIN)
 def show_doctor(visit: VisitOf) -> Response:
-    """Look at the machine, the file, the scheduler, the database and the agents, as `rota doctor` does."""
-    from rota.operations.admin.doctor import (
-        examine,
-    )  # it asks every agent's program: only who wants to know pays for it
+    """Check the machine, the file, the scheduler, the database and the agents, as `rota doctor` does."""
+    from rota.operations.admin.doctor import examine  # it starts every agent program: load it for this page alone
 
     context = visit.desk.context
     place = ProjectPaths(context.folder, context.state, store=context.settings.store if context.settings else "sqlite")
     found = examine(place, context.environ, clock=context.clock)
     order = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.OK)
-    problems, warnings = (sum(one.level is level for one in found) for level in order[:2])
-    ranked = tuple(sorted(found, key=lambda one: order.index(one.level)))
-    view = DoctorPage(ranked, LEVELS, counted(problems, "problem"), counted(warnings, "warning"))
+    problems, warnings = (sum(finding.level is level for finding in found) for level in order[:2])
+    view = {
+        "findings": sorted(found, key=lambda finding: order.index(finding.level)),
+        "levels": LEVELS,
+        "problems": counted(problems, "problem"),
+        "warnings": counted(warnings, "warning"),
+    }
     return visit.show("doctor.html", view, title="Doctor", section="system")
 
 
 @pages.act("/ui/scheduler/stop", back="/ui/system", scope=Scope.ADMIN)
 def stop_scheduler(visit: VisitOf) -> Response:
-    """Hold everything back, so that nothing fires or starts."""
+    """Pause everything: nothing fires or starts."""
     chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
         told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
@@ -135,14 +91,14 @@ def stop_scheduler(visit: VisitOf) -> Response:
 
 @pages.act("/ui/scheduler/start", back="/ui/system", scope=Scope.ADMIN)
 def start_scheduler(visit: VisitOf) -> Response:
-    """Let everything go that was held back."""
+    """Resume everything."""
     let_go(visit.desk, JobSelection(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
     return visit.done("everything goes on", back="/ui/system")
 
 
 @pages.act("/ui/workers/{worker}/drain", back="/ui/system", scope=Scope.ADMIN)
 def drain(visit: VisitOf, worker: Word) -> Response:
-    """Let a worker finish what it has and take no more, or let it take runs again."""
+    """Drain a worker, so that it finishes its runs and claims no more; or resume it."""
     draining = visit.form.get("draining") == "yes"
     drain_worker(visit.desk.store, worker, draining=draining)
     visit.desk.wake()
@@ -151,7 +107,7 @@ def drain(visit: VisitOf, worker: Word) -> Response:
 
 @pages.act("/ui/deliveries/retry", back="/ui/system")
 def retry_sent(visit: VisitOf) -> Response:
-    """Send one delivery again, or all that failed."""
+    """Resend one notification, or all that failed."""
     chosen, failed = visit.form.get("id", ""), visit.form.get("failed") == "yes"
     if not chosen and not failed:
         raise InvalidValue("no delivery is named", hint="load the page again")
@@ -164,7 +120,7 @@ def retry_sent(visit: VisitOf) -> Response:
 
 @pages.act("/ui/notify/{target}/enable", back="/ui/system")
 def enable_notify(visit: VisitOf, target: TargetName) -> Response:
-    """Send to a target again that was switched off, or is left alone since it kept failing."""
+    """Enable a target that was disabled, or that is in backoff after failures."""
     changed = enable_target(visit.desk.store, target)
     visit.desk.wake()
     return visit.done(f"{target} is enabled again" if changed else f"{target} was not disabled", back="/ui/system")
