@@ -344,7 +344,7 @@ async def test_an_end_that_nobody_was_told_of_is_found_by_verify(unaudited: Scen
     lose(unaudited, lost)
     found = audit(unaudited).violations
     assert [(one.check.value, one.run, one.text) for one in found] == [
-        ("delivery", "backup:2", f"ops was not told of {event} (DEC-009)")
+        ("delivery", "backup:2", f"ops was not notified of {event}")
     ]
 
 
@@ -382,7 +382,7 @@ async def test_a_recovery_that_was_not_written_is_found_by_verify(unaudited: Sce
     await unaudited.advance("2h")
     unaudited.processes.scripts["backup"] = Script()
     await unaudited.advance("2h")
-    assert await lost_event(unaudited, Event.RECOVERED) == [("backup:3", "ops was not told of recovered (DEC-009)")]
+    assert await lost_event(unaudited, Event.RECOVERED) == [("backup:3", "ops was not notified of recovered")]
 
 
 async def test_a_late_run_that_nobody_was_told_of_is_found_by_verify(unaudited: Scene) -> None:
@@ -391,7 +391,7 @@ async def test_a_late_run_that_nobody_was_told_of_is_found_by_verify(unaudited: 
     unaudited.declare(job(schedule=Schedule(cron=("0 22 * * *",), timezone="Europe/Madrid"), finish_by="06:00"))
     unaudited.processes.scripts["backup"] = Script(takes=timedelta(hours=9))
     await unaudited.advance("36h")
-    assert await lost_event(unaudited, Event.LATE) == [("backup:1", "ops was not told of late (DEC-009)")]
+    assert await lost_event(unaudited, Event.LATE) == [("backup:1", "ops was not notified of late")]
 
 
 async def test_a_run_that_starts_late_and_nobody_was_told_of_is_found_by_verify(unaudited: Scene) -> None:
@@ -400,4 +400,4 @@ async def test_a_run_that_starts_late_and_nobody_was_told_of_is_found_by_verify(
     unaudited.declare(job(misfire=Misfire(MisfirePolicy.ONCE)))
     unaudited.clock.advance(timedelta(hours=1, minutes=30))
     await unaudited.settle()
-    assert await lost_event(unaudited, Event.MISSED) == [("backup:1", "ops was not told of missed (DEC-009)")]
+    assert await lost_event(unaudited, Event.MISSED) == [("backup:1", "ops was not notified of missed")]

@@ -351,7 +351,7 @@ class TestVerify:
         assert audit(unaudited).violations == ()
         unaudited.store.write(lambda db: queue.take(db, OLLAMA))
         (found,) = audit(unaudited).violations
-        assert str(found.text) == "the pool ollama counts 2 as used, but 1 is drawn (R-03)"
+        assert str(found.text) == "the pool ollama counts 2 as used, but 1 is drawn"
 
     async def test_a_run_in_the_wrong_lane_is_found(self, unaudited: Scene) -> None:
         put(unaudited, drawing("model", *OLLAMA, takes=MINUTE, scene=unaudited), command("plain"), ollama=0)

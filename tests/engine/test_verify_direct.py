@@ -63,7 +63,7 @@ BROKEN = {
     ),
     "a call in the slot of a run": (
         Check.STATE,
-        "holds 2 runs or direct calls (INV-003)",
+        "holds 2 runs or direct calls",
         "UPDATE execution SET slot = (SELECT slot FROM run WHERE status = 'RUNNING') WHERE id = '{running}'",
     ),
     "a call whose process is gone": (

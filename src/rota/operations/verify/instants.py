@@ -29,7 +29,7 @@ class Instants(Protocol):
     """The instants of a schedule, in order."""
 
     def after(self, ms: int) -> int | None:
-        """Return the first instant after `ms`, None for none."""
+        """Return the first instant after `ms`, or None."""
         ...
 
 
@@ -46,7 +46,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Instants at equal distances, from `origin` on."""
+    """Instants at equal intervals from `origin` on."""
 
     origin: int
     step: int
@@ -68,8 +68,8 @@ class Bounded:
         """Return the first instant after `ms` within the bounds."""
         if ms >= self.end:
             return None
-        found = self.inner.after(max(ms, self.first - 1))
-        return found if found is not None and found < self.end else None
+        at = self.inner.after(max(ms, self.first - 1))
+        return at if at is not None and at < self.end else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _gap_end(wall: datetime, zone: ZoneInfo) -> int:
 
 
 def instants_of(schedule: Schedule, *, created_at: int) -> Instants | None:
-    """Return the instants of a schedule; None where they cannot be known beforehand, or there are none."""
+    """Return the instants of a schedule; None if there are none or they depend on runs."""
     unbounded = _unbounded(schedule, created_at)
     if unbounded is None:
         return None
@@ -158,7 +158,7 @@ def instants_of(schedule: Schedule, *, created_at: int) -> Instants | None:
 
 
 def instant_after(schedule: Schedule, at: int, *, created_at: int) -> int | None:
-    """Return the instant that follows `at` whatever the bounds say: jitter is measured by it, also the last one's."""
+    """Return the instant after `at` regardless of `end_at`: the bound of the jitter, also of the last instant."""
     unbounded = _unbounded(replace(schedule, end_at=None), created_at)
     return None if unbounded is None else unbounded.after(at)
 
@@ -187,7 +187,7 @@ _WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Fate(StrEnum):
-    """What the calendar makes of an instant."""
+    """The effect of quiet hours and excluded dates on an instant."""
 
     RUNS = "runs"
     EXCLUDED = "excluded"
@@ -219,7 +219,7 @@ class Lulls:
     zone: ZoneInfo
 
     def fate(self, ms: int) -> Fate:
-        """Return what the calendar makes of an instant; exclusion goes first."""
+        """Return the effect on an instant; exclusion goes first."""
         if self.excluded and self._is_excluded(_day_of(self.zone, ms)):
             return Fate.EXCLUDED
         if self.quiet_end(ms) is None:
@@ -227,7 +227,7 @@ class Lulls:
         return Fate.DEFERRED if self.policy is QuietPolicy.DEFER else Fate.SKIPPED
 
     def excluded_end(self, ms: int) -> int:
-        """Return where the excluded days end that an instant lies in."""
+        """Return the end of the excluded days that hold an instant."""
         day = _day_of(self.zone, ms)
         while self._is_excluded(day):
             day += 1
@@ -238,7 +238,7 @@ class Lulls:
         return text in self.excluded or text[5:] in self.excluded
 
     def quiet_end(self, ms: int) -> int | None:
-        """Return the end of the quiet hours that an instant waits for, None where it fires when it comes."""
+        """Return the end of the quiet hours that hold an instant, None outside of them."""
         if not any(begin <= ms < end for begin, end in self._near(ms)):
             return None
         end = ms
@@ -257,7 +257,7 @@ class Lulls:
 
 
 def lulls_of(schedule: Schedule) -> Lulls | None:
-    """Return the quiet hours and excluded dates of a schedule, None where it has none that act on instants."""
+    """Return the quiet hours and excluded dates of a schedule, None if none affect instants."""
     quiet = schedule.quiet
     acts = quiet is not None and quiet.policy is not QuietPolicy.DORMANT
     if not acts and not schedule.excluded:
@@ -272,15 +272,15 @@ def lulls_of(schedule: Schedule) -> Lulls | None:
 
 
 def follows_zones(schedule: Schedule) -> bool:
-    """Tell whether the lulls depend on the data of time zones."""
+    """Return whether quiet hours or excluded dates depend on time zone data."""
     quiet = schedule.quiet is not None and schedule.quiet.timezone != "UTC"
     return quiet or (bool(schedule.excluded) and schedule.timezone != "UTC")
 
 
 def _window(text: str) -> tuple[frozenset[int], int, int]:
-    """Read a stored window: the days it begins on, and its minutes; beyond 24 hours it ends on the day after."""
+    """Read a stored window: the weekdays of its start, and its minutes; beyond 24 hours it ends on the next day."""
     *days, times = text.split(" ")
-    start, end = (60 * int(one[:2]) + int(one[3:]) for one in times.split("-"))
+    start, end = (60 * int(time[:2]) + int(time[3:]) for time in times.split("-"))
     named = frozenset(day for term in days[0].split(",") for day in _days(term)) if days else frozenset(range(7))
     return named, start, end if start < end else end + 24 * 60
 

@@ -20,7 +20,7 @@ LONG_AGO = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class AuditedJob:
-    """A job as its row shows it, times in milliseconds."""
+    """The row of a job, times in milliseconds."""
 
     id: str
     name: str
@@ -47,13 +47,13 @@ class AuditedJob:
 
     @property
     def cursor(self) -> int | None:
-        """The next nominal instant, held back or not."""
+        """The next nominal instant, also of a paused job."""
         return self.next_for if self.paused_at is None else self.held_for
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedSpan:
-    """One version of a job: what it was, from `since` to `until`."""
+    """One version of a job, from `since` to `until`."""
 
     spec: JobSpec
     version: int
@@ -67,12 +67,12 @@ class AuditedSpan:
 
     @property
     def has_instants(self) -> bool:
-        """Whether instants of this span are accounted for, fired or skipped."""
+        """Whether the instants of this span need rows."""
         return bool(self.schedules or self.paused) and not self.spec.schedule.manual
 
 
 class SpanKind(StrEnum):
-    """What can be said of the instants of a stretch."""
+    """How the instants of a stretch are checked."""
 
     NONE = "none"
     FOLLOWING = "following"
@@ -83,7 +83,7 @@ class SpanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring spans with one schedule: its instants run through all of them."""
+    """Consecutive spans with the same schedule."""
 
     kind: SpanKind
     spans: tuple[AuditedSpan, ...]
@@ -98,24 +98,24 @@ class Stretch:
 
     @property
     def until(self) -> int | None:
-        """When its last span was closed, None while it is open."""
+        """The end of its last span, None while it is open."""
         return self.spans[-1].until
 
 
 def read_spans(db: Database, job: AuditedJob, findings: AuditFindings) -> list[AuditedSpan]:
-    """Return a job's spans, oldest first; those that cannot be read are violations and left out."""
-    found = []
+    """Return a job's spans, oldest first; report those that cannot be read."""
+    spans = []
     for row in db.rows("audit_spans", job_id=job.id):
         try:
-            found.append(AuditedSpan(read_spec(row[1]), *row))
+            spans.append(AuditedSpan(read_spec(row[1]), *row))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"the definition of version {row[0]} cannot be read: {error}"
             findings.violation(Check.VERSION, text, job=job.name)
-    return found
+    return spans
 
 
 def check_spans(job: AuditedJob, spans: Sequence[AuditedSpan], findings: AuditFindings) -> None:
-    """INV-005: every definition as it was stored, spans without gap or overlap, the last one the job's own."""
+    """Check that definitions match their digests, spans have no gap or overlap, and the last one is the job's own."""
     for place, span in enumerate(spans):
         if _digest(span.text) != span.digest:
             findings.violation(Check.VERSION, f"version {span.version} is not what its digest says", job=job.name)
@@ -138,7 +138,7 @@ def _check_last(job: AuditedJob, last: AuditedSpan | None, findings: AuditFindin
         findings.violation(Check.VERSION, "its open span and its row disagree on enabled or paused", job=job.name)
     if job.schedules and not (last.schedules or last.paused):
         findings.violation(Check.VERSION, "it schedules, but its open span has no instants", job=job.name)
-    if last.spec.name != job.name.partition("~")[0]:  # a deleted job whose name went to another
+    if last.spec.name != job.name.partition("~")[0]:  # a deleted job whose name another job has now
         findings.violation(Check.VERSION, f"its definition is that of {last.spec.name!r}", job=job.name)
 
 
@@ -148,17 +148,17 @@ def _digest(text: str) -> str:
 
 
 def stretches_of(job: AuditedJob, spans: Sequence[AuditedSpan], *, tzdata: str) -> list[Stretch]:
-    """Return the spans joined where the cursor goes on unmoved: neighbours with instants of one schedule."""
+    """Join consecutive spans whose instants come from the same schedule."""
     groups: list[list[AuditedSpan]] = []
     for span in spans:
-        if groups and _goes_on(groups[-1][-1], span):
+        if groups and _continues(groups[-1][-1], span):
             groups[-1].append(span)
         else:
             groups.append([span])
     return [_stretch(job, tuple(group), tzdata) for group in groups]
 
 
-def _goes_on(earlier: AuditedSpan, later: AuditedSpan) -> bool:
+def _continues(earlier: AuditedSpan, later: AuditedSpan) -> bool:
     if not (earlier.has_instants and later.has_instants and earlier.spec.schedule == later.spec.schedule):
         return False
     return earlier.tzdata == later.tzdata or not _follows_zone(later.spec.schedule)
@@ -184,7 +184,7 @@ def _stretch(job: AuditedJob, spans: tuple[AuditedSpan, ...], tzdata: str) -> St
 
 
 def _begins(first: AuditedSpan) -> int:
-    """Return the first moment whose instant the stretch owns: after the span began, but for a job's very first one."""
+    """Return the first moment of the stretch: after the start of its span, except for a job's very first instant."""
     schedule = first.spec.schedule
     if first.version == 1 and schedule.at is not None:
         return min(to_ms(schedule.at), first.since)
@@ -194,7 +194,7 @@ def _begins(first: AuditedSpan) -> int:
 
 
 def wrong_fate(reason: str | None, at: int, lulls: Lulls, *, created_at: int | None) -> str | None:
-    """Return what the calendar says where it does not allow an instant its row; `created_at` None: not known."""
+    """Return how quiet hours or excluded dates contradict the row of an instant; `created_at` None: not known."""
     if reason == Reason.PAUSED:
         return None
     fate = lulls.fate(at)
@@ -212,14 +212,14 @@ def wrong_fate(reason: str | None, at: int, lulls: Lulls, *, created_at: int | N
 
 
 def waits(job: AuditedJob, stretch: Stretch) -> bool:
-    """Tell whether the next instant waits for quiet hours to end, or may do so under other data of time zones."""
+    """Return whether the next instant waits for the end of quiet hours, or may do so under other time zone data."""
     if stretch.lulls is None:
         return stretch.schedule.quiet is not None and follows_zones(stretch.schedule)
     return job.next_for is not None and stretch.lulls.quiet_end(job.next_for) is not None
 
 
 def wrong_wait(job: AuditedJob, stretch: Stretch) -> str | None:
-    """Return what is wrong where an instant inside quiet hours does not wait for their end."""
+    """Return the error if an instant inside quiet hours does not wait for their end."""
     if stretch.lulls is None or job.next_for is None:
         return None
     end = stretch.lulls.quiet_end(job.next_for)
@@ -229,12 +229,12 @@ def wrong_wait(job: AuditedJob, stretch: Stretch) -> str | None:
 
 
 COUNTED = 10_000
-PAGE = 2_000
+ROW_PAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """A run or counted row that accounts for instants, times in milliseconds."""
+    """A run or counted row of scheduled instants, times in milliseconds; `caught_up`: a person ran it after a pause."""
 
     number: int
     version: int
@@ -246,7 +246,6 @@ class LedgerRow:
     reason: str | None
     created_at: int
     caught_up: int | None
-    """Whether a person had it run after a pause, whatever the calendar says."""
 
     @property
     def last(self) -> int:
@@ -255,33 +254,37 @@ class LedgerRow:
 
 
 def read_rows(db: Database, job: AuditedJob, *, since: int) -> Iterator[LedgerRow]:
-    """Yield the scheduled rows of a job that reach `since` or later, in the order in which they were made."""
+    """Yield the scheduled rows of a job that reach `since` or later, in the order of creation."""
     after = LONG_AGO
     while True:
-        page = db.rows("audit_rows", job_id=job.id, after=after, since=since, limit=PAGE)
+        page = db.rows("audit_rows", job_id=job.id, after=after, since=since, limit=ROW_PAGE)
         for row in page:
             yield LedgerRow(*row)
-        if len(page) < PAGE:
+        if len(page) < ROW_PAGE:
             return
         after = page[-1][0]
 
 
 def count_instants(instants: Instants, first: int, last: int) -> int:
-    """Return how many instants lie from `first` to `last`; counting ends above 10,000."""
-    found, at = 0, instants.after(first - 1)
-    while at is not None and at <= last and found <= COUNTED:
-        found, at = found + 1, instants.after(at)
-    return found
+    """Return the number of instants from `first` to `last`; counting ends above 10,000."""
+    return sum(1 for _ in _instants_between(instants, instants.after(first - 1), last))
+
+
+def _instants_between(instants: Instants, first: int | None, last: int) -> Iterator[int]:
+    at, count = first, 0
+    while at is not None and at <= last and count <= COUNTED:
+        yield at
+        count, at = count + 1, instants.after(at)
 
 
 def say(ms: int | None) -> str:
-    """Return an instant as messages show it."""
+    """Return an instant for messages."""
     return "none" if ms is None else iso(from_ms(ms))
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Walks through a job's stretches and rows side by side. `stepped`: the clock was once set back (R-26)."""
+    """A walk through a job's stretches and rows side by side. `stepped`: the clock was once set back."""
 
     job: AuditedJob
     stretches: Sequence[Stretch]
@@ -296,7 +299,7 @@ class Ledger:
     of_version: dict[int, int] = field(default_factory=dict)
 
     def walk(self, rows: Iterator[LedgerRow]) -> None:
-        """Hold every row against the instants, and the instants against the rows."""
+        """Compare rows and instants."""
         self.of_version = {
             span.version: place for place, stretch in enumerate(self.stretches) for span in stretch.spans
         }
@@ -317,18 +320,17 @@ class Ledger:
             self.place += 1
             begins = max(self.stretches[self.place].begins, self.since) - 1
             self.covered = max(begins, self.covered) if self.stepped else begins
-            self.consumed, self.fired = self.consumed and self._same_schedule(), None
-
-    def _same_schedule(self) -> bool:
-        """Tell whether the schedule is still that of the stretch before: a job that ran once is used up until then."""
-        return self.place > 0 and self.stretches[self.place].schedule == self.stretches[self.place - 1].schedule
+            # A job that ran once is used up until its schedule changes.
+            same = self.place > 0 and self.stretches[self.place].schedule == self.stretches[self.place - 1].schedule
+            self.consumed, self.fired = self.consumed and same, None
 
     def _take(self, row: LedgerRow) -> None:
         place = self.of_version.get(row.version)
         if place is None:
-            return  # its definition cannot be read, which is a violation already
+            return  # the unreadable definition is reported already
         if place < self.place:
-            self._wrong(row, f"of version {row.version} was made after rows of version {self._version()}")
+            later = self.stretches[self.place].spans[-1].version
+            self._wrong(row, f"of version {row.version} was made after rows of version {later}")
             return
         self._enter(place)
         stretch = self.stretches[place]
@@ -344,7 +346,7 @@ class Ledger:
             self._take_instants(row, stretch, stretch.instants)
 
     def _check_held_back(self, row: LedgerRow, stretch: Stretch) -> None:
-        """Look whether instants were held back after failures by a definition that says so (DEC-007)."""
+        """Check that the definition of instants held back after failures has `on_repeated_failure`."""
         if row.reason != Reason.BACKING_OFF:
             return
         span = next(span for span in stretch.spans if span.version == row.version)
@@ -352,7 +354,7 @@ class Ledger:
             self._wrong(row, f"was held back, but version {row.version} has no `on_repeated_failure`")
 
     def _take_following(self, row: LedgerRow) -> None:
-        """Completion and start anchors: instants are numbered, since each depends on the run before."""
+        """Check a row of a completion or start anchor: numbered, as each depends on the previous run."""
         key = row.slot_key or ""
         number = int(key[1:]) if key.startswith("#") and key[1:].isdecimal() else None
         if number is None or row.covers_to is not None or row.count not in (None, 1):
@@ -367,7 +369,7 @@ class Ledger:
         self.fired = number
 
     def _take_boot(self, row: LedgerRow) -> None:
-        """Jobs at boot: one row for each boot of the machine (R-05)."""
+        """Check a row of a job at boot: one for each boot of the machine."""
         if not row.slot_key or row.covers_to is not None or row.count not in (None, 1):
             self._wrong(row, f"has the key {row.slot_key!r}, which is no boot of the machine")
         elif row.slot_key in self.boots:
@@ -375,24 +377,22 @@ class Ledger:
         self.boots.add(row.slot_key or "")
 
     def _check_fates(self, row: LedgerRow, stretch: Stretch, covered: Iterable[int]) -> None:
-        """Look whether quiet hours and excluded dates allow the row, for each instant it covers (R-17)."""
+        """Check each instant of a row against quiet hours and excluded dates."""
         lulls = stretch.lulls
         if row.caught_up or (lulls is None and row.reason not in (Reason.QUIET_HOURS, Reason.EXCLUDED)):
             return
+        created_at = None if self.stepped else row.created_at
         for at in covered:
-            trouble = "has none" if lulls is None else wrong_fate(row.reason, at, lulls, created_at=self._created(row))
+            trouble = "has none" if lulls is None else wrong_fate(row.reason, at, lulls, created_at=created_at)
             if trouble and not (lulls is None and follows_zones(stretch.schedule)):
                 self._wrong(row, f"covers {say(at)} as {row.reason or row.status}, but its calendar {trouble}")
                 return
-
-    def _created(self, row: LedgerRow) -> int | None:
-        return None if self.stepped else row.created_at
 
     def _take_instants(self, row: LedgerRow, stretch: Stretch, instants: Instants) -> None:
         if row.slot_key != str(row.first):
             self._wrong(row, f"has the key {row.slot_key!r} for {say(row.first)}, not {row.first}")
         if row.first <= self.covered < row.last and row.first < self.since:
-            self.covered = row.first - 1  # what is kept of the ledger begins inside this row
+            self.covered = row.first - 1  # the stored part of the ledger begins inside this row
         if self.consumed:
             self._wrong(row, f"covers {say(row.first)}, but the job was to run once and had run")
         if row.first <= self.covered:
@@ -400,7 +400,7 @@ class Ledger:
         else:
             self._check_place(row, instants)
         self._check_count(row, instants)
-        self._check_fates(row, stretch, covered_by(row, instants))
+        self._check_fates(row, stretch, _instants_between(instants, row.first, row.last))
         if stretch.until is not None and row.last > stretch.until and not self.stepped:
             self._wrong(row, f"covers {say(row.last)}, its definition ended at {say(stretch.until)}")
         self.covered = max(self.covered, row.last)
@@ -429,33 +429,27 @@ class Ledger:
             self._wrong(row, f"counts {counted} instants up to {say(row.covers_to)}, there are {real}")
 
     def _close(self, stretch: Stretch) -> None:
-        """Look for instants without a row up to the end of a closed stretch."""
+        """Report instants without a row up to the end of a closed stretch."""
         if stretch.instants is None or stretch.until is None or self.consumed:
             return
         expected = stretch.instants.after(self.covered)
-        if expected is None or expected > stretch.until or self._pending(stretch, expected):
+        if expected is None or expected > stretch.until:
             return
-        self._lost(stretch.instants, expected, stretch.until)
-
-    def _pending(self, stretch: Stretch, instant: int) -> bool:
-        """Tell whether the wall went back before a span's last instant: the span cannot end before it began."""
-        return self.stepped and instant == stretch.until
+        # After a clock step back a span may end at its last instant, as it cannot end before it began.
+        if not (self.stepped and expected == stretch.until):
+            self._lost(stretch.instants, expected, stretch.until)
 
     def _check_end(self) -> None:
         stretch = self.stretches[self.place]
-        if stretch.kind is SpanKind.FOLLOWING:
-            self._check_counted()
+        if stretch.kind is SpanKind.FOLLOWING:  # a clock step back leaves the newest row before the ledger's beginning
+            if self.fired is not None and self.fired < self.job.fire_number and not self.stepped:
+                self._missing(f"fire #{self.fired + 1} has no row, the job has counted {self.job.fire_number}")
         elif stretch.kind is SpanKind.ENUMERATED and stretch.instants is not None:
             self._check_cursor(stretch, stretch.instants)
         elif stretch.kind is SpanKind.AT_BOOT and self.job.schedules and self.job.booted is None:
             self._cursor("it fires at boot, but no boot is noted: it would never fire")
         elif stretch.kind in (SpanKind.NONE, SpanKind.AT_BOOT) and self.job.cursor is not None:
             self._cursor(f"it stands at {say(self.job.cursor)}, but the job has no instants")
-
-    def _check_counted(self) -> None:
-        """Look for the row of the newest fire; a clock that was set back leaves it before the ledger's beginning."""
-        if self.fired is not None and self.fired < self.job.fire_number and not self.stepped:
-            self._missing(f"fire #{self.fired + 1} has no row, the job has counted {self.job.fire_number}")
 
     def _check_cursor(self, stretch: Stretch, instants: Instants) -> None:
         job, cursor = self.job, self.job.cursor
@@ -506,21 +500,9 @@ class Ledger:
         name = self.job.name
         self.findings.violation(Check.LEDGER, text, job=name, run=f"{name}:{row.number}")
 
-    def _version(self) -> int:
-        return self.stretches[self.place].spans[-1].version
-
-
-def covered_by(row: LedgerRow, instants: Instants) -> Iterator[int]:
-    """Yield the instants that a row covers; above 10,000 no more."""
-    at: int | None = row.first
-    found = 0
-    while at is not None and at <= row.last and found <= COUNTED:
-        yield at
-        found, at = found + 1, instants.after(at)
-
 
 def jitter_bound(schedule: Schedule, instant: int, following: int | None) -> int:
-    """Return below how many milliseconds the jitter of an instant stays: never as much as the gap to the next."""
+    """Return the upper bound of an instant's jitter in milliseconds, at most the gap to the next instant."""
     if schedule.jitter is None:
         return 0
     up_to = schedule.jitter.up_to

@@ -1,4 +1,4 @@
-"""Checks of rows: budgets, counters, pools, work items, groups, notifications, and rows that never end."""
+"""Checks of rows: states, budgets, counters, pools, work items, groups, notifications, schema and processes."""
 
 import json
 import threading
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import psutil
@@ -16,7 +17,7 @@ from rota.model.amounts import counted
 from rota.model.clock import from_ms, to_ms
 from rota.model.notifications import Event, Target
 from rota.model.records import ProcessIdentity
-from rota.model.spec import JobSpec, Schedule
+from rota.model.spec import JobSpec
 from rota.model.states import REASONS, Reason, Status
 from rota.operations.verify.ledger import AuditedJob, SpanKind, Stretch, say, waits, wrong_wait
 from rota.operations.verify.report import AuditFindings, Check
@@ -32,34 +33,111 @@ from rota.store.tables import processes
 from rota.store.tables.notifications import TARGETS_AT_KEY, TARGETS_KEY, targets
 from rota.store.tables.processes import is_shared
 
-MOST = 1_000
+MAX_ROWS = 1_000
+MAX_PROBLEMS = 20
+AGING_KEY = "aging"
+CLOCK_SLACK_MS = 1_000
+"""A clock step back by less than this is not recorded."""
+MACHINE_SLACK_MS = 60_000
+"""The difference between the clocks of two machines that verify tolerates."""
+ANY_SLACK_MS = 1 << 60
 
 
-def check_budgets(db: Database, findings: AuditFindings) -> None:
-    """R-19: settled and reserved are the sums of the entries; what is held belongs to something unfinished."""
-    for account, since, settled, entries, reserved, held in db.rows("audit_budgets", limit=MOST):
+def clock_was_set_back(db: Database) -> bool:
+    """Return whether the times of rows may be out of order."""
+    row = db.row("audit_clock")
+    return row is not None and bool(row[0])
+
+
+def check_rows(db: Database, findings: AuditFindings, *, chosen: Collection[str] | None, stepped: bool) -> None:
+    """Check states, executions, slots, numbers, keys, times and waits of the rows of the chosen jobs."""
+    jobs = None if chosen is None else json.dumps(sorted(chosen))
+    runs = partial(_check_runs, db, findings, jobs=jobs)
+    reasons = json.dumps([f"{status}/{reason}" for status, reasons in REASONS.items() for reason in reasons])
+    runs(
+        Check.STATE,
+        "audit_states",
+        lambda status, reason, what: f"is {status}{f'/{reason}' if reason else ''}, {what}",
+        reasons=reasons,
+    )
+    runs(Check.EXECUTION, "audit_executions", lambda status, what: f"is {status}, {what}")
+    _check_doubles(db, findings, jobs)
+    runs(
+        Check.WAITING,
+        "audit_waiting",
+        lambda waiting_for: f"waits for {waiting_for}, which nothing will end: it would wait for ever",
+    )
+    runs(Check.CHAIN, "audit_chains", str)
+    runs(
+        Check.CHAIN,
+        "audit_not_retried",
+        lambda attempt, most: f"failed as attempt {attempt} of {most}, but was not retried",
+        outages=OUTAGES,
+    )
+    _check_groups(db, findings, jobs)
+    _check_pools(db, findings, jobs)
+    _check_budgets(db, findings)
+    _check_work(db, findings)
+    slack = MACHINE_SLACK_MS if is_shared(db) else CLOCK_SLACK_MS
+    direct_slack = ANY_SLACK_MS if stepped else slack
+    for call_id, job, what in db.rows("audit_direct", jobs=jobs, slack=direct_slack, limit=MAX_ROWS):
+        findings.violation(Check.EXECUTION, f"the direct call {call_id} {what}", job=job)
+    if not stepped:
+        runs(Check.TIME, "audit_times", _wrong_times, slack=slack)
+
+
+def _check_runs(
+    db: Database, findings: AuditFindings, check: Check, query: str, text: Callable[..., str], **parameters: Any
+) -> None:
+    """Report each row of a query, which begins with the job and the number of a run."""
+    for job, number, *facts in db.rows(query, limit=MAX_ROWS, **parameters):
+        findings.violation(check, text(*facts), job=job, run=f"{job}:{number}")
+
+
+def _wrong_times(*times: int | None) -> str:
+    created, dispatched, started, finished = map(say, times)
+    return (
+        f"has its times out of order: created {created}, dispatched {dispatched}, started {started}, "
+        f"finished {finished}"
+    )
+
+
+def _check_doubles(db: Database, findings: AuditFindings, jobs: str | None) -> None:
+    for job, number, count in db.rows("audit_doubled_numbers", jobs=jobs, limit=MAX_ROWS):
+        findings.violation(Check.NUMBER, f"the number {number} is given to {count} runs", job=job)
+    for job, key, count in db.rows("audit_doubled_keys", jobs=jobs, limit=MAX_ROWS):
+        findings.violation(Check.LEDGER, f"the fire {key} has {count} rows", job=job)
+    for slot, count in db.rows("audit_doubled_slots", limit=MAX_ROWS):
+        findings.violation(Check.STATE, f"slot {slot} holds {count} runs or direct calls")
+    for job, numbered, highest in db.rows("audit_numbers", jobs=jobs, limit=MAX_ROWS):
+        findings.violation(Check.NUMBER, f"it has counted {numbered} runs, but there is run {highest}", job=job)
+
+
+def _check_budgets(db: Database, findings: AuditFindings) -> None:
+    """Check that settled and reserved are the sums of the entries, and that reservations belong to unfinished runs."""
+    for account, since, settled, entries, reserved, held in db.rows("audit_budgets", limit=MAX_ROWS):
         window = f"the window of {account} from {say(since)}"
         if settled != entries:
-            findings.violation(Check.BUDGET, f"{window} counts {settled} as settled, its runs {entries} (R-19)")
+            findings.violation(Check.BUDGET, f"{window} counts {settled} as settled, its runs {entries}")
         if reserved != held:
-            findings.violation(Check.BUDGET, f"{window} counts {reserved} as reserved, its runs {held} (R-19)")
-    for account, run_id, reserved in db.rows("audit_budget_held", limit=MOST):
+            findings.violation(Check.BUDGET, f"{window} counts {reserved} as reserved, its runs {held}")
+    for account, run_id, reserved in db.rows("audit_budget_held", limit=MAX_ROWS):
         what = "a reservation" if reserved else "requests"
-        findings.violation(Check.BUDGET, f"{account} holds {what} of {run_id}, which is not under way (R-19)")
+        findings.violation(Check.BUDGET, f"{account} holds {what} of {run_id}, which is not under way")
 
 
-ENDS: dict[str, set[tuple[str | None, str | None]]] = {
+GROUP_ENDS: dict[str, set[tuple[str | None, str | None]]] = {
     "RUNNING": {("RUNNING", None)},
     "COMPLETED": {("COMPLETED", None)},
     "PARTIAL": {("FAILED", "members_failed")},
     "CANCELLED": {("CANCELLED", "requested"), ("CANCELLED", "replaced"), ("CANCELLED", "retired")},
 }
-"""How the run of a group stands, by the status of the group (R-15)."""
+"""Status and reason of a group's run, by the status of the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group with its members counted."""
+    """A group with the counts of its members."""
 
     name: str
     number: int
@@ -77,160 +155,76 @@ class GroupRow:
     failed: int
     cancelled: int
 
-    @property
-    def handle(self) -> str:
-        """The group as people write it."""
-        return f"{self.name}:{self.number}"
 
-
-def check_groups(db: Database, findings: AuditFindings, *, jobs: str | None) -> None:
-    """INV-006 and R-15: places complete, final exactly with the last member, the status that the members give."""
+def _check_groups(db: Database, findings: AuditFindings, jobs: str | None) -> None:
+    """Check that places are complete, and that a group is final with its last member and as its members decide."""
     for row in db.rows("audit_groups", jobs=jobs):
         group = GroupRow(*row)
-        for text in _wrong(group):
-            findings.violation(Check.GROUP, text, job=group.name if group.declared else None, run=group.handle)
-    for job, number in db.rows("audit_groupless", jobs=jobs, limit=MOST):
-        text = "is RUNNING, but its group was never made: it would run for ever (R-15)"
-        findings.violation(Check.GROUP, text, job=job, run=f"{job}:{number}")
+        for text in _wrong_group(group):
+            job = group.name if group.declared else None
+            findings.violation(Check.GROUP, text, job=job, run=f"{group.name}:{group.number}")
+    text = "is RUNNING, but its group was never made: it would run for ever"
+    _check_runs(db, findings, Check.GROUP, "audit_groupless", lambda: text, jobs=jobs)
 
 
-def _wrong(group: GroupRow) -> Iterator[str]:
-    whole = group.places == group.size
+def _wrong_group(group: GroupRow) -> Iterator[str]:
+    complete = group.places == group.size
     if group.highest > group.size:
-        yield f"has a member at place {group.highest} of {group.size} (INV-006)"
-    if not group.final and not whole:
-        yield f"has members at {group.places} of its {group.size} places (INV-006)"
+        yield f"has a member at place {group.highest} of {group.size}"
+    if not group.final and not complete:
+        yield f"has members at {group.places} of its {group.size} places"
     if group.final and group.unfinished:
-        yield f"is {group.status}, but {group.unfinished} of its members are not final (INV-006)"
-    if not group.final and whole and not group.unfinished:
-        yield "is RUNNING, but all of its members are final (INV-006)"
-    if group.final and whole and not group.unfinished and group.status != _counted(group):
-        yield f"is {group.status}, but its members make it {_counted(group)} (R-15)"
-    if group.declared and (group.run_status, group.run_reason) not in ENDS[group.status]:
+        yield f"is {group.status}, but {group.unfinished} of its members are not final"
+    if not group.final and complete and not group.unfinished:
+        yield "is RUNNING, but all of its members are final"
+    if group.final and complete and not group.unfinished and group.status != _status_by_members(group):
+        yield f"is {group.status}, but its members make it {_status_by_members(group)}"
+    if group.declared and (group.run_status, group.run_reason) not in GROUP_ENDS[group.status]:
         run = f"{group.run_status}/{group.run_reason}" if group.run_reason else group.run_status
-        yield f"is {group.status}, but its run is {run} (R-15)"
+        yield f"is {group.status}, but its run is {run}"
 
 
-def _counted(group: GroupRow) -> str:
+def _status_by_members(group: GroupRow) -> str:
     if not group.failed and not group.cancelled:
         return "COMPLETED"
     by_request = group.asked and not group.completed and not group.failed
     return "CANCELLED" if by_request else "PARTIAL"
 
 
-AGING_KEY = "aging"
-
-
-def check_pools(db: Database, findings: AuditFindings, *, jobs: str | None) -> None:
-    """R-03: used is what is drawn, a run stands in the lane of its definition; INV-004: its rank is its priority."""
+def _check_pools(db: Database, findings: AuditFindings, jobs: str | None) -> None:
+    """Check the usage of pools, the lanes of runs, and that the rank of a run is its priority."""
     for name, used, drawn in db.rows("audit_pools"):
-        findings.violation(Check.POOL, f"the pool {name} counts {used} as used, but {drawn} is drawn (R-03)")
+        findings.violation(Check.POOL, f"the pool {name} counts {used} as used, but {drawn} is drawn")
     for lane, key, drawn in db.rows("audit_lanes"):
-        findings.violation(Check.POOL, f"lane {lane} is {key!r}, but draws {drawn!r} (R-03)")
-    for job, number, found, wanted in db.rows("audit_lanes_used", jobs=jobs, limit=MOST):
-        text = f"stands in the lane {found!r}, but its definition draws {wanted!r} (R-03)"
-        findings.violation(Check.POOL, text, job=job, run=f"{job}:{number}")
+        findings.violation(Check.POOL, f"lane {lane} is {key!r}, but draws {drawn!r}")
+    runs = partial(_check_runs, db, findings, jobs=jobs)
+    runs(
+        Check.POOL,
+        "audit_lanes_used",
+        lambda lane, wanted: f"stands in the lane {lane!r}, but its definition draws {wanted!r}",
+    )
     aging = db.row("meta_get", key=AGING_KEY) is not None
-    for job, number, rank, priority in db.rows("audit_order", aging=int(aging), jobs=jobs, limit=MOST):
-        text = f"has rank {rank} in the queue, but priority {priority}{' under aging' if aging else ''} (INV-004)"
-        findings.violation(Check.ORDER, text, job=job, run=f"{job}:{number}")
+    under = " under aging" if aging else ""
+    runs(
+        Check.ORDER,
+        "audit_order",
+        lambda rank, priority: f"has rank {rank} in the queue, but priority {priority}{under}",
+        aging=int(aging),
+    )
 
 
-def check_work(db: Database, findings: AuditFindings) -> None:
-    """A run that ended or waits holds no item (003); an item is held by one run."""
-    for handle, source, item in db.rows("audit_work", limit=MOST):
+def _check_work(db: Database, findings: AuditFindings) -> None:
+    """Check that runs that ended or wait hold no work item, and that one run holds an item."""
+    for handle, source, item in db.rows("audit_work", limit=MAX_ROWS):
         what = "asks for an item" if item is None else f"holds the item {item!r}"
-        findings.violation(Check.WORK, f"{handle} {what} of {_named(source)}, but is not under way")
-    for source, item, handles in db.rows("audit_work_doubled", limit=MOST):
-        findings.violation(Check.WORK, f"the item {item!r} of {_named(source)} is held more than once: {handles}")
-
-
-def _named(key: str) -> str:
-    return key.partition(" {")[0]
-
-
-SLACK = 1_000
-"""A clock that is set back by less than this is not noted anywhere (R-26)."""
-BETWEEN_MACHINES = 60_000
-"""By how much clocks may differ where one machine makes a run, and another carries it out."""
-ANY_TIME = 1 << 60
-
-
-def clock_was_set_back(db: Database) -> bool:
-    """Tell whether the times of rows need not be in order."""
-    row = db.row("audit_clock")
-    return row is not None and bool(row[0])
-
-
-def check_rows(db: Database, findings: AuditFindings, *, chosen: Collection[str] | None, stepped: bool) -> None:
-    """INV-001 to INV-004 by re-reading: states, executions, slots, numbers, keys, times, waits."""
-    jobs = None if chosen is None else json.dumps(sorted(chosen))
-    _check_states(db, findings, jobs)
-    _check_executions(db, findings, jobs)
-    _check_doubles(db, findings, jobs)
-    _check_waiting(db, findings, jobs)
-    _check_chains(db, findings, jobs)
-    check_groups(db, findings, jobs=jobs)
-    check_pools(db, findings, jobs=jobs)
-    check_budgets(db, findings)
-    check_work(db, findings)
-    slack = BETWEEN_MACHINES if is_shared(db) else SLACK
-    _check_direct(db, findings, jobs, slack=ANY_TIME if stepped else slack)
-    if not stepped:
-        _check_times(db, findings, jobs, slack=slack)
-
-
-def _check_states(db: Database, findings: AuditFindings, jobs: str | None) -> None:
-    reasons = json.dumps([f"{status}/{reason}" for status, known in REASONS.items() for reason in known])
-    for job, number, status, reason, what in db.rows("audit_states", jobs=jobs, reasons=reasons, limit=MOST):
-        text = f"is {status}{f'/{reason}' if reason else ''}, {what}"
-        findings.violation(Check.STATE, text, job=job, run=f"{job}:{number}")
-
-
-def _check_executions(db: Database, findings: AuditFindings, jobs: str | None) -> None:
-    for job, number, status, what in db.rows("audit_executions", jobs=jobs, limit=MOST):
-        findings.violation(Check.EXECUTION, f"is {status}, {what} (INV-002)", job=job, run=f"{job}:{number}")
-
-
-def _check_direct(db: Database, findings: AuditFindings, jobs: str | None, *, slack: int) -> None:
-    for call_id, job, what in db.rows("audit_direct", jobs=jobs, slack=slack, limit=MOST):
-        findings.violation(Check.EXECUTION, f"the direct call {call_id} {what} (R-13)", job=job)
-
-
-def _check_doubles(db: Database, findings: AuditFindings, jobs: str | None) -> None:
-    for job, number, count in db.rows("audit_doubled_numbers", jobs=jobs, limit=MOST):
-        findings.violation(Check.NUMBER, f"the number {number} is given to {count} runs", job=job)
-    for job, key, count in db.rows("audit_doubled_keys", jobs=jobs, limit=MOST):
-        findings.violation(Check.LEDGER, f"the fire {key} has {count} rows (R-05)", job=job)
-    for slot, count in db.rows("audit_doubled_slots", limit=MOST):
-        findings.violation(Check.STATE, f"slot {slot} holds {count} runs or direct calls (INV-003)")
-    for job, numbered, highest in db.rows("audit_numbers", jobs=jobs, limit=MOST):
-        findings.violation(Check.NUMBER, f"it has counted {numbered} runs, but there is run {highest}", job=job)
-
-
-def _check_waiting(db: Database, findings: AuditFindings, jobs: str | None) -> None:
-    for job, number, waiting_for in db.rows("audit_waiting", jobs=jobs, limit=MOST):
-        text = f"waits for {waiting_for}, which nothing will end: it would wait for ever"
-        findings.violation(Check.WAITING, text, job=job, run=f"{job}:{number}")
-
-
-def _check_chains(db: Database, findings: AuditFindings, jobs: str | None) -> None:
-    for job, number, what in db.rows("audit_chains", jobs=jobs, limit=MOST):
-        findings.violation(Check.CHAIN, f"{what} (DEC-001)", job=job, run=f"{job}:{number}")
-    for job, number, attempt, most in db.rows("audit_not_retried", jobs=jobs, outages=OUTAGES, limit=MOST):
-        text = f"failed as attempt {attempt} of {most}, but was not retried (DEC-007)"
-        findings.violation(Check.CHAIN, text, job=job, run=f"{job}:{number}")
-
-
-def _check_times(db: Database, findings: AuditFindings, jobs: str | None, *, slack: int) -> None:
-    for job, number, *times in db.rows("audit_times", jobs=jobs, slack=slack, limit=MOST):
-        created, dispatched, started, finished = map(say, times)
-        text = f"has its times out of order: created {created}, dispatched {dispatched}, started {started}, "
-        findings.violation(Check.TIME, f"{text}finished {finished}", job=job, run=f"{job}:{number}")
+        findings.violation(Check.WORK, f"{handle} {what} of {source.partition(' {')[0]}, but is not under way")
+    for source, item, handles in db.rows("audit_work_doubled", limit=MAX_ROWS):
+        name = source.partition(" {")[0]
+        findings.violation(Check.WORK, f"the item {item!r} of {name} is held more than once: {handles}")
 
 
 def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: AuditFindings, *, now: int) -> None:
-    """A job that follows its runs has a cursor, or a run that will set one: else it has stalled silently."""
+    """Check that a job that follows its runs has a cursor, or a run that will set one; else it never fires again."""
     if current.kind is not SpanKind.FOLLOWING or not job.schedules:
         return
     if job.cursor is not None:
@@ -239,14 +233,14 @@ def check_stall(db: Database, job: AuditedJob, current: Stretch, findings: Audit
         return
     if db.row("audit_unfinished", job_id=job.id) is not None:
         return
-    if _ends(job, current, _goes_on_from(db, job, current, now=now)):
+    if _ends(job, current, _counts_from(db, job, current, now=now)):
         return
     text = "it has no next instant and no unfinished scheduled run: it would never fire again"
     findings.violation(Check.CURSOR, text, job=job.name)
 
 
 def _wrong_moment(job: AuditedJob, current: Stretch) -> str | None:
-    """Return what is wrong with when the next instant fires: at once, by jitter, or at the end of quiet hours."""
+    """Return the error in the time of the next fire: on time, by jitter, or at the end of quiet hours."""
     if job.next_at is None or (job.next_at == job.next_for and not waits(job, current)):
         return None
     if waits(job, current) or current.schedule.jitter is not None:
@@ -254,9 +248,10 @@ def _wrong_moment(job: AuditedJob, current: Stretch) -> str | None:
     return f"{say(job.next_for)} fires at {say(job.next_at)}, but the schedule has no jitter"
 
 
-def _goes_on_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) -> int:
-    """Return what one interval is counted from: when the job became what it is or last ran, which may be later than a
-    clock that was set back, or the end of the quiet hours, excluded days or back-off that its newest row tells of.
+def _counts_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) -> int:
+    """Return the start of the current interval: the last definition, end of a run, back-off or blackout.
+
+    After a clock step back it may lie after `now`.
     """
     row = db.row("audit_last_end", job_id=job.id)
     ended, backing_off_until, instant, reason = row or (None, None, None, None)
@@ -269,38 +264,31 @@ def _goes_on_from(db: Database, job: AuditedJob, current: Stretch, *, now: int) 
 
 
 def _ends(job: AuditedJob, current: Stretch, since: int) -> bool:
-    """Tell whether the schedule is over, nearly so that one interval leads beyond its end, or asleep in this mode."""
+    """Return whether the next interval ends after the schedule, or the job never runs in this mode."""
     schedule = current.schedule
-    interval = _interval(schedule, job.mode)
+    if schedule.by_mode is None:
+        interval = schedule.interval
+    else:
+        interval = getattr(schedule.by_mode, job.mode) if job.mode else None
     if interval is None:
-        return schedule.by_mode is not None  # never in this mode: the next one gives it its cursor back
+        return schedule.by_mode is not None  # never in this mode: the next mode sets the cursor
     return schedule.end_at is not None and schedule.end_at.timestamp() * 1000 <= since + interval.total_seconds() * 1000
 
 
-def _interval(schedule: Schedule, mode: str | None) -> timedelta | None:
-    if schedule.by_mode is None:
-        return schedule.interval
-    modes = {"active": schedule.by_mode.active, "idle": schedule.by_mode.idle, "dormant": schedule.by_mode.dormant}
-    return modes.get(mode or "")
-
-
 def check_counters(db: Database, findings: AuditFindings) -> None:
-    """Each counter is the number of rows of its status and worker."""
+    """Check that each counter is the number of rows of its status and worker."""
     for status, worker_id, counter, rows in db.rows("audit_counters"):
         whose = f" of the worker {worker_id}" if worker_id else ""
         findings.violation(Check.COUNTER, f"the counter of {status} runs{whose} is {counter}, but there are {rows}")
 
 
-MOST_PROBLEMS = 20
-
-
 def check_schema(db: Database, findings: AuditFindings) -> None:
-    """Compare the schema with that of a fresh database: a lost trigger or index takes a promise with it."""
-    wanted, found = expected_schema(db), present_schema(db)
-    made_by, kept_by = _take_server(wanted), _take_server(found)
-    for kind, name in sorted(wanted.keys() - found.keys()):
+    """Compare the schema with that of a new database: each trigger and index holds up a promise."""
+    wanted, present = expected_schema(db), present_schema(db)
+    made_by, kept_by = _take_server(wanted), _take_server(present)
+    for kind, name in sorted(wanted.keys() - present.keys()):
         findings.violation(Check.SCHEMA, f"the {_shown(kind, name)} is missing")
-    for kind, name in sorted(found.keys() - wanted.keys()):
+    for kind, name in sorted(present.keys() - wanted.keys()):
         findings.violation(Check.SCHEMA, f"the {_shown(kind, name)} is not rota's")
     if made_by != kept_by:
         findings.notes.append(
@@ -308,18 +296,18 @@ def check_schema(db: Database, findings: AuditFindings) -> None:
             "only names are compared"
         )
         return
-    for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
-        if wanted[kind, name].split() != found[kind, name].split():
+    for kind, name in sorted(wanted.keys() & present.keys()):
+        if wanted[kind, name].split() != present[kind, name].split():
             findings.violation(Check.SCHEMA, f"the {_shown(kind, name)} is not as rota makes it")
 
 
 def _shown(kind: str, name: str) -> str:
-    """Return what people call it; only constraints have no name of their own without that of their table."""
+    """Return the name of a part of the schema; a constraint keeps that of its table."""
     return f"{kind} {name if kind == 'constraint' else name.rpartition('.')[2]}"
 
 
 def _take_server(schema: Schema) -> str | None:
-    """Take the line about the server out, and return its version; SQLite has none."""
+    """Remove the version of the server from a schema and return it; SQLite has none."""
     line = next((key for key in schema if key[0] == SERVER), None)
     if line is None:
         return None
@@ -328,8 +316,8 @@ def _take_server(schema: Schema) -> str | None:
 
 
 def check_integrity(db: Database, findings: AuditFindings) -> None:
-    """Let the database say what it knows of its pages and indexes, and ask for every reference from row to row."""
-    for kind, text in db.rows("audit_integrity", limit=MOST_PROBLEMS):
+    """Run the database's own check of pages and indexes, and check all foreign keys."""
+    for kind, text in db.rows("audit_integrity", limit=MAX_PROBLEMS):
         if kind == "violation":
             findings.violation(Check.INTEGRITY, text)
         elif kind == "note":
@@ -338,44 +326,46 @@ def check_integrity(db: Database, findings: AuditFindings) -> None:
         findings.violation(Check.INTEGRITY, f"{counted(count, 'row')} of {table} without its {parent}")
 
 
-DELIVERY_SLACK = 60_000
+DELIVERY_SLACK_MS = 60_000
 
 
 def check_deliveries(db: Database, findings: AuditFindings, *, jobs: str | None, since: int) -> None:
-    """Each final event of a job with `notify` has its delivery; each that waits has a next attempt.
+    """Check that each final event of a job with `notify` has its delivery, and each pending one a next attempt.
 
-    Looked at is what ended after `since` and after the job and the targets last changed: what was told before that
-    followed from definitions that are gone.
+    Only runs that ended after `since`, and after the last change of job and targets: earlier ones followed from
+    definitions that are gone.
     """
-    for handle, target, event in db.rows("audit_pending", limit=MOST):
+    for handle, target, event in db.rows("audit_pending", limit=MAX_ROWS):
         text = f"the delivery of {event} to {target} waits without a next attempt, or is over and has one"
         findings.violation(Check.DELIVERY, text, run=handle)
-    targets, targets_at = db.row("meta_get", key=TARGETS_KEY), db.row("meta_get", key=TARGETS_AT_KEY)
-    untold = db.rows(
+    stored, targets_at = db.row("meta_get", key=TARGETS_KEY), db.row("meta_get", key=TARGETS_AT_KEY)
+    _check_runs(
+        db,
+        findings,
+        Check.DELIVERY,
         "audit_untold",
-        targets=targets[0] if targets and targets_at else "{}",
+        _not_notified,
+        targets=stored[0] if stored and targets_at else "{}",
         targets_at=int(targets_at[0]) if targets_at else 0,
         jobs=jobs,
         since=since,
-        slack=DELIVERY_SLACK,
-        limit=MOST,
+        slack=DELIVERY_SLACK_MS,
     )
-    for job, number, target, event in untold:
-        findings.violation(
-            Check.DELIVERY, f"{target} was not told of {event} (DEC-009)", job=job, run=f"{job}:{number}"
-        )
 
 
-PAGE = 1_000
-NOTIFICATION_SLACK = 60_000
+def _not_notified(target: str, event: str) -> str:
+    return f"{target} was not notified of {event}"
+
+
+EVENT_PAGE = 1_000
 DAY = timedelta(days=1)
 FINAL = ("COMPLETED", "FAILED")
-BEYOND = frozenset({Event.LATE, Event.MISSED, Event.RECOVERED})
+BEYOND_ENDS = frozenset({Event.LATE, Event.MISSED, Event.RECOVERED})
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A run as an audit needs it, times in milliseconds."""
+class _EventRow:
+    """A run with the facts about its events, times in milliseconds."""
 
     number: int
     status: str
@@ -398,114 +388,105 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """A target of a job, since when it is what it is, and what it was told: which chain, of what, when."""
+    """A target of a job since its last change, its deliveries by chain and event, and the times of recoveries."""
 
     target: Target
     since: int
-    told: frozenset[tuple[str, str]]
+    delivered: frozenset[tuple[str, str]]
     recovered_at: tuple[int, ...]
 
 
-def check_telling(db: Database, findings: AuditFindings, *, chosen: Collection[str] | None, since: int) -> None:
-    """Tell of late, missed and recovered runs that a target was to be told of and that have no delivery."""
+def check_notifications(db: Database, findings: AuditFindings, *, chosen: Collection[str] | None, since: int) -> None:
+    """Report late, missed and recovered runs without the delivery that a target must get."""
     row = db.row("audit_restored")
     since = max(since, row[0] if row and row[0] else 0)
-    for job_id, name, updated_at, text in db.rows("audit_notifying"):
-        spec = read_spec(text)
+    for job_id, name, updated_at, definition in db.rows("audit_notifying"):
+        spec = read_spec(definition)
         if chosen is not None and job_id not in chosen:
             continue
         for listener in _listeners(db, job_id, spec, since=max(since, updated_at)):
-            violation = partial(_violation, findings, name, listener.target.name)
-            _check(listener, spec, _rows(db, job_id, since=listener.since), violation=violation)
-
-
-def _violation(findings: AuditFindings, job: str, target: str, event: Event, number: int) -> None:
-    text = f"{target} was not told of {event.value} (DEC-009)"
-    findings.violation(Check.DELIVERY, text, job=job, run=f"{job}:{number}")
+            for event, number in _undelivered(db, job_id, listener, spec):
+                text = _not_notified(listener.target.name, event.value)
+                findings.violation(Check.DELIVERY, text, job=name, run=f"{name}:{number}")
 
 
 def _listeners(db: Database, job_id: str, spec: JobSpec, *, since: int) -> Iterator[_Listener]:
-    """Yield the targets that are told of more than ends."""
     row = db.row("meta_get", key=TARGETS_AT_KEY)
-    known = targets(db) if row else {}
-    named = [(known[name], max(since, int(row[0]))) for name in spec.notify if name in known and row]
+    stored = targets(db) if row else {}
+    named = [(stored[name], max(since, int(row[0]))) for name in spec.notify if name in stored and row]
     for target, begins in [*named, *((own, since) for own in spec.notify_own)]:
-        if BEYOND.isdisjoint(target.on):
+        if BEYOND_ENDS.isdisjoint(target.on):
             continue
-        told = [row for row in db.rows("audit_told", job_id=job_id) if row[2] == target.name]
-        recovered = tuple(row[3] for row in told if row[1] == Event.RECOVERED.value)
-        yield _Listener(target, begins, frozenset((row[0], row[1]) for row in told), recovered)
+        deliveries = [row for row in db.rows("audit_told", job_id=job_id) if row[2] == target.name]
+        recovered = tuple(row[3] for row in deliveries if row[1] == Event.RECOVERED.value)
+        yield _Listener(target, begins, frozenset((row[0], row[1]) for row in deliveries), recovered)
 
 
-def _rows(db: Database, job_id: str, *, since: int) -> Iterator[_Row]:
+def _event_rows(db: Database, job_id: str, *, since: int) -> Iterator[_EventRow]:
     after = 0
-    while page := db.rows("audit_tellable", job_id=job_id, after=after, limit=PAGE):
-        yield from (one for one in (_Row(*row) for row in page) if one.created_at > since)
+    while page := db.rows("audit_tellable", job_id=job_id, after=after, limit=EVENT_PAGE):
+        yield from (row for row in (_EventRow(*columns) for columns in page) if row.created_at > since)
         after = page[-1][0]
 
 
-def _check(listener: _Listener, spec: JobSpec, rows: Iterator[_Row], *, violation: "partial[None]") -> None:
+def _undelivered(db: Database, job_id: str, listener: _Listener, spec: JobSpec) -> Iterator[tuple[Event, int]]:
     on, failed_at = listener.target.on, None
-    for row in rows:
-        if Event.MISSED in on and row.made_up and (row.chain, Event.MISSED.value) not in listener.told:
-            violation(Event.MISSED, row.number)
+    for row in _event_rows(db, job_id, since=listener.since):
+        if Event.MISSED in on and row.made_up and (row.chain, Event.MISSED.value) not in listener.delivered:
+            yield Event.MISSED, row.number
         if not row.ended or row.finished_at is None:
             continue
-        if Event.LATE in on and _was_late(row, spec) and (row.chain, Event.LATE.value) not in listener.told:
-            violation(Event.LATE, row.number)
+        if Event.LATE in on and _was_late(row, spec) and (row.chain, Event.LATE.value) not in listener.delivered:
+            yield Event.LATE, row.number
         if row.status == "FAILED":
             failed_at = row.finished_at
             continue
         if Event.RECOVERED in on and failed_at is not None and not _recovered(row, listener, failed_at):
-            violation(Event.RECOVERED, row.number)
+            yield Event.RECOVERED, row.number
         failed_at = None
 
 
-def _recovered(row: _Row, listener: _Listener, failed_at: int) -> bool:
-    """Tell whether a target was told that a job works again; runs that overlap may have ended in another order."""
+def _recovered(row: _EventRow, listener: _Listener, failed_at: int) -> bool:
+    """Return whether a target was notified of a recovery; overlapping runs may have ended in another order."""
     assert row.finished_at is not None
-    if row.created_at <= failed_at + NOTIFICATION_SLACK:
+    if row.created_at <= failed_at + DELIVERY_SLACK_MS:
         return True
-    return any(
-        failed_at - NOTIFICATION_SLACK <= at <= row.finished_at + NOTIFICATION_SLACK for at in listener.recovered_at
-    )
+    first, last = failed_at - DELIVERY_SLACK_MS, row.finished_at + DELIVERY_SLACK_MS
+    return any(first <= at <= last for at in listener.recovered_at)
 
 
-def _was_late(row: _Row, spec: JobSpec) -> bool:
-    """Tell whether a run surely ended after its time; one that clocks skip or show twice is nobody's promise."""
+def _was_late(row: _EventRow, spec: JobSpec) -> bool:
+    """Return whether a run certainly ended too late; a time that clocks skip or show twice does not count."""
     if not spec.finish_by or row.trigger != "schedule" or row.scheduled_for is None or row.finished_at is None:
         return False
     hour, minute = (int(part) for part in spec.finish_by.split(":"))
-    place = ZoneInfo(spec.schedule.timezone)
-    begins = from_ms(row.scheduled_for).astimezone(place).replace(tzinfo=None)
+    zone = ZoneInfo(spec.schedule.timezone)
+    begins = from_ms(row.scheduled_for).astimezone(zone).replace(tzinfo=None)
     wall = begins.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    times = [_instant(wall + DAY * days, place) for days in (0, 1, 2)]
-    coming = [None if at is None else to_ms(at) for at in times]
-    first = next((at for at in coming if at is None or at > row.scheduled_for), None)
+    deadlines = [_instant(wall + DAY * days, zone) for days in (0, 1, 2)]
+    first = next((at for at in deadlines if at is None or at > row.scheduled_for), None)
     return first is not None and first < row.finished_at
 
 
-def _instant(wall: datetime, place: ZoneInfo) -> datetime | None:
-    both = {wall.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1)}
-    return both.pop() if len(both) == 1 else None
+def _instant(wall: datetime, zone: ZoneInfo) -> int | None:
+    both = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return to_ms(both.pop()) if len(both) == 1 else None
 
 
 RESULT_TAG = "ROTA_RESULT_FILE"
-LOOK_AGAIN = 0.5
-"""Seconds between two looks: what is moving on has moved by then."""
-
-JUST_LAPSED = timedelta(minutes=1)
-"""How long after the end of a lease a run may still be with a worker that is lost."""
-
-RECOVERED = (None, "detached")
-"""How processes ended whose runs the next start looks for: not at all, or with runs left to their keepers."""
+RECHECK_SECONDS = 0.5
+"""The pause between two reads: a transition is over by then."""
+LEASE_MARGIN = timedelta(minutes=1)
+"""How long after the end of a lease a run may still belong to a lost worker."""
+RECOVERABLE = (None, "detached")
+"""Ends of processes whose runs the next start recovers: none recorded, or runs left to their keepers."""
 
 Alive = Callable[[ProcessIdentity], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Something that looks wrong and may only be on its way; `key` finds it again."""
+    """A possible violation that may be a transition; `key` identifies it at the next read."""
 
     key: str
     check: Check
@@ -516,11 +497,11 @@ class Suspect:
 
 
 def check_processes(store: Store, state: Path, findings: AuditFindings, *, alive: Alive) -> None:
-    """Report what looks wrong at two looks, a moment apart."""
-    suspects = _look(store, state, findings, alive)
+    """Report the suspects that two reads, a moment apart, have in common."""
+    suspects = _suspects(store, state, findings, alive)
     if any(not suspect.harmless for suspect in suspects):
-        threading.Event().wait(LOOK_AGAIN)
-        still = {(suspect.key, suspect.text) for suspect in _look(store, state, None, alive)}
+        threading.Event().wait(RECHECK_SECONDS)
+        still = {(suspect.key, suspect.text) for suspect in _suspects(store, state, None, alive)}
         suspects = [suspect for suspect in suspects if (suspect.key, suspect.text) in still]
     for suspect in suspects:
         if suspect.harmless:
@@ -529,8 +510,8 @@ def check_processes(store: Store, state: Path, findings: AuditFindings, *, alive
             findings.violation(suspect.check, suspect.text, job=suspect.job, run=suspect.run)
 
 
-def _look(store: Store, state: Path, findings: AuditFindings | None, alive: Alive) -> list[Suspect]:
-    tagged = _tagged(state)  # before the rows: a process is started after its row says so, and gone before it ends
+def _suspects(store: Store, state: Path, findings: AuditFindings | None, alive: Alive) -> list[Suspect]:
+    tagged = _tagged(state)  # before the rows: a process starts after its row and ends before it
     if findings is not None:
         findings.count(processes=len(tagged))
     return [*_ownerless(store, state, alive), *_strays(store, tagged)]
@@ -539,17 +520,17 @@ def _look(store: Store, state: Path, findings: AuditFindings | None, alive: Aliv
 def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
     served = is_held(state / SERVE_LOCK)
     owners = store.read(partial(_owners, state=state))
-    found = []
+    suspects = []
     for run_id, job, name, status, lock, ending, worker_id, *process in _owned(store):
         if lock in owners.living:
             continue
         elsewhere = owners.elsewhere(worker_id, lock, ending)
         if elsewhere is not None:
-            found.append(Suspect(run_id, Check.OWNER, elsewhere, job, name, harmless=True))
+            suspects.append(Suspect(run_id, Check.OWNER, elsewhere, job, name, harmless=True))
             continue
         keeper = status == Status.RUNNING and process[0] is not None and alive(ProcessIdentity(*process))
         left = keeper or (status == Status.RUNNING and (folder_of(state, run_id) / OUTCOME).exists())
-        pending = not served and (left or ending in RECOVERED)
+        pending = not served and (left or ending in RECOVERABLE)
         if left and pending:
             what = "still runs under its keeper" if keeper else "has ended"
             text = f"{what} while no scheduler was there: recovered at the next start"
@@ -557,13 +538,13 @@ def _ownerless(store: Store, state: Path, alive: Alive) -> list[Suspect]:
             text = f"is {status}, and the process that held it is gone: recovered at the next start"
         else:
             text = f"is {status}, but the process that held it is gone"
-        found.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=pending))
-    return found
+        suspects.append(Suspect(run_id, Check.OWNER, text, job, name, harmless=pending))
+    return suspects
 
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """Who lives, by lock; whose lease was over a moment ago, so that others are about to act; our own worker."""
+    """The locks of live processes, the locks whose lease just expired, and our own worker."""
 
     living: frozenset[str]
     lapsed: frozenset[str]
@@ -571,7 +552,7 @@ class _Owners:
     anybody: bool
 
     def elsewhere(self, worker_id: str | None, lock: str, ending: str | None) -> str | None:
-        """Return what is to be said of a run that another machine had, None if its owner should be there."""
+        """Return the note about a run of another machine, None if its owner should be alive."""
         if worker_id is None or worker_id == self.own:
             return None
         if ending == "detached":
@@ -585,13 +566,13 @@ def _owners(db: Database, *, state: Path) -> _Owners:
     life = life_here(db, state)
     open_ = processes.open_processes(db)
     living = life.living(open_)
-    since = processes.server_now(db) - JUST_LAPSED
-    lapsed = [one.lock for one in open_ if one.lease_until is not None and one.lease_until >= since]
-    return _Owners(frozenset(one.lock for one in living), frozenset(lapsed), life.own, bool(living))
+    since = processes.server_now(db) - LEASE_MARGIN
+    lapsed = [process.lock for process in open_ if process.lease_until is not None and process.lease_until >= since]
+    return _Owners(frozenset(process.lock for process in living), frozenset(lapsed), life.own, bool(living))
 
 
 def _owned(store: Store) -> Iterator[Row]:
-    """Yield what processes carry: runs, and direct calls (R-13)."""
+    """Yield the runs and direct calls of processes."""
     for run_id, job, number, *rest in store.read(lambda db: db.rows("audit_owned")):
         yield run_id, job, _name(job, number, run_id), *rest
     for call_id, job, *rest in store.read(lambda db: db.rows("audit_called")):
@@ -603,20 +584,20 @@ def _name(job: str | None, number: int | None, run_id: str) -> str:
 
 
 def _strays(store: Store, tagged: dict[int, "_Tagged"]) -> list[Suspect]:
-    ids = json.dumps(sorted({one.run_id for one in tagged.values()}))
-    known = {run_id: row for run_id, *row in store.read(lambda db: db.rows("audit_known", ids=ids))}
-    found = []
-    for pid, one in tagged.items():
-        if one.run_id not in known:
-            if one.ours:
-                text = f"process {pid} carries the tag of run {one.run_id}, which is not there"
-                found.append(Suspect(f"{pid}", Check.PROCESS, text, None, None))
+    ids = json.dumps(sorted({process.run_id for process in tagged.values()}))
+    rows = {run_id: row for run_id, *row in store.read(lambda db: db.rows("audit_known", ids=ids))}
+    suspects = []
+    for pid, process in tagged.items():
+        if process.run_id not in rows:
+            if process.ours:
+                text = f"process {pid} carries the tag of run {process.run_id}, which is not there"
+                suspects.append(Suspect(f"{pid}", Check.PROCESS, text, None, None))
             continue
-        job, number, status = known[one.run_id]
+        job, number, status = rows[process.run_id]
         if status not in (Status.DISPATCHED, Status.RUNNING):
             text = f"is {status}, but process {pid} of it is still there"
-            found.append(Suspect(f"{pid}", Check.PROCESS, text, job, _name(job, number, one.run_id)))
-    return found
+            suspects.append(Suspect(f"{pid}", Check.PROCESS, text, job, _name(job, number, process.run_id)))
+    return suspects
 
 
 @dataclass(frozen=True, slots=True)
@@ -628,26 +609,26 @@ class _Tagged:
 
 
 def _tagged(state: Path) -> dict[int, _Tagged]:
-    found = {}
+    tagged = {}
     for pid in filter(_may_carry_a_tag, psutil.pids()):
         try:
             process = psutil.Process(pid)
             environment = process.environ()
             dead = TAG in environment and process.status() == psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):
-            continue  # gone meanwhile, or somebody else's
+            continue  # ended meanwhile, or of another user
         if TAG in environment and not dead:
             ours = Path(environment.get(RESULT_TAG, "/")).is_relative_to(state)
-            found[pid] = _Tagged(environment[TAG], ours)
-    return found
+            tagged[pid] = _Tagged(environment[TAG], ours)
+    return tagged
 
 
 def _may_carry_a_tag(pid: int) -> bool:
-    """Look at the bytes alone where the system shows them: to read an environment whole takes ten times as long."""
+    """Search the raw bytes where the system has them: parsing an environment takes ten times as long."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return TAG.encode() in file.read()
     except FileNotFoundError:
-        return True  # no such files on this system, or gone meanwhile
+        return True  # no such files on this system, or ended meanwhile
     except OSError:
-        return False  # somebody else's
+        return False  # of another user

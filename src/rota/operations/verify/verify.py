@@ -1,4 +1,4 @@
-"""Verify: audit a database for everything that rota promises. Shares no planning code with what it audits."""
+"""Verify: audit a database against rota's invariants. It shares no planning code with the engine."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -11,24 +11,15 @@ from rota.engine.clock import tzdata_version
 from rota.model.clock import MILLISECOND, to_ms
 from rota.model.errors import UnknownJob
 from rota.operations.verify import rows
-from rota.operations.verify.ledger import (
-    AuditedJob,
-    Ledger,
-    SpanKind,
-    Stretch,
-    check_spans,
-    read_rows,
-    read_spans,
-    stretches_of,
-)
+from rota.operations.verify.ledger import AuditedJob, Ledger, SpanKind, check_spans, read_rows, read_spans, stretches_of
 from rota.operations.verify.report import AuditFindings, AuditReport
 from rota.runners.processes import alive as process_alive
 from rota.store.driver import Database, Store
 from rota.store.tables import notifications
 from rota.store.tables.jobs import job_names
 
-PAGE = 500
-QUICK = timedelta(days=30)
+JOB_PAGE = 500
+QUICK_SPAN = timedelta(days=30)
 
 
 def verify(
@@ -41,13 +32,13 @@ def verify(
     tzdata: str | None = None,
     alive: rows.Alive = process_alive,
 ) -> AuditReport:
-    """Audit a database, also a live one: the rows on one snapshot, then the rows against the processes.
+    """Audit a database, also of a running scheduler: the rows of one snapshot, then the rows against the processes.
 
-    `jobs` are names, none means all, and the file itself. `quick` leaves out SQLite's own check of every page, and
-    instants older than 30 days.
+    Without `jobs`, all jobs and the database file itself. `quick` skips SQLite's own check of every page, and instants
+    older than 30 days.
     """
     findings = AuditFindings()
-    since = to_ms(now - QUICK) if quick else None
+    since = to_ms(now - QUICK_SPAN) if quick else None
     data = tzdata or tzdata_version()
     store.read(partial(_audit, findings=findings, names=jobs, now=to_ms(now), since=since, tzdata=data))
     if not jobs:
@@ -67,9 +58,9 @@ def _audit(
         findings.notes.append("the clock was set back once: the order of times is not checked")
     rows.check_rows(db, findings, chosen=chosen, stepped=stepped)
     if not stepped:
-        kept = now - notifications.KEPT // MILLISECOND
-        rows.check_deliveries(db, findings, jobs=_filter(chosen), since=max(kept, since or 0))
-        rows.check_telling(db, findings, chosen=chosen, since=max(kept, since or 0))
+        delivered_since = max(now - notifications.KEPT // MILLISECOND, since or 0)
+        rows.check_deliveries(db, findings, jobs=_filter(chosen), since=delivered_since)
+        rows.check_notifications(db, findings, chosen=chosen, since=delivered_since)
     for job in _jobs(db, chosen):
         _audit_job(db, job, findings, now=now, since=since, tzdata=tzdata, stepped=stepped)
     if chosen is None:
@@ -84,11 +75,11 @@ def _audit(
 
 
 def _chosen(db: Database, names: Sequence[str]) -> set[str]:
-    found = {name: job_id for name in names for (job_id,) in db.rows("audit_job_id", name=name)}
-    unknown = next((name for name in names if name not in found), None)
+    ids = {name: job_id for name in names for (job_id,) in db.rows("audit_job_id", name=name)}
+    unknown = next((name for name in names if name not in ids), None)
     if unknown is not None:
         raise UnknownJob(unknown, get_close_matches(unknown, job_names(db), n=1))
-    return set(found.values())
+    return set(ids.values())
 
 
 def _filter(chosen: Collection[str] | None) -> str | None:
@@ -97,7 +88,7 @@ def _filter(chosen: Collection[str] | None) -> str | None:
 
 def _jobs(db: Database, chosen: Collection[str] | None) -> Iterator[AuditedJob]:
     after = ""
-    while page := db.rows("audit_jobs", after=after, jobs=_filter(chosen), limit=PAGE):
+    while page := db.rows("audit_jobs", after=after, jobs=_filter(chosen), limit=JOB_PAGE):
         for row in page:
             yield AuditedJob(*row)
         after = page[-1][1]
@@ -109,19 +100,12 @@ def _audit_job(
     spans = read_spans(db, job, findings)
     check_spans(job, spans, findings)
     stretches = stretches_of(job, spans, tzdata=tzdata)
-    findings.count(jobs=1, spans=len(spans), spans_left_out=_left_out(stretches))
+    left_out = sum(len(stretch.spans) for stretch in stretches if stretch.kind is SpanKind.LEFT_OUT)
+    findings.count(jobs=1, spans=len(spans), spans_left_out=left_out)
     if not stretches:
         return
     begins = max(job.ledger_from, since) if since is not None else job.ledger_from
-    begins = _from_the_start(job, stretches[0], begins)
+    if begins == job.created_at:  # the instant of an `at` may lie before the job itself
+        begins = min(stretches[0].begins, begins)
     Ledger(job, stretches, findings, since=begins, stepped=stepped).walk(read_rows(db, job, since=begins))
     rows.check_stall(db, job, stretches[-1], findings, now=now)
-
-
-def _left_out(stretches: Sequence[Stretch]) -> int:
-    return sum(len(stretch.spans) for stretch in stretches if stretch.kind is SpanKind.LEFT_OUT)
-
-
-def _from_the_start(job: AuditedJob, first: Stretch, begins: int) -> int:
-    """Return where the ledger begins: before the job itself, for an `at` that was over when the job was made."""
-    return min(first.begins, begins) if begins == job.created_at else begins
