@@ -76,9 +76,11 @@ test-browser: setup chromium ## the dashboard in Chromium (apt-get installs it w
 
 check: lint types layers docs cover ## format, lint, types, layers, docs, tests with coverage
 
-lint: setup ## ruff format and lint
+lint: setup ## ruff format and lint, spelling, plain English
 	$(BIN)/ruff format --check --quiet src tests examples tools
 	$(BIN)/ruff check --quiet src tests examples tools
+	$(BIN)/codespell src docs examples tools *.md
+	$(BIN)/python tools/prose.py
 
 types: setup ## mypy --strict
 	$(BIN)/mypy

@@ -1,6 +1,6 @@
 """A client of an app in this process: a loop on a thread beside answers each request in one go.
 
-Starlette's own client goes to and fro between the threads eight times for each request, which takes longer than most
+Starlette's own client hops between the threads eight times for each request, which takes longer than most
 answers do.
 """
 
