@@ -96,7 +96,7 @@ class Scheduling:
         self.engine.all_ended(finished)
 
     def _take_released(self, run_id: str) -> None:
-        self.engine.released(run_id)
+        self.engine.free_slot(run_id)
 
     def _count(self, _run_id: str) -> None:
         self.count += 1

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from rota.engine.loops.claimer import LEAST_PAUSE, PeerNotifier, Slots, announce
+from rota.engine.loops.claimer import LEAST_PAUSE, PeerNotifier, announce
+from rota.engine.loops.in_flight import Slots
 from rota.engine.transactions.claim import ClaimOwner
 from rota.model.records import ProcessIdentity
 

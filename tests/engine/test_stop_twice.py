@@ -52,7 +52,7 @@ async def test_a_run_claimed_during_the_shutdown_goes_back_although_the_grace_en
     scene.trigger("backup")
     scene.engine.claim_now()
     scene.engine.quiesce()
-    assert scene.engine.claimer.under_way
+    assert scene.engine.slots.filling
     await scene.engine.claimer.over()
     (carried,) = scene.engine.executor.carried.values()
     while carried.phase is RunPhase.CLAIMED:

@@ -14,8 +14,8 @@ from pathlib import Path
 from rota import faults
 from rota.engine.activity import ALL_KEY
 from rota.engine.clock import tzdata_version
-from rota.engine.loops.claimer import Slots
 from rota.engine.loops.executor import Executor
+from rota.engine.loops.in_flight import Slots
 from rota.engine.membership.locks import WORKER, file_identity
 from rota.engine.membership.session import DATABASE, Session
 from rota.engine.ports import Processes

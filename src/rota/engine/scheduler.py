@@ -1,26 +1,23 @@
 """The scheduler of a process: its loops, their status, and one pass of all of them."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from rota import faults
 from rota.engine.activity import outlook
 from rota.engine.loops.callers import Callers
-from rota.engine.loops.claimer import Claimer, PeerNotifier, Slots
+from rota.engine.loops.claimer import Claimer, PeerNotifier
 from rota.engine.loops.executor import Executor, Outputs
 from rota.engine.loops.firer import COMPARE_EVERY, ClockJumpDetector, Firer, Pinger, ServerClock, ServerNow
-from rota.engine.loops.in_flight import InFlightRun, handle_of
+from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, Slots, handle_of
 from rota.engine.loops.loop import AlarmFactory, Loop, StorageErrors
 from rota.engine.loops.notifier import Deliveries, ThreadedPost
 from rota.engine.loops.pruner import Pruner
 from rota.engine.loops.recorder import (
     LeakedThreadPools,
-    Recorded,
     Recorder,
     is_activity,
     moves_fires,
@@ -95,10 +92,11 @@ class Engine:
         self._tasks: list[asyncio.Task[None]] = []
         self._waking: asyncio.Task[None] | None = None
         self._emptied = asyncio.Event()
+        self.events = Events()
         self.slots = Slots(settings.scheduler.concurrency)
         self.refusals = StorageErrors(clock)
         self.server_clock = ServerClock(store, clock, holder=holder, server_now=server_now)
-        self._kept = LeakedThreadPools(store, refusals=self.refusals, returned=self.claim_now)
+        self._kept = LeakedThreadPools(store, refusals=self.refusals, events=self.events)
         self._neighbours = PeerNotifier(store, clock, holder=holder, slots=self.slots)
         sources = sources or ThreadedSources(settings, os.environ)
         self.outbox = WorkReporter(store, clock, sources)
@@ -117,8 +115,7 @@ class Engine:
             items=self.items,
             outputs=self.outputs,
             refusals=self.refusals,
-            ended=self.ended,
-            left=self._left,
+            events=self.events,
         )
         self.claimer = Claimer(
             store,
@@ -129,7 +126,7 @@ class Engine:
             functions=functions,
             neighbours=self._neighbours,
             refusals=self.refusals,
-            taken=self._taken,
+            events=self.events,
             trusted=lambda: self.server_clock.trusted,
         )
         self.claimer.allowed = settings.scheduler.enabled
@@ -138,13 +135,12 @@ class Engine:
             clock,
             holder=holder,
             functions=functions,
-            executor=self.executor,
+            in_flight=self.executor.carried,
             outputs=self.outputs,
             slots=self.slots,
             kept=self._kept,
             refusals=self.refusals,
-            claimer=self.claimer,
-            recorded=self._recorded,
+            events=self.events,
         )
         self.callers = Callers(
             store,
@@ -152,12 +148,11 @@ class Engine:
             holder=holder,
             processes=processes,
             executor=self.executor,
-            changed=self._call_changed,
-            freed=self._left,
+            events=self.events,
             dismisses=stays,
         )
         self._steps = ClockJumpDetector(store, clock, holder=holder)
-        self.firer = Firer(store, refusals=self.refusals, claim=self.claim_now, tell=self.tell_fired)
+        self.firer = Firer(store, refusals=self.refusals, events=self.events)
         self.cadence_loop = Loop("cadence", self._cadence_round, clock=clock)
         self.fire_loop = Loop("fire", self._fire_round, clock=clock)
         self.claim_loop = Loop("claim", self._claim_round, clock=clock)
@@ -167,6 +162,20 @@ class Engine:
         self.workspace_loop = Loop("workspaces", self._workspace_round, clock=clock)
         self._pruner = Pruner(store, clock, settings, stays=stays, rows=fires)
         self.prune_loop = Loop("prune", self._prune_round, clock=clock)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Add each stage to the events that give it work, in the order of the flow."""
+        events, claim = self.events, self.claimer.now
+        events.enqueued.add(claim)
+        events.fired.add(self._fired)
+        events.claimed.add(lambda _claimed: self._recorder.flush())  # the writer has work while these begin
+        events.claimed.add(self.executor.begin_all, self._claimed)
+        events.finished.add(self._recorder.ended)
+        events.recorded.add(self._recorded)
+        events.released.add(self.free_slot, self.items.left, self._notify_finished, self._released)
+        events.caller_left.add(self.direct_loop.wake, claim)
+        events.freed.add(claim)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -232,7 +241,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether a run is carried, an outcome is not yet stored, or a claim is under way that may bring one."""
-        return bool(self.executor.carried) or self._recorder.waits or self.claimer.under_way
+        return bool(self.executor.carried) or self._recorder.waits or self.slots.filling
 
     @property
     def only_unstored(self) -> bool:
@@ -311,8 +320,7 @@ class Engine:
         self._pinger.beat(now)
         return self.firer.next_at(now, tick=now + self._settings.scheduler.tick)
 
-    def tell_fired(self, fired: Fired) -> None:
-        """Tell what became of the instants of a job."""
+    def _fired(self, fired: Fired) -> None:
         for born, reason, count in fired.skips:
             log.info("run skipped", run=born.handle, reason=reason.value, count=count)
         if fired.notifies:
@@ -332,66 +340,46 @@ class Engine:
         """Ask for runs for the free slots."""
         self.claimer.now()
 
-    def _taken(self, claimed: Sequence[Claimed]) -> None:
+    def _claimed(self, taken: Sequence[Claimed]) -> None:
         self._emptied.set()
-        self._recorder.flush()  # the writer has work while these begin
-        self._begin(claimed)
-
-    def _begin(self, taken: Sequence[Claimed]) -> None:
-        if not taken:
-            return
-        faults.point("claim.committed")
-        telling = log.is_enabled_for(logging.DEBUG)  # once for all: even a line that is dropped costs a tenth of a run
-        for claimed in taken:
-            if telling:
-                log.debug("run claimed", run=claimed.run.handle, slot=claimed.slot)
-            self.executor.begin(claimed)
-            if not self.claimer.allowed:
-                self.executor.hand_back(claimed.run.id)  # the stop came while the claim was under way
+        if not self.claimer.allowed:  # the stop came while the claim was under way
+            for claimed in taken:
+                self.executor.hand_back(claimed.run.id)
         if any(claimed.call is not None for claimed in taken):
             self.direct_loop.wake()  # its caller may have gone on already
 
-    def _left(self, run_id: str) -> None:
-        """A run left its slot without having run: it waits again, or ended before its start."""
-        self.released(run_id)
-        self.items.left(run_id)
-        self._tell_finished(run_id)
+    def _released(self, _run_id: str) -> None:
         self._emptied.set()
         self.release_loop.wake()
         self.fire_loop.wake()
-        self.claim_now()
+        self.events.freed()
 
-    def released(self, run_id: str) -> None:
+    def free_slot(self, run_id: str) -> None:
         """Free the slot of a run, unless code of it still runs."""
         slot = self.slots.slot_of(run_id)
         if slot is not None and not self._functions.holds(run_id):
             self.slots.give_back(slot)
             self._kept.give_back(run_id)
-            self.claim_now()
+            self.events.freed()
 
     # record
-
-    def ended(self, finished: Finished) -> None:
-        """Take an outcome."""
-        self._recorder.ended(finished)
 
     def all_ended(self, finished: Sequence[Finished]) -> None:
         """Take many outcomes."""
         self._recorder.all_ended(finished)
 
     def _recorded(self, ended: Recorded) -> None:
-        """Tell whom it concerns how runs ended."""
         for finished in ended.batch:
-            self._tell_finished(finished.run_id)
+            self._notify_finished(finished.run_id)
             self.items.left(finished.run_id)
         if any(outcome.status is Status.FAILED for outcome in ended.stored.values()):
             self.release_loop.wake()  # its next attempt waits for its backoff
         self._emptied.set()
         for carried in one_of_each_kind(ended.carried):
-            self._follow(carried)
+            self._wake_affected(carried)
 
-    def _follow(self, carried: InFlightRun | None) -> None:
-        """Wake who has to do with what ended."""
+    def _wake_affected(self, carried: InFlightRun | None) -> None:
+        """Wake the loops affected by a finished run."""
         claimed = None if carried is None else carried.claimed
         if claimed is None or moves_fires(claimed):
             self.fire_loop.wake()
@@ -408,8 +396,8 @@ class Engine:
         if claimed is None or is_activity(claimed):
             self.cadence_loop.wake()
 
-    def _tell_finished(self, run_id: str) -> None:
-        """Tell who looks on. One who can read nothing just then misses it; those that ended with it must not."""
+    def _notify_finished(self, run_id: str) -> None:
+        """Notify the observer. A failing observer is logged and does not affect the rest of the batch."""
         try:
             self._on_finished(run_id)
         except StateError as error:
@@ -426,7 +414,7 @@ class Engine:
         if due is not None and due <= now:
             ended = await self._store.submit(partial(release_due, now=now))
             for run_id in ended.expired:
-                self._tell_finished(run_id)
+                self._notify_finished(run_id)
             for pause in ended.pauses:
                 log.info("pause ended", job=pause.job, skipped=pause.count)
             for provider in ended.holds:
@@ -462,10 +450,6 @@ class Engine:
         """Look at what agents left in worktrees of their own; a run is never changed by that."""
         await self.executor.briefing.workspaces.sweep()
         return None
-
-    def _call_changed(self) -> None:
-        self.direct_loop.wake()
-        self.claim_now()
 
 
 PASSES = 2

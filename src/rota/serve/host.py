@@ -137,7 +137,7 @@ class Host(ABC):
             self._settings,
             self._table,
             ended=lambda finished: engine.all_ended(finished),  # noqa: PLW0108 -- the engine is made below
-            released=lambda run_id: engine.released(run_id),  # noqa: PLW0108
+            released=lambda run_id: engine.free_slot(run_id),  # noqa: PLW0108
             facts=facts_of(store, self._clock),
             charge=partial(charge_request, store, self._clock),
             scheduler_state=shared,
@@ -212,7 +212,7 @@ class Host(ABC):
         booted_at = now - timedelta(seconds=self._clock.boottime()) if self._session.leased else None
         operation = partial(fire_at_boot, boot=machine_boot(), now=now, booted_at=booted_at)
         for fired in await self._store.submit(operation):
-            self._engine.tell_fired(fired)
+            self._engine.events.fired(fired)
         return True
 
     # run

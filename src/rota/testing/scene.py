@@ -147,7 +147,7 @@ class Scene:
 
     def _released(self, pid: int, run_id: str) -> None:
         if pid == self._living:
-            self.engine.released(run_id)
+            self.engine.free_slot(run_id)
 
     async def crash(self) -> None:
         """Vanish as by kill -9: nothing more is written; scripted processes go on, as keepers do."""

@@ -1,13 +1,12 @@
 """The callers of direct calls (R-13): watched while they wait and while they are served, dismissed at a stop."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from rota.engine.loops.executor import Executor, pause_for
-from rota.engine.loops.in_flight import handle_of
+from rota.engine.loops.in_flight import Events, handle_of
 from rota.engine.ports import Processes
 from rota.engine.transactions.claim import ClaimOwner
 from rota.engine.transactions.direct_calls import caller_ended
@@ -40,8 +39,7 @@ class Callers:
         holder: ClaimOwner,
         processes: Processes,
         executor: Executor,
-        changed: Callable[[], None],
-        freed: Callable[[str], None],
+        events: Events,
         dismisses: bool = True,
     ) -> None:
         self._store = store
@@ -49,8 +47,7 @@ class Callers:
         self._holder = holder
         self._processes = processes
         self._executor = executor
-        self._changed = changed
-        self._freed = freed
+        self._events = events
         self._dismisses = dismisses
         self._watched: dict[str, asyncio.Task[None]] = {}
 
@@ -106,7 +103,7 @@ class Callers:
         if unfinished:
             log.info("caller of a direct call exited", call=call_id, pid=caller.pid)
             self._stop(call_id)
-            self._changed()
+            self._events.caller_left()
 
     def _stop(self, call_id: str) -> None:
         carried = self._executor.carried.get(call_id)
@@ -119,7 +116,7 @@ class Callers:
         for call_id in reserved:
             if call_id not in held:
                 self._executor.leave(call_id)
-                self._freed(call_id)
+                self._events.released(call_id)
 
 
 def read_line(db: Database, *, holder: ClaimOwner) -> CallerQueue:

@@ -1,57 +1,17 @@
 """The loop that claims queued runs into free slots and notifies other machines."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from rota.engine.loops.in_flight import Events, Slots
 from rota.engine.loops.loop import AGAIN, Pulse, StorageErrors
 from rota.engine.ports import Functions, Processes
 from rota.engine.transactions.claim import ClaimCache, Claimed, ClaimOwner, ask_claim, claim, slots_to_fill
 from rota.model.clock import Clock
 from rota.store.driver import Database, Store, WriteOptions
-
-
-class Slots:
-    """Slots 0 … concurrency-1, and those beyond that adopted runs kept."""
-
-    def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
-        self._taken: dict[int, str] = {}
-        self._shut = 0
-
-    @contextmanager
-    def shut(self) -> Iterator[None]:
-        """Have no free slot meanwhile: what sits in them is being found out."""
-        self._shut += 1
-        try:
-            yield
-        finally:
-            self._shut -= 1
-
-    def free(self) -> list[int]:
-        """Return the free slots, lowest first."""
-        return [] if self._shut else [slot for slot in range(self.concurrency) if slot not in self._taken]
-
-    def take(self, slot: int, run_id: str) -> None:
-        """Note that a slot holds a run, or is being filled."""
-        self._taken[slot] = run_id
-
-    def give_back(self, slot: int) -> None:
-        """Note that a slot is free again."""
-        self._taken.pop(slot, None)
-
-    def slot_of(self, run_id: str) -> int | None:
-        """Return the slot that holds a run."""
-        return next((slot for slot, holder in self._taken.items() if holder == run_id), None)
-
-    @property
-    def taken(self) -> int:
-        """How many slots hold a run."""
-        return len(self._taken)
-
 
 LEAST_PAUSE = 1.0
 """How many seconds lie between two announcements: who was woken goes on claiming by itself while there is more."""
@@ -107,7 +67,7 @@ NOTHING_CLAIMED = Claims([], more=False)
 
 
 class Claimer:
-    """Fills the free slots of one worker; `taken` is given what a claim brought, also where that is nothing."""
+    """Fills the free slots of one worker."""
 
     def __init__(
         self,
@@ -120,7 +80,7 @@ class Claimer:
         functions: Functions,
         neighbours: PeerNotifier,
         refusals: StorageErrors,
-        taken: Callable[[Sequence[Claimed]], None],
+        events: Events,
         trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
@@ -131,7 +91,7 @@ class Claimer:
         self._functions = functions
         self._neighbours = neighbours
         self._refusals = refusals
-        self._taken = taken
+        self._events = events
         self._trusted = trusted
         """Whether the clock may be followed (R-41)."""
         self._known = ClaimCache()
@@ -143,16 +103,6 @@ class Claimer:
         """How often claims failed in a row; their rounds end before they do."""
         self.until: datetime | None = None
         """Only what was there by then is claimed; None: everything (R-24)."""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a claim is, which may bring runs."""
-        return self._claiming is not None
-
-    @property
-    def beside_ends(self) -> bool:
-        """Whether ends are stored beside claims: a shared server has time for both while nobody else asks it."""
-        return self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
 
     async def over(self, *, within: float | None = None) -> None:
         """Wait until no claim is under way, or so many seconds have passed."""
@@ -185,6 +135,7 @@ class Claimer:
                 foretold=lambda claims: self._functions.prepare(claims.claimed),
             ),
         )
+        self._slots.filling = True
         self._claiming.add_done_callback(partial(self._claimed, free=free))
 
     @property
@@ -193,7 +144,7 @@ class Claimer:
 
         On a shared database others fill that time, and whole batches cost less.
         """
-        whole = self._holder.leased and not self.beside_ends
+        whole = self._holder.leased and not self._slots.exclusive
         return max(CLAIM_AT_ONCE, self._slots.concurrency // (1 if whole else 2))
 
     def _ask(self, db: Database, *, free: Sequence[int]) -> None:
@@ -208,7 +159,8 @@ class Claimer:
         return Claims(claimed, more=bool(claimed) and len(claimed) == len(usable))
 
     def _claimed(self, future: "asyncio.Future[Claims]", *, free: Sequence[int]) -> None:
-        self._claiming = None
+        self._claiming, self._slots.filling = None, False
+        self._slots.exclusive = self._holder.leased and self._known.alone and self._slots.concurrency >= ASIDE_FROM
         for slot in free:
             self._slots.give_back(slot)
         error = None if future.cancelled() else future.exception()
@@ -224,7 +176,7 @@ class Claimer:
             asyncio.get_running_loop().call_later(AGAIN, self.now)
         elif claims.claimed:
             self._refusals.clear("claim")
-        self._taken(claims.claimed)
+        self._events.claimed(claims.claimed)
         if claims.more:
             self._neighbours.tell()
         if error is not None or self._claiming is not None:

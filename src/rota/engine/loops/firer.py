@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from rota import faults
+from rota.engine.loops.in_flight import Events
 from rota.engine.loops.loop import StorageErrors
 from rota.engine.ports import Post
 from rota.engine.transactions.claim import ClaimOwner
@@ -25,15 +26,12 @@ QUARANTINE = timedelta(seconds=60)
 
 
 class Firer:
-    """Fires the due jobs of a process; `claim` is called while they are on their way, `tell` as each is stored."""
+    """Fires the due jobs of a process."""
 
-    def __init__(
-        self, store: Store, *, refusals: StorageErrors, claim: Callable[[], None], tell: Callable[[Fired], None]
-    ) -> None:
+    def __init__(self, store: Store, *, refusals: StorageErrors, events: Events) -> None:
         self._store = store
         self._refusals = refusals
-        self._claim = claim
-        self._tell = tell
+        self._events = events
         self.quarantine: dict[str, datetime] = {}
         """The jobs that could not be fired, and when they are tried again."""
 
@@ -51,7 +49,7 @@ class Firer:
         """Fire jobs and claim what they enqueue, as a rule in one commit: a run starts one flush after its instant."""
         firing = [(job_id, self._store.submit(partial(fire, job_id=job_id, now=now))) for job_id in due]
         if firing:
-            self._claim()
+            self._events.enqueued()
         return await asyncio.gather(*(self._fire_one(job_id, future, now=now) for job_id, future in firing))
 
     async def _fire_one(self, job_id: str, firing: "asyncio.Future[Fired]", *, now: datetime) -> Fired | None:
@@ -66,7 +64,7 @@ class Firer:
             return None
         faults.point("fire.committed")
         self.quarantine.pop(job_id, None)
-        self._tell(fired)
+        self._events.fired(fired)
         return fired
 
     def next_at(self, now: datetime, *, tick: datetime) -> datetime:

@@ -1,13 +1,16 @@
-"""A run in one of our slots: where it stands, whether it shall stop, and what follows when it leaves its gates."""
+"""Runs in the slots of this process: their phases, and the events by which the stages reach each other."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from rota.engine.transactions.claim import Claimed
-from rota.model.records import ProcessIdentity
+from rota.engine.transactions.finish import Finished
+from rota.engine.transactions.fire import Fired
+from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Work
 
 
@@ -177,3 +180,99 @@ class InFlightRun:
 def handle_of(carried: InFlightRun) -> str:
     """Return how logs name a carried run."""
     return carried.claimed.run.handle if carried.claimed else carried.run_id
+
+
+class Slots:
+    """Slots 0 … concurrency-1, and those beyond that adopted runs kept; claimer and recorder share them."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.filling = False
+        """Whether a claim is under way, which may bring runs."""
+        self.exclusive = False
+        """Whether outcomes are stored beside claims: a shared server with many slots and no other worker."""
+        self._taken: dict[int, str] = {}
+        self._shut = 0
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Have no free slot meanwhile: what sits in them is being found out."""
+        self._shut += 1
+        try:
+            yield
+        finally:
+            self._shut -= 1
+
+    def free(self) -> list[int]:
+        """Return the free slots, lowest first."""
+        return [] if self._shut else [slot for slot in range(self.concurrency) if slot not in self._taken]
+
+    def take(self, slot: int, run_id: str) -> None:
+        """Note that a slot holds a run, or is being filled."""
+        self._taken[slot] = run_id
+
+    def give_back(self, slot: int) -> None:
+        """Note that a slot is free again."""
+        self._taken.pop(slot, None)
+
+    def slot_of(self, run_id: str) -> int | None:
+        """Return the slot that holds a run."""
+        return next((slot for slot, holder in self._taken.items() if holder == run_id), None)
+
+    @property
+    def taken(self) -> int:
+        """How many slots hold a run."""
+        return len(self._taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A batch of outcomes after its commit: the results, their runs in flight, and the outcomes as stored by run id."""
+
+    batch: Sequence[Finished]
+    carried: Sequence[InFlightRun | None]
+    stored: Mapping[str, Outcome]
+
+
+P = ParamSpec("P")
+
+
+class Event(Generic[P]):
+    """A named event. A call runs its listeners at once, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[P, object]] = []
+
+    def add(self, *listeners: Callable[P, object]) -> None:
+        """Add listeners."""
+        self._listeners.extend(listeners)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for listener in self._listeners:
+            listener(*args, **kwargs)
+
+
+class Events:
+    """The events that firer, claimer, executor and recorder share. A stage emits them and knows no other stage.
+
+    Call them from the event loop. `enqueued` and `freed` come right after the write is submitted, so that the claim
+    shares its commit.
+    """
+
+    def __init__(self) -> None:
+        self.enqueued = Event[[]]()
+        """Runs were submitted to the queue."""
+        self.fired = Event[[Fired]]()
+        """The instants of a job were stored."""
+        self.claimed = Event[[Sequence[Claimed]]]()
+        """A claim ended with these runs, or with none."""
+        self.finished = Event[[Finished]]()
+        """A run has an outcome."""
+        self.recorded = Event[[Recorded]]()
+        """Outcomes were stored."""
+        self.released = Event[[str]]()
+        """A run left its slot without an outcome of its work."""
+        self.caller_left = Event[[]]()
+        """The caller of an unfinished direct call is gone."""
+        self.freed = Event[[]]()
+        """Slots or pools are free, or will be with the commit of the last write."""

@@ -1,15 +1,13 @@
 """The loop that stores finished runs and wakes the loops affected by them."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
 from rota import faults
-from rota.engine.loops.claimer import Claimer, Slots
-from rota.engine.loops.executor import Executor, Outputs
-from rota.engine.loops.in_flight import InFlightRun, RunStep, handle_of
+from rota.engine.loops.executor import Outputs
+from rota.engine.loops.in_flight import Events, InFlightRun, Recorded, RunStep, Slots, handle_of
 from rota.engine.loops.loop import AGAIN, StorageErrors
 from rota.engine.ports import Functions
 from rota.engine.transactions.claim import Claimed, ClaimOwner
@@ -56,12 +54,12 @@ def moves_fires(claimed: Claimed) -> bool:
 
 
 class LeakedThreadPools:
-    """Whose threads still keep pools; `returned` is called when one has given them back."""
+    """Pools that threads of ended runs still hold."""
 
-    def __init__(self, store: Store, *, refusals: StorageErrors, returned: Callable[[], None]) -> None:
+    def __init__(self, store: Store, *, refusals: StorageErrors, events: Events) -> None:
         self._store = store
         self._refusals = refusals
-        self._returned = returned
+        self._events = events
         self._run_ids: set[str] = set()
 
     def keep(self, run_ids: Collection[str]) -> None:
@@ -81,23 +79,13 @@ class LeakedThreadPools:
             asyncio.get_running_loop().call_later(AGAIN, self.give_back, run_id)
             return
         self._run_ids.discard(run_id)
-        self._returned()
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """Ends that are stored: what was reported, who carried it, and what stands in the rows now."""
-
-    batch: Sequence[Finished]
-    carried: Sequence[InFlightRun | None]
-    stored: dict[str, Outcome]
+        self._events.freed()
 
 
 class Recorder:
-    """Takes the outcomes of runs and stores those that come together in one transaction.
+    """Stores the outcomes of runs; those that come together share a transaction.
 
-    `claimer` fills the slots that they leave, in the same commit; `recorded` is told when it is there. While a claim is
-    under way outcomes gather: the writer could not take them earlier, and together they cost less.
+    While a claim is under way outcomes gather: the writer could not take them earlier, and together they cost less.
     """
 
     def __init__(
@@ -107,25 +95,23 @@ class Recorder:
         *,
         holder: ClaimOwner,
         functions: Functions,
-        executor: Executor,
+        in_flight: dict[str, InFlightRun],
         outputs: Outputs,
         slots: Slots,
         kept: LeakedThreadPools,
         refusals: StorageErrors,
-        claimer: Claimer,
-        recorded: Callable[[Recorded], None],
+        events: Events,
     ) -> None:
         self._store = store
         self._clock = clock
         self._epoch = holder.epoch
         self._functions = functions
-        self._executor = executor
+        self._in_flight = in_flight
         self._outputs = outputs
         self._slots = slots
         self._kept = kept
         self._refusals = refusals
-        self._claimer = claimer
-        self._recorded = recorded
+        self._events = events
         self._outcomes: list[Finished] = []
         self._flush_planned = False
         self._storing_aside = False
@@ -159,7 +145,7 @@ class Recorder:
 
     def _shares(self, run_id: str) -> bool:
         """Tell whether a function's output is still to be shared; that of a command was when it ended."""
-        carried = self._executor.carried.get(run_id)
+        carried = self._in_flight.get(run_id)
         return carried is not None and carried.shares and carried.in_process and not carried.unstored
 
     async def _share(self, finished: Finished) -> None:
@@ -167,18 +153,18 @@ class Recorder:
         self.ended(finished)
 
     def flush(self) -> None:
-        """Store the outcomes at hand, then claim for the slots they leave, both in one commit.
+        """Submit the outcomes at hand and report their slots as free, so that a claim shares the commit.
 
-        Where ends are stored beside claims, those that concern nobody else only wait for each other; their slots are
-        free when they are stored.
+        Where outcomes are stored beside claims, those that affect no other run only wait for each other; their slots
+        are free when they are stored.
         """
         self._flush_planned = False
         batch = self._outcomes
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
-        left = [self._executor.carried.get(finished.run_id) for finished in batch]
+        left = [self._in_flight.get(finished.run_id) for finished in batch]
         alone = all(has_no_dependents(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
-        aside = alone and not kept and self._claimer.beside_ends
-        if not batch or (self._storing_aside if aside else self._claimer.under_way):
+        aside = alone and not kept and self._slots.exclusive
+        if not batch or (self._storing_aside if aside else self._slots.filling):
             return
         self._outcomes = []
         for carried in left:
@@ -193,7 +179,7 @@ class Recorder:
         record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
         future = self._store.submit(record_all, WriteOptions(aside=aside))
         future.add_done_callback(partial(self._stored, batch, aside=aside))
-        self._claimer.now()
+        self._events.freed()
 
     def _record(
         self,
@@ -221,24 +207,24 @@ class Recorder:
         faults.point("record.committed")
         self._refusals.clear("record")
         stored = future.result()
-        left = [self._executor.carried.pop(finished.run_id, None) for finished in batch]
+        left = [self._in_flight.pop(finished.run_id, None) for finished in batch]
         for finished, carried in zip(batch, left, strict=True):
             if aside and carried is not None:
                 self._slots.give_back(carried.slot)
             outcome = stored.get(finished.run_id)
             if carried is not None and outcome is not None and outcome.status is Status.FAILED:
                 log.info("run failed", run=handle_of(carried), reason=outcome.reason, error=outcome.error)
-        self._recorded(Recorded(batch, left, stored))
+        self._events.recorded(Recorded(batch, left, stored))
         if aside:
             self.flush()  # what has gathered meanwhile
-        if not self._claimer.under_way:
-            self._claimer.now()
+        if not self._slots.filling:
+            self._events.freed()
 
     def _store_later(self, batch: list[Finished], error: BaseException) -> None:
         """The storage refused: keep the outcomes in memory and their slots taken, and try again."""
         self._refusals.meet("record", error)
         for finished in batch:
-            carried = self._executor.carried.get(finished.run_id)
+            carried = self._in_flight.get(finished.run_id)
             if carried is not None:
                 carried.step(RunStep.REFUSE)
                 self._slots.take(carried.slot, finished.run_id)
