@@ -8,7 +8,7 @@ from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
 from rota.engine.membership.session import open_session
 from rota.engine.transactions.claim import ClaimOwner, claim
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, finish
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Status
 
@@ -46,5 +46,5 @@ def _claim_one(store, holder: ClaimOwner) -> float:
     (claimed,) = store.write(partial(claim, holder=holder, free=[0], now=CLOCK.now()))
     took = time.perf_counter() - began
     finished = Finished(claimed.run.id, claimed.run.job_id, DONE)
-    store.write(partial(record, finished=[finished], epoch=holder.epoch, now=CLOCK.now()))
+    store.write(partial(finish, results=[finished], epoch=holder.epoch, now=CLOCK.now()))
     return took

@@ -13,7 +13,7 @@ from bench.scheduling import CLOCK, add_job, store_in
 from rota.engine.membership.session import open_session
 from rota.engine.transactions.claim import ClaimOwner, claim
 from rota.engine.transactions.enqueue import Where
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, finish
 from rota.model.agents import PLENTY, ProviderHold, provider_pool
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw
@@ -129,7 +129,7 @@ def _claim(store: SqliteStore, holder: ClaimOwner) -> float:
     took = time.perf_counter() - began
     assert len(claimed) == len(FREE), "there is room for as many"
     finished = [Finished(one.run.id, one.run.job_id, DONE) for one in claimed]
-    store.write(partial(record, finished=finished, epoch=holder.epoch, now=CLOCK.now()))
+    store.write(partial(finish, results=finished, epoch=holder.epoch, now=CLOCK.now()))
     return took
 
 

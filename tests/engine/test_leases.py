@@ -11,7 +11,7 @@ import pytest
 from rota.engine.clock import SystemClock
 from rota.engine.loops.executor import pause_for
 from rota.engine.loops.leases import Leases, lose
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, finish
 from rota.model.errors import DatabaseBusy
 from rota.model.records import Outcome
 from rota.model.spec import Draw, Overlap, OverlapPolicy, Retry
@@ -118,7 +118,7 @@ async def test_who_was_declared_lost_can_neither_claim_nor_write_nor_renew_r_22(
     assert other.claim() == []
     assert not other.renew()
     late = Finished(claimed.run.id, claimed.run.job_id, Outcome(Status.COMPLETED, None))
-    writing = partial(record, finished=[late], epoch=other.holder.epoch, now=alone.clock.now())
+    writing = partial(finish, results=[late], epoch=other.holder.epoch, now=alone.clock.now())
     assert alone.store.write(writing) == {}
     assert await told(alone, "copy") == [("FAILED", "worker_lost")]
 

@@ -19,7 +19,7 @@ from rota.engine.transactions import groups as groups_transactions
 from rota.engine.transactions import poll
 from rota.engine.transactions.claim import ClaimCache, Claimed, claim, usable_slots
 from rota.engine.transactions.enqueue import active_for, cancel, enqueue
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, FinishMode, finish
 from rota.engine.transactions.fire import fire
 from rota.engine.transactions.pause import pause_job
 from rota.model.ids import new_id
@@ -147,7 +147,8 @@ def running(two: Two, job, holder, *, slot: int = 0) -> Run:
 
 def recording(run: Run, holder, outcome: Outcome = DONE, *, alone: bool = False) -> Operation:
     finished = [Finished(run.id, run.job_id, outcome)]
-    return lambda db: record(db, finished, epoch=holder.epoch, now=NOW + MINUTE, alone=alone)
+    mode = FinishMode.BATCH_INDEPENDENT if alone else FinishMode.BATCH_LOCKED
+    return lambda db: finish(db, finished, mode, epoch=holder.epoch, now=NOW + MINUTE)
 
 
 def taking(holder, slots: range, *, known: ClaimCache | None = None) -> Operation:

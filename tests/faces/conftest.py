@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from rota.cli.invocation import Invocation
 from rota.cli.main import cli
 from rota.engine.transactions.claim import ClaimOwner, claim, start
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, finish
 from rota.model.records import Outcome
 from rota.operations.project.locate import open_state
 from rota.runners.output import folder_of, make_folder
@@ -114,7 +114,7 @@ class Project:
             self.clock.advance(took)
             for one, outcome in zip(claimed, outcomes, strict=False):
                 finished = Finished(one.run.id, one.run.job_id, outcome)
-                store.write(partial(record, finished=[finished], epoch=holder.epoch, now=self.clock.now()))
+                store.write(partial(finish, results=[finished], epoch=holder.epoch, now=self.clock.now()))
         finally:
             store.close()
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from rota.engine.transactions.budgets import reserve
 from rota.engine.transactions.claim import claim, start
-from rota.engine.transactions.finish import Finished, record
+from rota.engine.transactions.finish import Finished, finish
 from rota.model.budgets import Usage
 from rota.model.records import Outcome
 from rota.model.states import Status
@@ -44,7 +44,7 @@ def play(project: Project, *usages: Usage | None, end: bool = True) -> None:
                 if end:
                     outcome = Outcome(Status.COMPLETED, exit_code=0, usage=next(told, None))
                     finished = Finished(run.id, run.job_id, outcome)
-                    store.write(partial(record, finished=[finished], epoch=holder.epoch, now=now))
+                    store.write(partial(finish, results=[finished], epoch=holder.epoch, now=now))
     finally:
         store.close()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
-from rota.engine.transactions.finish import finish
+from rota.engine.transactions.finish import end_run
 from rota.engine.transactions.fire import fire
 from rota.engine.transactions.insert import RunRef
 from rota.model.errors import RotaError
@@ -130,7 +130,7 @@ class Writer:
             return
         run = self._started[0].run
         done = partial(
-            finish, run_id=run.id, outcome=DONE, expected=Status.RUNNING, epoch=self._holder.epoch, now=self._now
+            end_run, run_id=run.id, outcome=DONE, expected=Status.RUNNING, epoch=self._holder.epoch, now=self._now
         )
         assert await self._committed(done)
         self._started.pop(0)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.engine.transactions.claim import ClaimOwner
-from rota.engine.transactions.finish import finish
+from rota.engine.transactions.finish import end_run
 from rota.model.ids import new_id
 from rota.model.records import Job, Outcome, ProcessIdentity, Run
 from rota.model.spec import JobSpec, Kind, Retry, Schedule, Work
@@ -96,7 +96,7 @@ def begin(db: Database, run: Run, holder: ClaimOwner, *, slot: int = 0, at: date
 
 
 def end(db: Database, run: Run, holder: ClaimOwner, outcome: Outcome = DONE, *, at: datetime = NOW + MINUTE) -> bool:
-    return finish(db, run.id, outcome, expected=Status.RUNNING, epoch=holder.epoch, now=at)
+    return end_run(db, run.id, outcome, expected=Status.RUNNING, epoch=holder.epoch, now=at)
 
 
 def run_in(store: Store, status: Status, job: Job, *, holder: ClaimOwner, slot: int = 0) -> Run:
@@ -108,7 +108,7 @@ def run_in(store: Store, status: Status, job: Job, *, holder: ClaimOwner, slot: 
             return
         if status is Status.SKIPPED:
             outcome = Outcome(Status.SKIPPED, Reason.EXPIRED)
-            finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=NOW)
+            end_run(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=NOW)
         elif status is Status.DISPATCHED:
             dispatch(db, run, holder, slot=slot)
         else:

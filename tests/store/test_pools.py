@@ -8,7 +8,7 @@ import pytest
 
 from rota.engine.transactions.claim import ClaimCache, Claimed, ClaimOwner, ask_claim, claim, slots_to_fill
 from rota.engine.transactions.enqueue import Aim, Where, move
-from rota.engine.transactions.finish import finish_all, forget_kept, return_kept
+from rota.engine.transactions.finish import end_runs, release_leaked, release_leaked_by
 from rota.engine.transactions.insert import create_run
 from rota.model.ids import begin_again, new_id
 from rota.model.records import Job, Outcome
@@ -56,7 +56,7 @@ def end(
     store: Store, claimed: Claimed, holder: ClaimOwner, outcome: Outcome = CANCELLED, *, kept: set[str] | None = None
 ):
     ending = runs.RunEnd(claimed.run.id, outcome, expected=Status.DISPATCHED, at=NOW)
-    return store.write(lambda db: finish_all(db, [ending], epoch=holder.epoch, now=NOW, kept=kept or ()))
+    return store.write(lambda db: end_runs(db, [ending], epoch=holder.epoch, now=NOW, leaked=kept or ()))
 
 
 class TestDeclaring:
@@ -261,7 +261,7 @@ class TestClaiming:
         claim_for(store, holder, 0)
         waiting = enqueue(store, job)
         ending = runs.RunEnd(waiting, CANCELLED, expected=Status.QUEUED, at=NOW)
-        store.write(lambda db: finish_all(db, [ending], epoch=None, now=NOW))
+        store.write(lambda db: end_runs(db, [ending], epoch=None, now=NOW))
         assert used(store) == {"ollama": 1}
 
     def test_a_write_of_a_stale_epoch_gives_nothing_back(self, store):
@@ -283,7 +283,7 @@ class TestAbandoned:
         end(store, claimed, holder, TIMED_OUT, kept={claimed.run.id})
         assert used(store) == {"ollama": 1}
         for _ in range(2):
-            store.write(lambda db: return_kept(db, claimed.run.id))
+            store.write(lambda db: release_leaked(db, claimed.run.id))
         assert used(store) == {"ollama": 0}
 
     def test_the_threads_of_a_dead_process_keep_nothing(self, store):
@@ -294,7 +294,7 @@ class TestAbandoned:
         one, two = claim_for(store, holder, 0)[0], claim_for(store, other, 1)[0]
         end(store, one, holder, TIMED_OUT, kept={one.run.id})
         end(store, two, other, TIMED_OUT, kept={two.run.id})
-        store.write(lambda db: forget_kept(db, [holder.epoch]))
+        store.write(lambda db: release_leaked_by(db, [holder.epoch]))
         assert used(store) == {"ollama": 1}
 
 
@@ -346,7 +346,7 @@ def test_a_started_run_that_completes_gives_its_pools_back(store):
     claim_for(store, holder, 0)
     store.write(lambda db: runs.start_run(db, run, epoch=holder.epoch, now=NOW))
     ending = runs.RunEnd(run, DONE, expected=Status.RUNNING, at=NOW)
-    store.write(lambda db: finish_all(db, [ending], epoch=holder.epoch, now=NOW))
+    store.write(lambda db: end_runs(db, [ending], epoch=holder.epoch, now=NOW))
     assert used(store) == {"ollama": 0}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.engine.transactions.enqueue import cancel, enqueue
-from rota.engine.transactions.finish import expire, finish, finish_all
+from rota.engine.transactions.finish import end_run, end_runs, expire
 from rota.model.records import Outcome
 from rota.model.spec import Gates, Retry
 from rota.model.states import Reason, Status, Trigger, WaitingFor
@@ -115,7 +115,7 @@ def test_the_retry_of_an_earlier_one_that_ends_at_the_same_time_is_waited_for_r_
         runs.RunEnd(run.id, outcome, expected=Status.RUNNING, at=NOW)
         for run, outcome in ((beside, Outcome(Status.COMPLETED)), (failing, FAILED))
     ]
-    store.write(lambda db: finish_all(db, ends, epoch=holder.epoch, now=NOW))
+    store.write(lambda db: end_runs(db, ends, epoch=holder.epoch, now=NOW))
     retry = store.read(lambda db: run_queries.retry_of(db, failing.id))
     assert ready(store) == []
     assert waiting(store, job)[ids[1]] == retry.id
@@ -177,7 +177,7 @@ def test_a_replacing_run_waits_until_every_replaced_run_is_over_r_12(store):
     store.write(lambda db: end(db, first, holder, gone))
     assert ready(store) == []
     store.write(
-        lambda db: finish(db, second.id, gone, expected=Status.DISPATCHED, epoch=holder.epoch, now=NOW + MINUTE)
+        lambda db: end_run(db, second.id, gone, expected=Status.DISPATCHED, epoch=holder.epoch, now=NOW + MINUTE)
     )
     assert ready(store) == [new.id]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.engine.transactions.claim import Claimed, ClaimOwner, claim, start
-from rota.engine.transactions.finish import Finished, finish, record
+from rota.engine.transactions.finish import Finished, end_run, finish
 from rota.engine.transactions.fire import fire
 from rota.model.errors import RunIsFinal
 from rota.model.ids import new_id
@@ -75,7 +75,7 @@ def begin(db: Database, claimed: Claimed, holder: ClaimOwner) -> bool:
     """Start what was claimed, unless somebody cancelled it meanwhile."""
     if claimed.started or start(db, claimed, holder, process=holder.identity, now=LATE):
         return True
-    finish(db, claimed.run.id, CANCELLED, expected=Status.DISPATCHED, epoch=holder.epoch, now=LATE)
+    end_run(db, claimed.run.id, CANCELLED, expected=Status.DISPATCHED, epoch=holder.epoch, now=LATE)
     return False
 
 
@@ -86,7 +86,7 @@ async def work(store: PostgresStore, holder: ClaimOwner, *, last: threading.Even
     while taken or not last.is_set() or anything_left(store):
         begun = [one for one in taken if await store.submit(partial(begin, claimed=one, holder=holder))]
         ends = [Finished(one.run.id, one.run.job_id, DONE) for one in begun]
-        recorded = store.submit(partial(record, finished=ends, epoch=holder.epoch, now=LATE + SECOND))
+        recorded = store.submit(partial(finish, results=ends, epoch=holder.epoch, now=LATE + SECOND))
         claimed = store.submit(partial(take, holder=holder))  # one transaction with what is recorded, where both queue
         done += await recorded
         taken = await claimed

@@ -21,7 +21,7 @@ from rota.engine.membership.session import DATABASE, Session
 from rota.engine.ports import Processes
 from rota.engine.transactions import agents, budgets, direct_calls
 from rota.engine.transactions.claim import ClaimOwner
-from rota.engine.transactions.finish import Finished, finish, forget_kept, record
+from rota.engine.transactions.finish import Finished, end_run, finish, release_leaked_by
 from rota.log import log
 from rota.model.clock import MILLISECOND, Clock, to_ms
 from rota.model.errors import DatabaseCorrupt, RotaError, StateError
@@ -230,10 +230,10 @@ def resolve_dispatched(db: Database, *, owned: runs.Owned, action: Recovery, now
     """End a run that a process that is gone had claimed and not started, or let it wait again (R-01)."""
     if owned.cancel_reason is not None:
         outcome = Outcome(Status.CANCELLED, owned.cancel_reason)
-        finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
+        end_run(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
     elif action is Recovery.FAIL_LOST:
         outcome = Outcome(Status.FAILED, Reason.WORKER_LOST, error="its worker was lost three times before it started")
-        finish(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
+        end_run(db, owned.id, outcome, expected=Status.DISPATCHED, epoch=owned.epoch, now=now)
     else:
         runs.release_run(db, owned.id, epoch=owned.epoch, lost=True)
         agents.put_back(db, owned.id, now=now, lost=True)
@@ -244,11 +244,11 @@ def _adopt(db: Database, *, owned: runs.Owned, epoch: int) -> bool:
 
 
 def _record_as_found(db: Database, *, finished: Finished, epoch: int, now: datetime) -> bool:
-    return finished.run_id in record(db, [finished], epoch=epoch, now=now)
+    return finished.run_id in finish(db, [finished], epoch=epoch, now=now)
 
 
 def _end_processes(db: Database, *, dead: Sequence[int], now: datetime) -> None:
-    forget_kept(db, dead)
+    release_leaked_by(db, dead)
     for epoch in dead:
         processes.end_process(db, epoch, ending="lost", now=now)
 
@@ -381,7 +381,7 @@ def settle_restored(db: Database, *, made_at: datetime, host: str, reason: str, 
     _close_calls(db, host=host, now=now)
     notifications.leave_all(db, f"restored from a backup of {host}, which told or tells of it itself", now=now)
     for process in processes.open_processes(db):
-        forget_kept(db, [process.epoch])
+        release_leaked_by(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="detached", now=now)
     audit.insert_event(db, "restored", now=now, host=host, made_at=made_at.isoformat())
 
@@ -400,7 +400,7 @@ def _close_runs(db: Database, *, host: str, now: datetime) -> None:
         if run.status is Status.DISPATCHED and run.epoch is not None:
             runs.release_run(db, run.id, epoch=run.epoch)
         elif run.status is Status.RUNNING and run.lane_id != GROUP_LANE:
-            finish(db, run.id, _unknown_end(host), expected=Status.RUNNING, epoch=run.epoch, now=now)
+            end_run(db, run.id, _unknown_end(host), expected=Status.RUNNING, epoch=run.epoch, now=now)
 
 
 def _close_calls(db: Database, *, host: str, now: datetime) -> None:

@@ -12,7 +12,7 @@ from rota.engine.activity import touching
 from rota.engine.loops.leases import lose, lost_outcome, take_over
 from rota.engine.transactions import groups as groups_transactions
 from rota.engine.transactions.enqueue import active_for, cancel_group, enqueue
-from rota.engine.transactions.finish import finish_all
+from rota.engine.transactions.finish import end_runs
 from rota.model import errors
 from rota.model.records import Group, Run
 from rota.model.spec import GroupMode, Kind, Member, OnFailure
@@ -68,7 +68,7 @@ def _check_members(db: Database, members: Sequence[Member]) -> None:
 
 def _insert(db: Database, group: groups_transactions.NewGroup, *, now: datetime) -> GroupView:
     inserted = groups_transactions.found(db, group, now=now)
-    finish_all(db, inserted.ends, epoch=None, now=now)
+    end_runs(db, inserted.ends, epoch=None, now=now)
     return _reloaded(db, inserted.group.id)
 
 

@@ -20,7 +20,7 @@ from rota.engine.transactions import agents
 from rota.engine.transactions.budgets import charges, refuse_exceeded, reserve
 from rota.engine.transactions.claim import Claimed, ClaimOwner, start
 from rota.engine.transactions.direct_calls import give_up, put_back
-from rota.engine.transactions.finish import Finished, finish
+from rota.engine.transactions.finish import Finished, end_run
 from rota.engine.transactions.insert import demand_poll
 from rota.engine.transactions.poll import Needed, look
 from rota.log import log
@@ -490,7 +490,7 @@ class Executor:
         now = self._clock.now()
         if claimed.call is not None:
             return give_up(db, claimed.call, self._holder, outcome, slot=claimed.slot, now=now)
-        return finish(db, claimed.run.id, outcome, expected=Status.DISPATCHED, epoch=self._holder.epoch, now=now)
+        return end_run(db, claimed.run.id, outcome, expected=Status.DISPATCHED, epoch=self._holder.epoch, now=now)
 
     async def _work(self, carried: InFlightRun, claimed: Claimed) -> None:
         """Start the work. From here on a wish to stop is only noted, and acted on once the start is stored."""

@@ -12,7 +12,7 @@ from rota.engine.loops.loop import Loop
 from rota.engine.recovery import resolve_dispatched
 from rota.engine.transactions import direct_calls
 from rota.engine.transactions.claim import ClaimOwner
-from rota.engine.transactions.finish import Finished, forget_kept, record
+from rota.engine.transactions.finish import Finished, finish, release_leaked_by
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import RotaError
@@ -186,7 +186,7 @@ def lose(db: Database, epoch: int, *, worker: str, now: datetime, forced: bool =
     if not processes.still_lapsed(db, epoch, forced=forced):
         return None
     left = take_over(db, epoch, lost_outcome(worker), now=now)
-    forget_kept(db, [epoch])
+    release_leaked_by(db, [epoch])
     processes.end_process(db, epoch, ending="lost", now=now)
     return left
 
@@ -196,7 +196,7 @@ def take_over(db: Database, epoch: int, outcome: Outcome, *, now: datetime) -> L
     owned = runs.owned_runs(db, [epoch])
     running = [Finished(one.id, one.job_id, outcome) for one in owned if one.status is Status.RUNNING]
     waiting = [one for one in owned if one.status is Status.DISPATCHED]
-    record(db, running, epoch=epoch, now=now)
+    finish(db, running, epoch=epoch, now=now)
     for one in waiting:
         action = Recovery.FAIL_LOST if lost_too_often(one.losses) else Recovery.REQUEUE
         resolve_dispatched(db, owned=one, action=action, now=now)

@@ -12,7 +12,7 @@ from rota.engine.loops.loop import AGAIN, StorageErrors
 from rota.engine.ports import Functions
 from rota.engine.transactions.claim import Claimed, ClaimOwner
 from rota.engine.transactions.direct_calls import record_calls
-from rota.engine.transactions.finish import Finished, record, return_kept
+from rota.engine.transactions.finish import Finished, FinishMode, finish, release_leaked
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.records import Outcome
@@ -69,7 +69,7 @@ class LeakedThreadPools:
     def give_back(self, run_id: str) -> None:
         """Give back what the thread of a run kept, if it kept anything."""
         if run_id in self._run_ids:
-            future = self._store.submit(partial(return_kept, run_id=run_id))
+            future = self._store.submit(partial(release_leaked, run_id=run_id))
             future.add_done_callback(partial(self._given, run_id))
 
     def _given(self, run_id: str, future: "asyncio.Future[None]") -> None:
@@ -163,6 +163,7 @@ class Recorder:
         kept = {finished.run_id for finished in batch if self._functions.holds(finished.run_id)}
         left = [self._in_flight.get(finished.run_id) for finished in batch]
         alone = all(has_no_dependents(carried, one.outcome) for one, carried in zip(batch, left, strict=True))
+        mode = FinishMode.BATCH_INDEPENDENT if alone else FinishMode.BATCH_LOCKED
         aside = alone and not kept and self._slots.exclusive
         if not batch or (self._storing_aside if aside else self._slots.filling):
             return
@@ -176,7 +177,7 @@ class Recorder:
         self._storing_aside = self._storing_aside or aside
         calls = {carried.run_id for carried in left if carried is not None and carried.direct}
         now = self._clock.now()
-        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, alone=alone, now=now)
+        record_all = partial(self._record, batch=batch, calls=calls, kept=kept, mode=mode, now=now)
         future = self._store.submit(record_all, WriteOptions(aside=aside))
         future.add_done_callback(partial(self._stored, batch, aside=aside))
         self._events.freed()
@@ -188,15 +189,15 @@ class Recorder:
         batch: Sequence[Finished],
         calls: Collection[str],
         kept: Collection[str],
-        alone: bool,
+        mode: FinishMode,
         now: datetime,
     ) -> dict[str, Outcome]:
         if not calls:
-            return record(db, batch, epoch=self._epoch, now=now, kept=kept, alone=alone)
+            return finish(db, batch, mode, epoch=self._epoch, now=now, leaked=kept)
         ended = [finished for finished in batch if finished.run_id in calls]
         stored = record_calls(db, ended, epoch=self._epoch, now=now, kept=kept)
         rest = [finished for finished in batch if finished.run_id not in calls]
-        return {**record(db, rest, epoch=self._epoch, now=now, kept=kept), **stored}
+        return {**finish(db, rest, epoch=self._epoch, now=now, leaked=kept), **stored}
 
     def _stored(self, batch: list[Finished], future: "asyncio.Future[dict[str, Outcome]]", *, aside: bool) -> None:
         self._storing_aside = self._storing_aside and not aside

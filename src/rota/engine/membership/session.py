@@ -15,7 +15,7 @@ from rota.engine.loops.firer import ServerNow, catch_up_with_step, may_catch_up,
 from rota.engine.membership import locks
 from rota.engine.membership.control import own_version
 from rota.engine.transactions.claim import ClaimOwner
-from rota.engine.transactions.finish import forget_kept
+from rota.engine.transactions.finish import release_leaked_by
 from rota.log import log
 from rota.model.clock import Clock
 from rota.model.errors import DatabaseBusy, WorkerNameTaken
@@ -273,7 +273,7 @@ def close_session(
 
 
 def _leave(db: Database, *, epoch: int, ending: processes.Ending, now: datetime) -> None:
-    forget_kept(db, [epoch])
+    release_leaked_by(db, [epoch])
     processes.end_process(db, epoch, ending=ending, now=now)
 
 

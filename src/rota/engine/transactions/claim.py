@@ -10,7 +10,7 @@ from rota import faults
 from rota.engine.activity import ask_claiming_paused, claiming_paused
 from rota.engine.transactions.direct_calls import Alive, anybody_came_after, serve
 from rota.engine.transactions.direct_calls import start as start_call
-from rota.engine.transactions.finish import finish
+from rota.engine.transactions.finish import end_run
 from rota.model.agents import NO_BRIEF, Brief
 from rota.model.records import Outcome, ProcessIdentity
 from rota.model.spec import Draw, JobSpec, OverlapPolicy
@@ -213,7 +213,7 @@ def _claim_round(
         admission = decide(spec.gates, expires_at=run.expires_at, forced=run.forced, conditions=(), now=now)
         if isinstance(admission, Skip):
             outcome = Outcome(Status.SKIPPED, admission.reason, error=admission.why)
-            gone = finish(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or gone
+            gone = end_run(db, run.id, outcome, expected=Status.QUEUED, epoch=None, now=now) or gone
             room.give_back(chosen.draws)
         elif queue.take(db, chosen.draws):
             kind = (id(spec), run.forced)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from rota.engine.transactions import groups as groups_transactions
-from rota.engine.transactions.finish import finish, finish_all
+from rota.engine.transactions.finish import end_run, end_runs
 from rota.engine.transactions.insert import RunRef, create_run, create_runs
 from rota.model.ids import leave, new_id, stay_above
 from rota.model.records import Group, Job, Outcome, Run
@@ -120,7 +120,7 @@ def _bear_group(db: Database, run: runs.NewRun) -> RunRef:
     begins = run.waiting_for is None
     born = create_run(db, replace(run, begins=begins))
     if begins:
-        finish_all(db, groups_transactions.begin(db, born.id, now=run.created_at), epoch=None, now=run.created_at)
+        end_runs(db, groups_transactions.begin(db, born.id, now=run.created_at), epoch=None, now=run.created_at)
     return born
 
 
@@ -194,7 +194,7 @@ def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime, error: s
         return True
     if run.status is Status.QUEUED:
         outcome = Outcome(Status.CANCELLED, reason, error=error)
-        return finish(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
+        return end_run(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
     begun = groups.group_of_run(db, run_id)
     if begun is not None:
         return cancel_group(db, begun, reason=reason, now=now)
@@ -204,7 +204,7 @@ def cancel(db: Database, run_id: str, *, reason: Reason, now: datetime, error: s
 
 def cancel_group(db: Database, begun: Group, *, reason: Reason, now: datetime) -> bool:
     """Cancel a group: its queued members at once, the others when they have stopped. Tell whether it is final now."""
-    finish_all(db, groups_transactions.cancel(db, begun, reason=reason, now=now), epoch=None, now=now)
+    end_runs(db, groups_transactions.cancel(db, begun, reason=reason, now=now), epoch=None, now=now)
     after = groups.group_by_id(db, begun.id)
     return after is None or after.finished_at is not None
 
@@ -308,7 +308,7 @@ def cancel_many(db: Database, found: Sequence[Matching], *, now: datetime) -> li
     """Cancel runs: queued ones at once, all by one statement, others by asking; return those that are asked."""
     outcome = Outcome(Status.CANCELLED, Reason.REQUESTED)
     queued = [one for one in found if one.status is Status.QUEUED]
-    finish_all(db, [runs.RunEnd(one.id, outcome, Status.QUEUED, now) for one in queued], epoch=None, now=now)
+    end_runs(db, [runs.RunEnd(one.id, outcome, Status.QUEUED, now) for one in queued], epoch=None, now=now)
     others = [one.id for one in found if one.status is not Status.QUEUED]
     return [run_id for run_id in others if not cancel(db, run_id, reason=Reason.REQUESTED, now=now)]
 

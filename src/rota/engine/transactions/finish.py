@@ -1,9 +1,10 @@
 """Finish: store outcomes with retry, next instant, pools and notifications, in one transaction."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,20 +27,20 @@ from rota.store.tables.processes import hold_jobs_waited_for, lock_jobs_of_runs
 from rota.text.runs import outages_before
 
 
-def settle_pools(db: Database, ended: Sequence[runs.FinishedRun], *, kept: Collection[str]) -> None:
-    """Give back what ended runs drew; those of `kept` leave slot and pools to a thread that cannot be killed."""
-    if kept:
-        db.execute("abandoned_insert", ids=json.dumps([run.id for run in ended if run.id in kept]))
-    queue.give_back(db, [run.lane_id for run in ended if run.id not in kept])
+def settle_pools(db: Database, ended: Sequence[runs.FinishedRun], *, leaked: Collection[str]) -> None:
+    """Release the pools of ended runs; those in `leaked` leave slot and pools to a thread that cannot be killed."""
+    if leaked:
+        db.execute("abandoned_insert", ids=json.dumps([run.id for run in ended if run.id in leaked]))
+    queue.give_back(db, [run.lane_id for run in ended if run.id not in leaked])
 
 
-def return_kept(db: Database, run_id: str) -> None:
-    """Give back what the thread of an ended run kept; nothing if it kept nothing."""
+def release_leaked(db: Database, run_id: str) -> None:
+    """Release the pools that the thread of an ended run held; nothing if it held none."""
     queue.give_back(db, [lane_id for (lane_id,) in db.rows("abandoned_delete", run_id=run_id)])
 
 
-def forget_kept(db: Database, epochs: Sequence[int]) -> None:
-    """Give back what threads of processes that are gone kept: they went with them."""
+def release_leaked_by(db: Database, epochs: Sequence[int]) -> None:
+    """Release the pools that threads of dead processes held."""
     forgotten = db.rows("abandoned_forget", epochs=json.dumps(list(epochs)))
     queue.give_back(db, [lane_id for (lane_id,) in forgotten])
 
@@ -117,38 +118,47 @@ class Finished(NamedTuple):
     outcome: Outcome
 
 
-def record(
+class FinishMode(Enum):
+    """How jobs are locked before their runs end."""
+
+    SINGLE = auto()
+    """Lock the jobs with the first statement."""
+    BATCH_LOCKED = auto()
+    """The caller has locked the jobs of the whole batch."""
+    BATCH_INDEPENDENT = auto()
+    """No end affects another run as far as the executor knows: lock a job only if a run waits for one of its runs."""
+
+
+def finish(
     db: Database,
-    finished: Sequence[Finished],
+    results: Sequence[Finished],
+    mode: FinishMode = FinishMode.BATCH_LOCKED,
     *,
     epoch: int,
     now: datetime,
-    kept: Collection[str] = (),
-    alone: bool = False,
+    leaked: Collection[str] = (),
 ) -> dict[str, Outcome]:
-    """Store the ends of runs of `epoch`; return the outcomes as stored, of those that were still ours.
+    """Store the outcomes of runs of `epoch`; return those that were stored, by run id.
 
-    The code of those in `kept` still runs: they keep slot and pools until it returns. `alone`: none of these ends
-    concerns anybody else, unless the jobs say so by now.
+    Runs in `leaked` have code that still runs: they keep slot and pools until it returns.
     """
-    job_ids = {one.job_id for one in finished}
-    if alone:
+    job_ids = {result.job_id for result in results}
+    if mode is FinishMode.BATCH_INDEPENDENT:
         hold_jobs_waited_for(db, job_ids)
     else:
-        lock_jobs_of_runs(db, [one.run_id for one in finished])
-    _ask_ahead(db)
+        lock_jobs_of_runs(db, [result.run_id for result in results])
+    _prefetch(db)
     ended: list[runs.FinishedRun] = []
-    if all(is_plain(one.outcome) for one in finished):
-        ends = [_settled(one, RUNNING, now) for one in finished]
-        if alone:
-            ends.sort(key=lambda end: end.run_id)  # as all lock runs who lock several
-        sent = partial(_ask_standing, db, job_ids, last=alone)
-        ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=True, sent=sent)
-        _follow_all(db, ended, now=now, standing=_standing(db, ended, held=not alone))
-    if len(ended) < len(finished):
+    if all(is_plain(result.outcome) for result in results):
+        ends = [_settled(result, RUNNING, now) for result in results]
+        if mode is FinishMode.BATCH_INDEPENDENT:
+            ends.sort(key=lambda end: end.run_id)  # the order in which every transaction locks several runs
+        ended = _end(db, ends, mode, epoch=epoch, now=now, leaked=leaked, job_ids=job_ids)
+        _follow_all(db, ended, now=now, standing=_standing(db, ended, mode))
+    if len(ended) < len(results):
         final = {run.id for run in ended}
-        left = [one for one in finished if one.run_id not in final]
-        ended += _record_standing(db, left, epoch=epoch, now=now, kept=kept, held=not alone)
+        left = [result for result in results if result.run_id not in final]
+        ended += _finish_standing(db, left, mode, epoch=epoch, now=now, leaked=leaked)
     for run in ended:
         if run.outcome.state is not None:
             jobs.save_job_state(db, run.job_id, run.outcome.state)
@@ -158,45 +168,53 @@ def record(
     return {run.id: run.outcome for run in ended}
 
 
-def _ask_ahead(db: Database) -> None:
-    """Send along what the end of every run looks at, so that none of it is a round trip of its own."""
+def _prefetch(db: Database) -> None:
+    """Ask ahead what every end reads, so that none of it is a round trip of its own."""
     budgets.ask_held(db)
     work_items.ask_open(db)
     activity.ask_poll_job(db)
 
 
-def _ask_standing(db: Database, job_ids: Collection[str], *, last: bool) -> None:
-    """Send along how the jobs stand; `last`: as a rule that is all, and somebody else may be asked for."""
+def _prefetch_standing(db: Database, job_ids: Collection[str], *, last: bool) -> None:
+    """Ask ahead how the jobs stand; `last`: as a rule nothing else is read, so the next operation may ask ahead."""
     for job_id in job_ids:
         jobs.ask_standing(db, job_id)
     if last:
         db.ask_next()
 
 
-def _standing(db: Database, ended: Sequence[runs.FinishedRun], *, held: bool) -> dict[str, jobs.JobState]:
-    """Return how the jobs of runs that ended stand.
+def _standing(db: Database, ended: Sequence[runs.FinishedRun], mode: FinishMode) -> dict[str, jobs.JobState]:
+    """Return how the jobs of ended runs stand.
 
-    One that is not `held` is after all where there is something to look after: somebody began to wait for such a run
-    just before it was ours to end. Who begins later waits for our commit, and finds it ended.
+    Lock the job now if a run started to wait for one of these before we updated it. A run that starts later waits for
+    our commit, and sees the end.
     """
     standing = {job_id: jobs.standing(db, job_id) for job_id in {run.job_id for run in ended}}
-    concerned = [] if held else [job_id for job_id in standing if any(standing[job_id])]
+    independent = mode is FinishMode.BATCH_INDEPENDENT
+    concerned = [job_id for job_id in standing if any(standing[job_id])] if independent else []
     if concerned:
         lock_jobs_of_runs(db, [run.id for run in ended if run.job_id in concerned])
         standing |= {job_id: jobs.standing(db, job_id) for job_id in concerned}
     return standing
 
 
-def _record_standing(
-    db: Database, finished: Sequence[Finished], *, epoch: int, now: datetime, kept: Collection[str], held: bool
+def _finish_standing(
+    db: Database,
+    results: Sequence[Finished],
+    mode: FinishMode,
+    *,
+    epoch: int,
+    now: datetime,
+    leaked: Collection[str],
 ) -> list[runs.FinishedRun]:
-    """Store ends for which it counts where their runs stand: they were asked to stop, or had not started."""
-    standing = runs.ending_runs(db, [one.run_id for one in finished])
-    ends = [_settled(one, standing[one.run_id], now) for one in finished if one.run_id in standing]
+    """Store the outcomes of runs that were cancelled meanwhile, or had not started."""
+    standing = runs.ending_runs(db, [result.run_id for result in results])
+    ends = [_settled(result, standing[result.run_id], now) for result in results if result.run_id in standing]
     if any(end.outcome.scheduler_state for end in ends):
         judged = poll.judge(db, [end.outcome for end in ends])
         ends = [end._replace(outcome=outcome) for end, outcome in zip(ends, judged, strict=True)]
-    return finish_all(db, ends, epoch=epoch, now=now, kept=kept, held=held)
+    locked = FinishMode.SINGLE if mode is FinishMode.BATCH_INDEPENDENT else mode
+    return end_runs(db, ends, locked, epoch=epoch, now=now, leaked=leaked)
 
 
 def keep_session(db: Database, run_id: str, outcome: Outcome, *, job_id: str, now: datetime) -> None:
@@ -212,26 +230,23 @@ def _settled(finished: Finished, standing: runs.RunState, now: datetime) -> runs
     return runs.RunEnd(finished.run_id, outcome, expected=standing.status, at=ended_at(outcome, now))
 
 
-def finish(db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime) -> bool:
-    """End a run that is `expected`, whoever held it, and do what follows."""
-    return bool(finish_all(db, [runs.RunEnd(run_id, outcome, expected=expected, at=now)], epoch=epoch, now=now))
+def end_run(db: Database, run_id: str, outcome: Outcome, *, expected: Status, epoch: int | None, now: datetime) -> bool:
+    """End a run that is `expected`, and do what follows; return whether it was."""
+    return bool(end_runs(db, [runs.RunEnd(run_id, outcome, expected=expected, at=now)], epoch=epoch, now=now))
 
 
-def finish_all(
+def end_runs(
     db: Database,
     ends: Sequence[runs.RunEnd],
+    mode: FinishMode = FinishMode.SINGLE,
     *,
     epoch: int | None,
     now: datetime,
-    kept: Collection[str] = (),
-    held: bool = False,
+    leaked: Collection[str] = (),
 ) -> list[runs.FinishedRun]:
-    """End runs that are as expected and do what follows; return them. Each statement ends all of them at once.
-
-    `held`: the caller holds their jobs already.
-    """
-    ended = _end(db, ends, epoch=epoch, now=now, kept=kept, held=held)
-    _follow_all(db, ended, now=now, standing=_standing(db, ended, held=True))
+    """End runs that are as expected and do what follows; return them. Each statement ends all of them at once."""
+    ended = _end(db, ends, mode, epoch=epoch, now=now, leaked=leaked)
+    _follow_all(db, ended, now=now, standing=_standing(db, ended, mode))
     return ended
 
 
@@ -240,8 +255,8 @@ def _follow_all(
 ) -> None:
     further = follow_up(db, ended, now=now, standing=standing)
     while further:  # what ends because these did: the rest of a group, and the group itself
-        more = _end(db, further, epoch=None, now=now)
-        further = follow_up(db, more, now=now, standing=_standing(db, more, held=True))
+        more = _end(db, further, FinishMode.SINGLE, epoch=None, now=now)
+        further = follow_up(db, more, now=now, standing=_standing(db, more, FinishMode.SINGLE))
     if ended:
         faults.point("record.followed_up")
 
@@ -249,18 +264,19 @@ def _follow_all(
 def _end(
     db: Database,
     ends: Sequence[runs.RunEnd],
+    mode: FinishMode,
     *,
     epoch: int | None,
     now: datetime,
-    kept: Collection[str] = (),
-    held: bool = False,
-    sent: Callable[[], None] = lambda: None,
+    leaked: Collection[str] = (),
+    job_ids: Collection[str] = (),
 ) -> list[runs.FinishedRun]:
-    if ends and not held:
+    if ends and mode is FinishMode.SINGLE:
         lock_jobs_of_runs(db, [end.run_id for end in ends])
     ends = [
         end._replace(outcome=budgets_transactions.price(db, end.outcome)) if end.outcome.usage else end for end in ends
     ]
+    sent = partial(_prefetch_standing, db, job_ids, last=mode is FinishMode.BATCH_INDEPENDENT)
     ended = runs.finish_runs(db, ends, epoch=epoch, sent=sent) if ends else []
     if not ended:
         return []
@@ -271,7 +287,7 @@ def _end(
         runs.finish_executions(db, started)
         db.send()
     queued = {end.run_id for end in ends if end.expected is Status.QUEUED}
-    settle_pools(db, [run for run in ended if run.id not in queued], kept=kept)
+    settle_pools(db, [run for run in ended if run.id not in queued], leaked=leaked)
     answered = [run for run in ended if run.outcome.provider is not None]
     if answered:
         asked = (agents.ProviderAnswer(run.id, run.outcome, run.started_at or now, run.finished_at) for run in answered)
@@ -419,5 +435,5 @@ def expire(db: Database, *, now: datetime, limit: int) -> list[str]:
     outcome = Outcome(Status.SKIPPED, Reason.EXPIRED, error="it waited longer than `expires_after`")
     expired = [run_id for (run_id,) in db.rows("runs_expired", now=to_ms(now), limit=limit)]
     for run_id in expired:
-        finish(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
+        end_run(db, run_id, outcome, expected=Status.QUEUED, epoch=None, now=now)
     return expired

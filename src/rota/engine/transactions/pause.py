@@ -8,7 +8,7 @@ from rota import faults
 from rota.engine.activity import ALL_KEY, PauseState, everything_paused, is_over, next_pause_end
 from rota.engine.clock import tzdata_version
 from rota.engine.transactions.enqueue import active_for, enqueue, skip, skip_planned
-from rota.engine.transactions.finish import expire, finish_all
+from rota.engine.transactions.finish import end_runs, expire
 from rota.engine.transactions.fire import ends_at, settle
 from rota.engine.transactions.insert import RunRef
 from rota.engine.transactions.poll import give_up
@@ -222,7 +222,7 @@ def retire(db: Database, job_id: str, *, now: datetime) -> Job:
         now=now,
     )
     if job.name == activity.POLL:
-        finish_all(db, give_up(db, "the file no longer has a `poll:`", now=now), epoch=None, now=now)
+        end_runs(db, give_up(db, "the file no longer has a `poll:`", now=now), epoch=None, now=now)
     return job
 
 

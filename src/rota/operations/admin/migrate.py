@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rota import faults
 from rota.engine.membership.locks import TICK_LOCK, living_processes, read_worker, take, take_serve_lock, write_worker
-from rota.engine.transactions.finish import forget_kept
+from rota.engine.transactions.finish import release_leaked_by
 from rota.model.amounts import counted
 from rota.model.clock import Clock
 from rota.model.errors import InvalidValue, MoveDiffers, MoveRefused, RotaError, StateError
@@ -236,7 +236,7 @@ def _settle(source: MigrationEnd, target: MigrationEnd, clock: Clock) -> AuditRe
 
 def _end_processes(db: Database, *, clock: Clock) -> None:
     for process in processes.open_processes(db):
-        forget_kept(db, [process.epoch])
+        release_leaked_by(db, [process.epoch])
         processes.end_process(db, process.epoch, ending="lost", now=clock.now())
 
 
