@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from rota.model.agents import Access, AgentProblem, AgentResult, AgentSession, A
 from rota.model.errors import InvalidValue
 from rota.runners.environment import RESULT_NAME
 from rota.runners.keeper import readable, store_whole
-from rota.runners.output import make_folder, read_all
+from rota.runners.output import make_folder, read_all, read_json
 from rota.runners.redacting import Redactor
 from rota.runners.result import read_result, storable
 from rota.runners.writer import FULL, OUTPUT_LIMIT, BoundedWriter
@@ -27,23 +27,19 @@ Told = Mapping[str, Any]
 
 
 def is_agent(folder: Path) -> bool:
-    """Tell whether a run's folder is that of an agent."""
+    """Return whether a run's folder is that of an agent."""
     return (folder / TASK).exists()
 
 
 def read_task(folder: Path) -> Told | None:
-    """Return what was noted of a task, None where there is none."""
-    try:
-        told: Any = json.loads((folder / TASK).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return told if isinstance(told, dict) and "adapter" in told else None
+    """Return the stored facts of a task, or None."""
+    return read_json(folder / TASK, needs="adapter")
 
 
 def task_of(told: Told) -> AgentTask:
-    """Return a task as far as reading its output needs it.
+    """Return the parts of a task that an adapter needs to read its output.
 
-    It has no session: an adapter then tells only one that the program itself has named.
+    It has no session, so that the result names only a session of the program itself.
     """
     return AgentTask(
         prompt="",
@@ -61,15 +57,12 @@ def task_of(told: Told) -> AgentTask:
 
 
 def write_session(session: AgentSession | None) -> Told | None:
-    """Return the session that a run goes on with, as it is noted."""
-    if session is None:
-        return None
-    counted = {"tokens_in": session.tokens_in, "tokens_out": session.tokens_out, "tokens_cached": session.tokens_cached}
-    return {"id": session.id, "usd": session.usd, **counted, "adapter": session.adapter}
+    """Return the session that a run continues, as it is stored."""
+    return None if session is None else asdict(session)
 
 
 def session_of(told: Told) -> AgentSession | None:
-    """Return the session that a run went on with."""
+    """Return the session that a run continued."""
     return AgentSession(**told["session"]) if told.get("session") else None
 
 
@@ -81,13 +74,12 @@ POLL_PAUSE = 0.1
 NOT_STARTED = 127
 STOPPED = 143
 START = "import sys; sys.path.insert(0, sys.argv[1]); from rota.runners.agent_step import main; main(sys.argv[2])"
-"""What starts this module in an interpreter that need not know where rota lies."""
 
 _orders_to_stop: list[int] = []
 
 
 def command_line(folder: Path) -> tuple[str, ...]:
-    """Return what runs the orders in a run's folder."""
+    """Return the command line that runs the orders in a run's folder."""
     root = str(Path(__file__).parents[2])
     return (sys.executable, "-I", "-u", "-X", "utf8", "-c", START, root, str(folder / ORDERS))
 
@@ -95,23 +87,19 @@ def command_line(folder: Path) -> tuple[str, ...]:
 def write_orders(
     argv: tuple[str, ...], after: tuple[str, ...], *, folder: Path, cwd: str, secret: tuple[str, ...]
 ) -> str:
-    """Return the orders for an agent, and for the step after it, which runs in `cwd`; `secret` names variables."""
+    """Return the orders for an agent and the step after it, which runs in `cwd`; `secret` names variables."""
     return json.dumps({"argv": argv, "after": after, "folder": str(folder), "after_cwd": cwd, "secret": secret})
 
 
 def read_told(folder: Path) -> Mapping[str, Any] | None:
-    """Return how far it came: the agent's exit code, and whether the step was begun; None: there is no word of one."""
-    try:
-        told: Any = json.loads((folder / TOLD).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return told if isinstance(told, dict) else None
+    """Return the agent's exit code and the stage that was reached, or None."""
+    return read_json(folder / TOLD)
 
 
 def main(path: str) -> NoReturn:
-    """Run the agent; if its adapter calls it a success, run the step after it. Ends as the last of them ended."""
-    # The keeper asks every process of the tree: this one waits for the others. A handler, unlike an ignored signal, is
-    # not handed on to them.
+    """Run the agent and, after its success, the step after it; end as the last of them ended."""
+    # The keeper signals every process of the tree; this one waits for the others. A handler, unlike an ignored signal,
+    # is not inherited.
     signal.signal(signal.SIGTERM, lambda number, _frame: _orders_to_stop.append(number))
     orders = json.loads(Path(path).read_bytes())
     folder = Path(orders["folder"])
@@ -119,7 +107,7 @@ def main(path: str) -> NoReturn:
     status = _run_agent(orders["argv"], folder, hidden)
     if status != 0 or not _succeeded(folder):
         _tell(folder, stage="agent", agent_exit=status)
-        _end(status)  # also where it is 0: whoever records the run reads the same, and finds why
+        _end(status)  # also for 0: the scheduler reads the same files and finds the failure
     if _orders_to_stop:
         _end(STOPPED)
     _tell(folder, stage="after", agent_exit=status)
@@ -140,11 +128,14 @@ def _run_agent(argv: list[str], folder: Path, hidden: Redactor) -> int:
 
 
 def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter, hidden: Redactor) -> None:
-    """Hand the agent's output on until it ends; whoever else holds its pipe open is not waited for."""
+    """Copy the agent's output until the agent ends; other processes may keep its pipe open."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     os.set_blocking(pipe, False)
-    ended = _end_of(process.pid)
+    try:
+        ended = [os.pidfd_open(process.pid)]
+    except (AttributeError, OSError):
+        ended = []
     while True:
         ready = readable([pipe, *ended], None if ended else POLL_PAUSE)
         over = process.poll() is not None
@@ -162,16 +153,8 @@ def _copy(process: "subprocess.Popen[bytes]", writer: BoundedWriter, hidden: Red
     process.stdout.close()
 
 
-def _end_of(pid: int) -> list[int]:
-    """Return a file that becomes readable when a process ends, where the system has such."""
-    try:
-        return [os.pidfd_open(pid)]
-    except (AttributeError, OSError):
-        return []
-
-
 def _read(pipe: int) -> bytes | None:
-    """Return what is in a pipe: None for nothing yet, empty for its end."""
+    """Return the data in a pipe: None for nothing yet, empty for its end."""
     try:
         return os.read(pipe, CHUNK)
     except BlockingIOError:
@@ -185,7 +168,7 @@ def _write(data: bytes) -> None:
 
 
 def _succeeded(folder: Path) -> bool:
-    """Tell whether the agent's adapter calls what it wrote a success, and its result file, if any, is in order."""
+    """Return whether the adapter reads a success in the output, and the result file, if any, is valid."""
     told = read_task(folder)
     kind = None if told is None else adapter(told["adapter"], told["options"])
     if told is None or kind is None or kind.read is None:
@@ -216,7 +199,7 @@ def _tell(folder: Path, **told: Any) -> None:
 
 
 def _end(status: int) -> NoReturn:
-    """End as a process ended: by its exit code, or by the signal that killed it."""
+    """End with the exit code of a process, or by the signal that killed it."""
     if status < 0:
         if -status == signal.SIGTERM:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -230,7 +213,7 @@ HINT = "return rota.AgentResult(summary=…)"
 
 
 def judge_result(value: Any) -> AgentResult:
-    """Return a result that can be stored; raise InvalidValue for what is none."""
+    """Return a result that can be stored, or raise InvalidValue."""
     if not isinstance(value, AgentResult):
         raise InvalidValue(f"the agent returned {type(value).__name__}, not rota.AgentResult", hint=HINT)
     if not isinstance(value.summary, str):

@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     import httpx2
 
 
-CONNECT = 10.0
-TIMEOUT = 30.0
-"""Seconds without an answer, or without a further part of it."""
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 30.0
 
 
-def open_client(meter: Meter) -> "httpx2.Client":
-    """Return a client for functions on threads."""
+def open_client(meter: Meter, *, asynchronous: bool) -> "httpx2.Client | httpx2.AsyncClient":
+    """Return a client that charges each request before it is sent."""
     import httpx2
 
     def charge(_request: Any) -> None:
@@ -39,35 +38,24 @@ def open_client(meter: Meter) -> "httpx2.Client":
             charged.result()
         meter.counted()
 
-    hooks = {"request": [charge]}
-    return httpx2.Client(timeout=_timeout(), verify=trusted(), follow_redirects=True, event_hooks=hooks)
-
-
-def open_async_client(meter: Meter) -> "httpx2.AsyncClient":
-    """Return a client for async functions."""
-    import httpx2
-
-    async def charge(_request: Any) -> None:
+    async def charge_async(_request: Any) -> None:
         charged = meter.charge()
         if charged is not None:
             await asyncio.wrap_future(charged)
         meter.counted()
 
-    hooks = {"request": [charge]}
-    return httpx2.AsyncClient(timeout=_timeout(), verify=trusted(), follow_redirects=True, event_hooks=hooks)
-
-
-def _timeout() -> "httpx2.Timeout":
-    import httpx2
-
-    return httpx2.Timeout(TIMEOUT, connect=CONNECT)
+    timeout = httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+    options: Any = {"timeout": timeout, "verify": trusted(), "follow_redirects": True}
+    if asynchronous:
+        return httpx2.AsyncClient(event_hooks={"request": [charge_async]}, **options)
+    return httpx2.Client(event_hooks={"request": [charge]}, **options)
 
 
 NO_SDK = "ctx.sdk is there only inside a scheduler's process"
 
 
 class RunInfo(NamedTuple):
-    """The run that a function is part of; `scheduled_for` is nominal and aware (R-05)."""
+    """The run of a function; `scheduled_for` is the nominal instant, with a time zone."""
 
     id: str
     handle: str
@@ -80,7 +68,7 @@ class RunInfo(NamedTuple):
 
 
 class RunLog:
-    """Lines for the run's output: call it, or use its levels. Safe from any thread; free until the first line."""
+    """Writes lines into the run's output: call it, or use its levels. Thread-safe; no file until the first line."""
 
     __slots__ = ("_folder", "_lock", "_now", "_policy", "_writer")
 
@@ -98,7 +86,7 @@ class RunLog:
         self._line("", parts)
 
     def debug(self, *parts: object) -> None:
-        """Write one line for whoever looks for a mistake."""
+        """Write one line for debugging."""
         self._line("debug ", parts)
 
     def info(self, *parts: object) -> None:
@@ -106,50 +94,46 @@ class RunLog:
         self._line("info ", parts)
 
     def warning(self, *parts: object) -> None:
-        """Write one line that somebody should look at."""
+        """Write one warning line."""
         self._line("warning ", parts)
 
     def error(self, *parts: object) -> None:
-        """Write one line about something that went wrong."""
+        """Write one error line."""
         self._line("error ", parts)
 
     def exception(self, *parts: object) -> None:
-        """Write one line about something that went wrong, and the traceback of the exception that is being handled."""
+        """Write one error line and the traceback of the current exception."""
         self.error(*parts)
         self.write(traceback.format_exc())
 
     def _line(self, level: str, parts: tuple[object, ...]) -> None:
-        text = " ".join(map(str, parts))
-        self.write(f"{iso(self._now())} {level}{text}\n")
+        self.write(f"{iso(self._now())} {level}{' '.join(map(str, parts))}\n")
 
     def write(self, text: str) -> None:
-        """Append text to the run's output as it is."""
+        """Append text to the run's output unchanged."""
         data = text.encode("utf-8", "backslashreplace")
         with self._lock:
             if self._writer is None:
-                self._writer = self._open()
+                folder = self._folder()
+                if self._policy is not OutputPolicy.NONE:
+                    make_folder(folder)
+                self._writer = BoundedWriter(str(folder), self._policy, limit=OUTPUT_LIMIT)
             self._writer.write(data)
-
-    def _open(self) -> BoundedWriter:
-        folder = self._folder()
-        if self._policy is not OutputPolicy.NONE:
-            make_folder(folder)
-        return BoundedWriter(str(folder), self._policy, limit=OUTPUT_LIMIT)
 
     @property
     def total(self) -> int:
-        """How many bytes were written, kept or not."""
+        """The number of bytes written, kept or not."""
         return self._writer.total if self._writer else 0
 
     def close(self) -> None:
-        """Close the file; a later line, of a thread that was abandoned, opens the next one."""
+        """Close the file; a later line of an abandoned thread opens the next one."""
         if self._writer is not None:
             with self._lock:
                 self._writer.close()
 
 
 class JobContext:
-    """The one argument of a job's function and of a condition; what tells of its `run` is made when it is asked for."""
+    """The argument of a job's function and of a condition; `run` is made on first use."""
 
     __slots__ = (
         "_asynchronous",
@@ -206,26 +190,26 @@ class JobContext:
 
     @property
     def run(self) -> RunInfo:
-        """The run that the function is part of."""
+        """The run of the function."""
         if self._run is None:
             self._run = self._make_run()
         return self._run
 
     @property
     def poll_data(self) -> Mapping[str, Any] | None:
-        """What the shared poll brought, read-only; None for a job that does not need the poll (R-16)."""
+        """The data of the shared poll, read-only; None for a job that does not need the poll."""
         return None if self._poll_data is None else MappingProxyType(_copy(self._poll_data))
 
     @property
     def params(self) -> dict[str, Any]:
-        """The run's params; a copy, since those of the run are frozen."""
+        """A copy of the run's params."""
         if self._params is None:
             self._params = _copy(self._given)
         return self._params
 
     @property
     def state(self) -> dict[str, Any]:
-        """The job's own JSON object, kept from run to run when the run completes; 16 KB at most."""
+        """The job's own JSON object, stored when the run completes; 16 KB at most."""
         if self._state is None:
             self._state = _copy(self._original)
         return self._state
@@ -237,10 +221,10 @@ class JobContext:
 
     @property
     def scheduler_state(self) -> dict[str, Any]:
-        """One JSON object that all jobs share, read when it is first used; 64 KB at most.
+        """One JSON object that all jobs share, read on first use; 64 KB at most.
 
-        When the run completes, the keys that the function changed are stored, and no others: of runs that change the
-        same key the one that ends last wins. Setting a key to None takes it away.
+        When the run completes, only the keys that the function changed are stored. If several runs change a key, the
+        last end wins. None removes a key.
         """
         if self._shared is None:
             self._shared_before = self._scheduler_state()
@@ -263,10 +247,10 @@ class JobContext:
     def http(self) -> Any:
         """A client of httpx2: `Client`, for an async function `AsyncClient`; closed with the run.
 
-        Every request is charged before it is sent; without room in an account `rota.BudgetExceeded` is raised instead.
+        Every request is charged before it is sent; `rota.BudgetExceeded` is raised if an account has no room.
         """
         if self._client is None or self._client.is_closed:
-            self._client = (open_async_client if self._asynchronous else open_client)(self._metering())
+            self._client = open_client(self._metering(), asynchronous=self._asynchronous)
         return self._client
 
     def add_usage(
@@ -279,9 +263,9 @@ class JobContext:
         usd: float | None = None,
         model: str | None = None,
     ) -> None:
-        """Tell what the function used beside `ctx.http`; it adds up. `usd` is in dollars (R-19)."""
-        told = {"tokens_in": tokens_in, "tokens_cached": tokens_cached, "tokens_out": tokens_out}
-        self._metering().add(requests=requests, usd=usd, model=model, **told)
+        """Add usage beside `ctx.http`; `usd` is in dollars."""
+        tokens = {"tokens_in": tokens_in, "tokens_cached": tokens_cached, "tokens_out": tokens_out}
+        self._metering().add(requests=requests, usd=usd, model=model, **tokens)
 
     def _metering(self) -> Meter:
         if self._meter is None:
@@ -291,7 +275,7 @@ class JobContext:
         return self._meter
 
     def settle(self) -> Usage | None:
-        """Return what the function used, None where it did not say; it may send no more requests."""
+        """Return the usage of the function, None if unknown; refuse further requests."""
         self._settled = True
         return None if self._meter is None else self._metering().usage(sends=self._client is not None)
 
@@ -310,11 +294,11 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was asked to end: stopped, replaced or out of time. Long functions look at it."""
+        """Whether the run shall end: stopped, replaced or out of time. Long functions check it."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Tell the function that its run was asked to end."""
+        """Set `cancelled`."""
         self._cancelled = True
 
 

@@ -1,4 +1,4 @@
-"""Calling of Python functions, with deadlines, on threads or an event loop, and polls of servers."""
+"""Calls of Python functions on threads or an event loop, with deadlines, and polls of servers."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from typing import Any
@@ -24,7 +24,7 @@ from rota.model.states import Reason, Status
 from rota.rules.outcome import retry_after
 from rota.runners.context import JobContext
 from rota.runners.result import judge_scheduler_state, judge_state, storable
-from rota.sources.http import trusted
+from rota.sources.http import header_problem, trusted
 
 Function = Callable[..., Any]
 Reader = Callable[[JobContext, Any], Outcome]
@@ -32,76 +32,23 @@ STOPPED = Outcome(status=Status.FAILED, reason=Reason.SHUTDOWN, error="stopped b
 _COMPLETED = Outcome(status=Status.COMPLETED)
 
 
-class FunctionCall:
-    """One running function. `decided` is the outcome that replaces its own once it was stopped.
+def _cached(check: Callable[[Function], bool]) -> Callable[[Function], bool]:
+    """Cache a check of functions; an object with `__call__` may be unhashable and is checked each time."""
+    cached = lru_cache(maxsize=4096)(check)
 
-    It is called with what is `given`: the context, or the task of an agent.
-    """
-
-    __slots__ = (
-        "abandon_at",
-        "context",
-        "decided",
-        "entered",
-        "function",
-        "given",
-        "read",
-        "reported",
-        "task",
-        "ticket",
-        "timeout",
-        "token",
-    )
-
-    def __init__(
-        self,
-        token: str,
-        function: Function,
-        context: JobContext,
-        *,
-        timeout: float | None = None,
-        read: Reader | None = None,
-        given: Any = None,
-    ) -> None:
-        self.token = token
-        self.function = function
-        self.context = context
-        self.given = context if given is None else given
-        self.read = read or read_returned
-        self.timeout = timeout
-        self.decided: Outcome | None = None
-        self.abandon_at: float | None = None
-        self.reported = False
-        self.entered = False
-        self.task: asyncio.Task[None] | None = None
-        # Whoever takes the ticket decides whether the call begins: a thread, or a cancel that came first.
-        self.ticket = [True]
-
-    def begin(self) -> bool:
-        """Take the ticket; tell whether it was still there."""
+    @wraps(check)
+    def wrapped(function: Function) -> bool:
         try:
-            return self.ticket.pop()
-        except IndexError:
-            return False
-
-
-def _remembered(look: Callable[[Function], bool]) -> Callable[[Function], bool]:
-    """Look at a function once; at one that cannot be hashed, as an object with a `__call__` may be, each time."""
-    known = lru_cache(maxsize=4096)(look)
-
-    @wraps(look)
-    def remembered(function: Function) -> bool:
-        try:
-            return known(function)
+            return cached(function)
         except TypeError:
-            return look(function)
+            return check(function)
 
-    return remembered
+    return wrapped
 
 
-@_remembered
+@_cached
 def takes_context(function: Function) -> bool:
-    """Tell whether a function wants the context; one without parameters is called without it."""
+    """Return whether a function has a parameter for the context."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -109,22 +56,21 @@ def takes_context(function: Function) -> bool:
     return any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
 
 
-@_remembered
+@_cached
 def is_async(function: Function) -> bool:
-    """Tell whether a function is run on the functions' event loop."""
+    """Return whether a function runs on the functions' event loop."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def call(started: FunctionCall) -> Any:
-    """Call a user's function with what it is given, if it wants that."""
-    return started.function(started.given) if takes_context(started.function) else started.function()
-
-
-def read_returned(context: JobContext, value: Any) -> Outcome:
-    """Return the outcome of a job's function that returned: a text is the summary, other values are shown."""
+def _refuse_coroutine(value: Any) -> None:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError("the function returned a coroutine; declare it with `async def`")
+
+
+def read_returned(context: JobContext, value: Any) -> Outcome:
+    """Return the outcome of a job's function: a returned text is the summary, other values are shown by `repr`."""
+    _refuse_coroutine(value)
     state, shared = context.changed_state, context.changed_scheduler_state
     written = context.log.total
     if value is None and state is None and shared is None and not written:
@@ -143,19 +89,53 @@ def read_returned(context: JobContext, value: Any) -> Outcome:
     )
 
 
+@dataclass(slots=True, eq=False)
+class FunctionCall:
+    """One call of a function with its context, or with `given`, the task of an agent.
+
+    `decided` is the outcome that replaces its own once it was stopped.
+    """
+
+    token: str
+    function: Function
+    context: JobContext
+    timeout: float | None = field(default=None, kw_only=True)
+    read: Reader = field(default=read_returned, kw_only=True)
+    given: Any = field(default=None, kw_only=True)
+    decided: Outcome | None = None
+    abandon_at: float | None = None
+    reported: bool = False
+    entered: bool = False
+    task: "asyncio.Task[None] | None" = None
+    _ticket: list[bool] = field(default_factory=lambda: [True])
+    """The thread that starts the call, or an earlier cancel, takes it; `pop` is atomic."""
+
+    def begin(self) -> bool:
+        """Return whether the call may begin: True once."""
+        try:
+            return self._ticket.pop()
+        except IndexError:
+            return False
+
+    def run(self) -> Any:
+        """Call the function."""
+        if not takes_context(self.function):
+            return self.function()
+        return self.function(self.context if self.given is None else self.given)
+
+
 def read_answer(_: JobContext, value: Any) -> Outcome:
-    """Return the outcome of a condition that answered: COMPLETED is true, SKIPPED/condition is false (R-09)."""
+    """Return the outcome of a condition: COMPLETED for True, SKIPPED/condition for False."""
     if value is True:
         return _COMPLETED
     if value is False:
         return Outcome(status=Status.SKIPPED, reason=Reason.CONDITION)
-    kind = type(value).__name__
-    error = f"the condition returned {kind}, not True or False"
+    error = f"the condition returned {type(value).__name__}, not True or False"
     return Outcome(status=Status.SKIPPED, reason=Reason.CONDITION_ERROR, error=error)
 
 
 def read_raised(context: JobContext, error: BaseException) -> Outcome:
-    """Return the outcome of a function that raised; the whole traceback goes into the run's output."""
+    """Return the outcome of a function that raised; the traceback goes into the run's output."""
     context.log.write(storable("".join(traceback.format_exception(error))))
     return Outcome(
         status=Status.FAILED,
@@ -181,9 +161,9 @@ _HEAP_ROOM = 1024
 
 
 class Deadlines:
-    """One timer for all calls: thousands of timeouts cost one entry of the loop.
+    """One timer of the event loop for thousands of calls.
 
-    They are known by name alone, so that a call that has ended is gone at once, and not with its deadline.
+    It keeps only the tokens, so that an ended call is freed before its deadline.
     """
 
     def __init__(
@@ -197,22 +177,19 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, seconds: float, token: str) -> None:
-        """Tell `expired` about a call in so many seconds."""
+        """Call `expired` with the token after so many seconds."""
         heapq.heappush(self._heap, (self._loop.time() + seconds, token))
         if len(self._heap) > self._room:
-            self._forget_ended()
+            self._heap = [entry for entry in self._heap if entry[1] in self._under_way]
+            heapq.heapify(self._heap)
+            self._room = max(_HEAP_ROOM, 2 * len(self._heap))
         if self._timer is None or self._heap[0][0] < self._timer.when():
             self._set()
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Drop all deadlines."""
         self._heap.clear()
         self._set()
-
-    def _forget_ended(self) -> None:
-        self._heap = [entry for entry in self._heap if entry[1] in self._under_way]
-        heapq.heapify(self._heap)
-        self._room = max(_HEAP_ROOM, 2 * len(self._heap))
 
     def _set(self) -> None:
         if self._timer is not None:
@@ -227,12 +204,12 @@ class Deadlines:
         self._set()
 
 
-END_WAIT = 1.0
+END_WAIT_SECONDS = 1.0
 HOST_LOST = Outcome(Status.FAILED, Reason.SHUTDOWN, error="the event loop that the scheduler was entered on is closed")
 
 
 class FunctionLoop:
-    """The loop of async functions: that of a `host`, or one in a thread that is started with the first of them."""
+    """The event loop of async functions: that of a `host`, or a thread that starts with the first call."""
 
     def __init__(
         self,
@@ -256,14 +233,14 @@ class FunctionLoop:
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="rota-async", daemon=True)
             self._thread.start()
         self._waiting.append(started)
-        if not self._hinted:  # once for all that start in this turn, and after them: they end, and are stored, together
+        if not self._hinted:  # once for all calls of this turn, so that their outcomes are stored together
             self._hinted = True
             asyncio.get_running_loop().call_soon(self._hint, self._loop)
 
     def _hint(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # the host closed its loop before it stopped us
+        except RuntimeError:  # the host closed its loop before the scheduler stopped
             self._hinted = False
             lost = [(started, HOST_LOST) for started in self._waiting]
             self._waiting.clear()
@@ -271,13 +248,13 @@ class FunctionLoop:
 
     def cancel(self, stopped: FunctionCall) -> None:
         """Cancel a call's task, from the engine's thread."""
-        self._tell(partial(self._cancel, stopped))
+        self._submit(partial(self._cancel, stopped))
 
     def close(self) -> None:
-        """Cancel what runs and end the loop, but not a host's; one that user code blocks ends with the process."""
-        self._tell(self._end)
+        """Cancel the calls and end the loop, unless it is a host's; a blocked loop ends with the process."""
+        self._submit(self._end)
 
-    def _tell(self, what: Callable[[], None]) -> None:
+    def _submit(self, what: Callable[[], None]) -> None:
         try:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(what)
@@ -301,11 +278,10 @@ class FunctionLoop:
             self._under_way.add(started)
 
     async def _carry(self, started: FunctionCall) -> None:
-        """Run a call and take its outcome, without a callback for each: that would be a tenth of a short call."""
         started.entered = True
         try:
-            outcome = await _run_loop(started)
-        except asyncio.CancelledError:  # a second time, while it was closing what it had opened
+            outcome = await _run_async(started)
+        except asyncio.CancelledError:  # for the second time, while the context was closed
             outcome = STOPPED
         self._ended(started, outcome)
 
@@ -317,7 +293,7 @@ class FunctionLoop:
             self._loop.call_soon(self._report)
 
     def _report(self) -> None:
-        """Hand over all that ended in one turn of the loop: waking the engine's thread costs more than a short call."""
+        # All of one turn of the loop together: waking the engine's thread costs more than a short call.
         done, self._done = self._done, []
         self._finish(done)
 
@@ -329,28 +305,27 @@ class FunctionLoop:
         if self._hosted:
             return
         tasks = [started.task for started in under_way if started.task is not None]
-        ending = self._loop.create_task(_wait_briefly(tasks))
-        ending.add_done_callback(lambda _: self._stop_loop())
+        self._loop.create_task(self._stop_after(tasks))
 
     def _cancel(self, stopped: FunctionCall) -> None:
-        """Cancel the task of a call; one that is cancelled before its first step gets no further, and so ends here."""
         if stopped.task is None or stopped not in self._under_way:
             return
         stopped.task.cancel()
-        if not stopped.entered:
+        if not stopped.entered:  # a task that is cancelled before its first step never runs
             self._ended(stopped, STOPPED)
 
-    def _stop_loop(self) -> None:
-        assert self._loop is not None
-        self._loop.stop()
+    async def _stop_after(self, tasks: list["asyncio.Task[None]"]) -> None:
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_WAIT_SECONDS)
+        asyncio.get_running_loop().stop()
 
 
-async def _run_loop(started: FunctionCall) -> Outcome:
+async def _run_async(started: FunctionCall) -> Outcome:
     try:
-        return started.read(started.context, await call(started))
+        return started.read(started.context, await started.run())
     except asyncio.CancelledError as error:
         return STOPPED if started.decided else read_raised(started.context, error)
-    except BaseException as error:  # SystemExit and KeyboardInterrupt would end the loop for everybody
+    except BaseException as error:  # SystemExit and KeyboardInterrupt would end the loop of all functions
         return read_raised(started.context, error)
     finally:
         if started.context.opened:
@@ -358,17 +333,12 @@ async def _run_loop(started: FunctionCall) -> Outcome:
                 await started.context.aclose()
 
 
-async def _wait_briefly(tasks: list["asyncio.Task[None]"]) -> None:
-    if tasks:
-        await asyncio.wait(tasks, timeout=END_WAIT)
-
-
 Finished = list[tuple[str, Outcome]]
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 
 
 class FunctionRunner:
-    """Runs functions for the engine's loop; all its methods are called on that loop."""
+    """Runs functions for the engine's event loop, which calls all its methods."""
 
     def __init__(
         self,
@@ -377,7 +347,7 @@ class FunctionRunner:
         *,
         on_outcomes: Callable[[Finished], None],
         on_released: Callable[[str], None] | None = None,
-        grace: float = GRACE,
+        grace: float = GRACE_SECONDS,
         host: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._loop = loop
@@ -405,31 +375,28 @@ class FunctionRunner:
             self._async.start(started)
             return
         self._sync_calls += 1
-        if len(self._threads) < min(self._sync_calls, self._concurrency):
-            self._add_thread()
+        if (count := len(self._threads)) < min(self._sync_calls, self._concurrency):
+            thread = threading.Thread(target=self._serve, name=f"rota-function-{count}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
         self._work.put(started)
 
     def cancel(self, token: str, outcome: Outcome = STOPPED) -> None:
-        """End a call with `outcome`: at once where it is a thread, after its cancellation where it is a task."""
-        found = self._calls.get(token)
-        if found is not None and found.decided is None:
-            self._stop(found, outcome)
+        """End a call with `outcome`: a thread at once, a task after its cancellation."""
+        started = self._calls.get(token)
+        if started is not None and started.decided is None:
+            self._stop(started, outcome)
 
     def abandoned(self) -> Collection[str]:
-        """Return the tokens whose outcome is told but whose code still runs: a thread cannot be killed."""
+        """Return the tokens with an outcome whose code still runs: a thread cannot be killed."""
         return self._abandoned.keys()
 
     def close(self) -> None:
-        """Let idle threads go and cancel the tasks; a thread that still runs user code ends with the process."""
+        """End idle threads and cancel the tasks; a thread in user code ends with the process."""
         self._deadlines.close()
         for _ in self._threads:
             self._work.put(None)
         self._async.close()
-
-    def _add_thread(self) -> None:
-        thread = threading.Thread(target=self._serve, name=f"rota-function-{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
     def _serve(self) -> None:
         while (taken := self._work.get()) is not None:
@@ -449,33 +416,27 @@ class FunctionRunner:
         try:
             self._loop.call_soon_threadsafe(self._drain)
         except RuntimeError:
-            pass  # the engine's loop is closed: nobody is left to tell
+            pass  # the engine's loop is closed
 
     def _drain(self) -> None:
-        self._hinted = False  # first, so that whoever appends from now on hints again
-        told, self._left_alone = self._left_alone, []
+        self._hinted = False  # first: outcomes that are appended from now on need a new hint
+        outcomes, self._left_alone = self._left_alone, []
         released: list[str] = []
         while self._finished:
             ended, outcome = self._finished.popleft()
-            self._settle(ended)
+            self._sync_calls -= not is_async(ended.function)
+            self._calls.pop(ended.token, None)
+            ended.context.log.close()
             if ended.reported:
                 released.append(ended.token)
             else:
-                told.append((ended.token, ended.decided or outcome))
-        if told:
-            self._on_outcomes(told)
+                outcomes.append((ended.token, ended.decided or outcome))
+        if outcomes:
+            self._on_outcomes(outcomes)
         for token in released:
-            self._release(token)
-
-    def _settle(self, ended: FunctionCall) -> None:
-        self._sync_calls -= not is_async(ended.function)
-        self._calls.pop(ended.token, None)
-        ended.context.log.close()
-
-    def _release(self, token: str) -> None:
-        del self._abandoned[token]
-        if self._on_released:
-            self._on_released(token)
+            del self._abandoned[token]
+            if self._on_released:
+                self._on_released(token)
 
     def _on_deadline(self, token: str) -> None:
         late = self._calls.get(token)
@@ -496,7 +457,7 @@ class FunctionRunner:
             stopped.abandon_at = self._loop.time() + self._grace
             self._deadlines.add(self._grace, stopped.token)
         elif stopped.begin():
-            self._finish([(stopped, outcome)])  # no thread had taken it yet
+            self._finish([(stopped, outcome)])  # no thread has taken it
         else:
             self._abandon(stopped)
 
@@ -511,8 +472,8 @@ class FunctionRunner:
 
 def _run(taken: FunctionCall) -> Outcome:
     try:
-        return taken.read(taken.context, call(taken))
-    except BaseException as error:  # nothing that user code raises may end the thread
+        return taken.read(taken.context, taken.run())
+    except BaseException as error:  # user code must not end the thread
         return read_raised(taken.context, error)
     finally:
         if taken.context.opened:
@@ -522,14 +483,12 @@ def _run(taken: FunctionCall) -> Outcome:
 
 DATA_LIMIT = 1_000_000
 SUGGESTED = "suggested_poll_seconds"
-"""Where an answer says after how many seconds the next poll should come."""
-NOT_NOW = (429, 503)
-"""Answers whose Retry-After says when to come again."""
+RETRY_STATUSES = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
-    """What a server answered: its data, or what was wrong, and when it wants the next poll."""
+    """The answer of a server: data or an error, and when it suggests the next poll."""
 
     data: Any = None
     error: str | None = None
@@ -539,14 +498,13 @@ class PollAnswer:
 
 
 def fetcher(url: str, headers: Mapping[str, str]) -> Function:
-    """Return the function that polls `url`; how long it may take is its caller's to say."""
+    """Return the function that polls `url`; the caller sets the timeout."""
     return partial(_fetch, url=url, headers=headers)
 
 
 async def _fetch(context: JobContext, *, url: str, headers: Mapping[str, str]) -> PollAnswer:
-    unfit = next((name for name, value in headers.items() if not (value.isascii() and value.isprintable())), None)
-    if unfit is not None:  # told here, since the client would show the value
-        return PollAnswer(error=f"GET {url}: the header {unfit} holds characters that cannot be sent")
+    if (problem := header_problem(headers)) is not None:
+        return PollAnswer(error=f"GET {url}: {problem}")
     context.add_usage(requests=1)
     answer = await _get(url, headers)
     return answer if answer.error is None else replace(answer, error=f"GET {url}: {answer.error}")
@@ -561,17 +519,23 @@ async def _get(url: str, headers: Mapping[str, str]) -> PollAnswer:
             body = await _read(answer.aiter_bytes())
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         return PollAnswer(error=f"{type(error).__name__}: {error}".rstrip(": "))
-    told = f"{answer.status_code} {answer.reason_phrase}".strip()
+    status = f"{answer.status_code} {answer.reason_phrase}".strip()
     if answer.has_redirect_location:
-        return PollAnswer(error=f"{told}: it has moved to {answer.headers['location']}, which is not followed")
+        return PollAnswer(error=f"{status}: it has moved to {answer.headers['location']}, which is not followed")
     if not answer.is_success:
-        wish = answer.headers.get("retry-after") if answer.status_code in NOT_NOW else None
-        return PollAnswer(error=told, suggested=retry_after(wish, date=answer.headers.get("date")))
-    return _read_body(body, told)
+        header = answer.headers.get("retry-after") if answer.status_code in RETRY_STATUSES else None
+        return PollAnswer(error=status, suggested=retry_after(header, date=answer.headers.get("date")))
+    if len(body) > DATA_LIMIT:
+        text = f"{status}, but its answer is larger than {DATA_LIMIT:,} bytes"
+        return PollAnswer(error=text, reason=Reason.RESULT_INVALID)
+    try:
+        return PollAnswer(json.loads(body), summary=status)
+    except (ValueError, RecursionError) as error:
+        return PollAnswer(error=f"{status}, but its answer is no JSON: {error}", reason=Reason.RESULT_INVALID)
 
 
 async def _read(parts: AsyncIterator[bytes]) -> bytes:
-    """Return a body up to one byte more than is allowed."""
+    """Return a body up to one byte more than the limit."""
     body = bytearray()
     async for part in parts:
         body += part
@@ -580,21 +544,9 @@ async def _read(parts: AsyncIterator[bytes]) -> bytes:
     return bytes(body[: DATA_LIMIT + 1])
 
 
-def _read_body(body: bytes, told: str) -> PollAnswer:
-    if len(body) > DATA_LIMIT:
-        error = f"{told}, but its answer is larger than {DATA_LIMIT:,} bytes"
-        return PollAnswer(error=error, reason=Reason.RESULT_INVALID)
-    try:
-        return PollAnswer(json.loads(body), summary=told)
-    except (ValueError, RecursionError) as error:
-        return PollAnswer(error=f"{told}, but its answer is no JSON: {error}", reason=Reason.RESULT_INVALID)
-
-
 def read_poll(context: JobContext, value: Any) -> Outcome:
-    """Return the outcome of a poll: its data must be a JSON object."""
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("the function returned a coroutine; declare it with `async def`")
+    """Return the outcome of a poll; its data must be a JSON object."""
+    _refuse_coroutine(value)
     answer = value if isinstance(value, PollAnswer) else PollAnswer(value)
     written = context.log.total
     data: dict[str, Any] = {}
@@ -618,7 +570,7 @@ def read_poll(context: JobContext, value: Any) -> Outcome:
 
 
 def judge_data(value: Any) -> dict[str, Any]:
-    """Return what a poll brought as it is stored; InvalidValue says what is wrong with it."""
+    """Return the data of a poll as it is stored, or raise InvalidValue."""
     if not isinstance(value, Mapping):
         raise InvalidValue(f"a poll brings a JSON object, not {type(value).__name__}")
     try:
@@ -632,7 +584,6 @@ def judge_data(value: Any) -> dict[str, Any]:
 
 
 def _seconds(value: Any) -> float | None:
-    """Return a number of seconds that a server asked for, None where it is none."""
     try:
         seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
     except OverflowError:

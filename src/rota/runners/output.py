@@ -1,9 +1,11 @@
-"""Reading what a run wrote: whole, its end, or while it grows (R-21). Written by `writer.py`."""
+"""Reading of a run's output, written by `writer.py`: whole, its end, or while it grows."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota.model.ids import created_at
 from rota.runners.writer import PREFIX
@@ -18,7 +20,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class OutputPiece:
-    """A part of a run's output: `skipped` bytes that were left out, then `data`, which ends at `end`."""
+    """A part of a run's output: `skipped` bytes that are missing, then `data`, which ends at `end`."""
 
     data: bytes
     end: int
@@ -39,7 +41,7 @@ class _Part:
         return self.size
 
     def read(self, first: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes of the file between two offsets in chunks; it is open only while a chunk is read."""
+        """Yield the bytes between two offsets in chunks; the file is open only while a chunk is read."""
         for start in range(first, end, CHUNK):
             with self.path.open("rb") as file:
                 file.seek(start)
@@ -47,12 +49,12 @@ class _Part:
 
 
 def folder_of(state: Path, run_id: str) -> Path:
-    """Return where the files of a run are: by the day on which its id was made."""
+    """Return the folder of a run, by the day of its id."""
     return state / RUNS / f"{created_at(run_id):%Y%m%d}" / run_id
 
 
 def make_folder(folder: Path) -> Path:
-    """Make the folder of a run and what is missing above it, closed to others."""
+    """Make the folder of a run and its missing parents, with mode 0700."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -64,8 +66,17 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+def read_json(path: Path, *, needs: str | None = None) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None without a file, or without the key that it `needs`."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and (needs is None or needs in value) else None
+
+
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file with mode 0600."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     try:
@@ -85,18 +96,18 @@ def _parts(folder: Path) -> list[_Part]:
                 if entry.name.startswith(PREFIX) and offset.isdecimal():
                     parts.append(_Part(Path(entry.path), int(offset), entry.stat().st_size))
     except FileNotFoundError:
-        return []  # not begun yet, pruned, or a segment was replaced this moment: the next look is right
+        return []  # not begun, pruned, or a segment was replaced just now: the next read is right
     return sorted(parts, key=lambda part: part.start)
 
 
 def size(folder: Path) -> int:
-    """Return how many bytes the run has written so far, kept or not."""
+    """Return the number of bytes written so far, kept or not."""
     parts = _parts(folder)
     return parts[-1].end if parts else 0
 
 
 def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> OutputPiece:
-    """Return the output from `offset` on, `limit` bytes at most; no data when there is nothing new yet."""
+    """Return the output from `offset` on, `limit` bytes at most; no data if there is nothing new."""
     for _ in range(_ATTEMPTS):
         part = next((part for part in _parts(folder) if part.end > offset), None)
         if part is None:
@@ -107,13 +118,13 @@ def read_from(folder: Path, offset: int, *, limit: int = CHUNK) -> OutputPiece:
                 file.seek(start - part.start)
                 data = file.read(min(limit, part.end - start))
         except FileNotFoundError:
-            continue  # a flood replaced this segment while we looked
+            continue  # the writer replaced this segment
         return OutputPiece(data=data, end=start + len(data), skipped=start - offset)
     return OutputPiece(data=b"", end=offset)
 
 
 def read_output(folder: Path, *, start: int = 0) -> Iterator[bytes]:
-    """Yield the output from an offset on in chunks, with what was left out marked."""
+    """Yield the output from an offset on in chunks, with gaps marked."""
     offset = start
     while (piece := read_from(folder, offset)).data:
         if piece.skipped:
@@ -123,7 +134,7 @@ def read_output(folder: Path, *, start: int = 0) -> Iterator[bytes]:
 
 
 class Snapshot:
-    """The output as text of a fixed size, marks of what was left out included; only its file names are in memory."""
+    """The output with a fixed size, marks of gaps included; only its file names are in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._spans: list[bytes | _Part] = []
@@ -139,7 +150,7 @@ class Snapshot:
         self.size += len(span)
 
     def read(self, first: int, last: int) -> Iterator[bytes]:
-        """Yield the bytes from `first` to `last` in chunks; FileNotFoundError when a file of it was pruned since."""
+        """Yield the bytes from `first` to `last` in chunks; raise FileNotFoundError if a file was pruned."""
         at = 0
         for span in self._spans:
             start, end = max(first - at, 0), min(last + 1 - at, len(span))
@@ -149,35 +160,30 @@ class Snapshot:
 
 
 def read_all(folder: Path) -> bytes:
-    """Return the whole output, with what was left out marked."""
+    """Return the whole output, with gaps marked."""
     return b"".join(read_output(folder))
 
 
 def forget_output(folder: Path) -> None:
-    """Remove the output of a run that was to leave none."""
+    """Remove the output of a run."""
     for part in _parts(folder):
         part.path.unlink(missing_ok=True)
 
 
 def gap_mark(skipped: int) -> bytes:
-    """Return the line that stands for bytes that were left out."""
-    return f"\n… {_say_bytes(skipped)} left out …\n".encode()
-
-
-def _say_bytes(count: int) -> str:
-    for limit, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count} bytes"
+    """Return the line that marks missing bytes."""
+    units = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+    size = next((f"{skipped / unit:.1f} {name}" for unit, name in units if skipped >= unit), f"{skipped} bytes")
+    return f"\n… {size} left out …\n".encode()
 
 
 def tail(folder: Path, lines: int) -> bytes:
-    """Return the last `lines` lines of the output, as far as they are kept without a gap."""
+    """Return the last `lines` lines of the output after the last gap."""
     return b"".join(read_output(folder, start=tail_start(folder, lines)))
 
 
 def tail_start(folder: Path, lines: int) -> int:
-    """Return the offset at which the last `lines` lines begin, as far as they are kept without a gap."""
+    """Return the offset of the last `lines` lines after the last gap."""
     parts = _parts(folder)
     end = start = parts[-1].end if parts else 0
     wanted = lines
@@ -193,13 +199,13 @@ def tail_start(folder: Path, lines: int) -> int:
                     if not wanted:
                         return part.start + first + found + 1
         except FileNotFoundError:
-            break  # a flood replaced this segment while we looked
+            break  # the writer replaced this segment
         start = part.start
     return start if lines > 0 else end
 
 
 def last_line(folder: Path) -> str:
-    """Return the last line of the output that says something, cleaned and short; empty when there is none."""
+    """Return the last line of the output that is not blank, cleaned and short."""
     end = size(folder)
     data = b""
     while (piece := read_from(folder, max(0, end - _END) + len(data))).data and len(data) < _END:
