@@ -11,7 +11,7 @@ from rota.http.pages.components import Compiled
 
 def rendered(folder: Path) -> str:
     """Return a template as a new process would fill it."""
-    made = Environment(loader=FileSystemLoader(folder), bytecode_cache=Compiled(), autoescape=True)
+    made = Environment(loader=FileSystemLoader(folder), bytecode_cache=Compiled(str(folder)), autoescape=True)
     return made.get_template("page.html").render(name="<b>")
 
 

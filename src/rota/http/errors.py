@@ -1,6 +1,7 @@
 """Errors as problem+json and as pages."""
 
 import json
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from starlette.responses import Response
@@ -16,22 +17,25 @@ class HttpRefusal(RotaError):
     code = "bad_request"
     status: ClassVar[int] = 400
     headers: tuple[tuple[str, str], ...] = ()
+    text: ClassVar[str] = ""
+    remedy: ClassVar[str] = ""
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or self.text, hint=hint or self.remedy)
 
 
 class NoToken(HttpRefusal):
-    """A request without a token, or with one that is not ours."""
+    """A request without a token, or with a wrong one."""
 
     code = "unauthorized"
     status = 401
     headers = (("WWW-Authenticate", 'Bearer realm="rota"'),)
-
-    def __init__(self, message: str = "this needs a token") -> None:
-        hint = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
-        super().__init__(message, hint=hint)
+    text = "this needs a token"
+    remedy = "send `Authorization: Bearer TOKEN`; `rota token` prints one, `rota open` logs a browser in"
 
 
 class ScopeRefused(HttpRefusal):
-    """A token whose scope does not allow what was asked for."""
+    """A token whose scope does not allow the request."""
 
     code = "forbidden"
     status = 403
@@ -46,12 +50,8 @@ class HostRefused(HttpRefusal):
 
     code = "host_refused"
     status = 421
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the Host of the request is not one of this server's",
-            hint="use 127.0.0.1 or localhost, or set `http.public_url` to the address that people use",
-        )
+    text = "the Host of the request is not one of this server's"
+    remedy = "use 127.0.0.1 or localhost, or set `http.public_url` to the address that people use"
 
 
 class OriginRefused(HttpRefusal):
@@ -59,9 +59,8 @@ class OriginRefused(HttpRefusal):
 
     code = "origin_refused"
     status = 403
-
-    def __init__(self, why: str = "a page of another origin sent the request") -> None:
-        super().__init__(why, hint="only pages of this server may call it; set `http.public_url` if a proxy serves it")
+    text = "a page of another origin sent the request"
+    remedy = "only pages of this server may call it; set `http.public_url` if a proxy serves it"
 
 
 class TooManyFailures(HttpRefusal):
@@ -80,13 +79,12 @@ class NotFound(HttpRefusal):
 
     code = "not_found"
     status = 404
-
-    def __init__(self) -> None:
-        super().__init__("there is nothing at this path", hint="GET /api/v1/openapi.json lists what there is")
+    text = "there is nothing at this path"
+    remedy = "GET /api/v1/openapi.json lists what there is"
 
 
 class MethodRefused(HttpRefusal):
-    """A path that does not know this method."""
+    """The path does not have this method."""
 
     code = "method_not_allowed"
     status = 405
@@ -97,16 +95,12 @@ class MethodRefused(HttpRefusal):
 
 
 class LengthAmbiguous(HttpRefusal):
-    """A body whose length two headers state: servers and proxies disagree about where it ends."""
+    """Two headers state the length of the body: servers and proxies disagree about its end."""
 
     code = "length_ambiguous"
     headers = (("Connection", "close"),)
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the length of the body is ambiguous",
-            hint="send Content-Length or, with HTTP/1.1, Transfer-Encoding: chunked; never both",
-        )
+    text = "the length of the body is ambiguous"
+    remedy = "send Content-Length or, with HTTP/1.1, Transfer-Encoding: chunked; never both"
 
 
 class BodyTooLarge(HttpRefusal):
@@ -114,35 +108,30 @@ class BodyTooLarge(HttpRefusal):
 
     code = "body_too_large"
     status = 413
-
-    def __init__(self) -> None:
-        super().__init__("the body is larger than 1 MB", hint="send less at a time")
+    text = "the body is larger than 1 MB"
+    remedy = "send less at a time"
 
 
 class BodyLate(HttpRefusal):
-    """A body that did not come to its end."""
+    """A body that did not arrive completely in time."""
 
     code = "body_late"
     status = 408
-
-    def __init__(self) -> None:
-        super().__init__("the body did not arrive in time", hint="send it again")
+    text = "the body did not arrive in time"
+    remedy = "send it again"
 
 
 class MediaRefused(HttpRefusal):
-    """A body that is no plain JSON."""
+    """A body that is not plain JSON."""
 
     code = "media_type"
     status = 415
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the body is not plain JSON", hint="send it with `Content-Type: application/json`, not compressed"
-        )
+    text = "the body is not plain JSON"
+    remedy = "send it with `Content-Type: application/json`, not compressed"
 
 
 class JsonInvalid(HttpRefusal):
-    """A body that is no JSON that rota takes."""
+    """A body that is not strict JSON."""
 
     code = "json_invalid"
 
@@ -154,18 +143,16 @@ class FormInvalid(HttpRefusal):
     """A form of a page that cannot be read."""
 
     code = "form_invalid"
-
-    def __init__(self) -> None:
-        super().__init__("the form cannot be read", hint="go back, load the page again, and send it once more")
+    text = "the form cannot be read"
+    remedy = "go back, load the page again, and send it once more"
 
 
 class KeyRefused(HttpRefusal):
-    """An Idempotency-Key that cannot be one."""
+    """An invalid Idempotency-Key."""
 
     code = "idempotency_key"
-
-    def __init__(self) -> None:
-        super().__init__("the Idempotency-Key cannot be used", hint="send 1 to 128 visible ASCII characters, once")
+    text = "the Idempotency-Key cannot be used"
+    remedy = "send 1 to 128 visible ASCII characters, once"
 
 
 class KeyMismatch(HttpRefusal):
@@ -173,129 +160,59 @@ class KeyMismatch(HttpRefusal):
 
     code = "idempotency_mismatch"
     status = 409
-
-    def __init__(self) -> None:
-        super().__init__("this Idempotency-Key was used for another request", hint="use a new key for a new request")
+    text = "this Idempotency-Key was used for another request"
+    remedy = "use a new key for a new request"
 
 
 class KeyPending(HttpRefusal):
-    """An Idempotency-Key whose first request has no answer to repeat: it is under way, or the answer was lost."""
+    """An Idempotency-Key whose first request has no stored answer: it still runs, or the answer was lost."""
 
     code = "idempotency_pending"
     status = 409
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the first request with this Idempotency-Key took effect or is under way, and its answer is not known",
-            hint="it is not repeated: look at what is there, or send it again with a new key",
-        )
+    text = "the first request with this Idempotency-Key took effect or is under way, and its answer is not known"
+    remedy = "it is not repeated: look at what is there, or send it again with a new key"
 
 
 class Busy(HttpRefusal):
-    """More live streams or waiting calls than the server holds."""
+    """The limit of live streams or waiting calls is reached."""
 
     code = "too_many_streams"
     status = 503
+    headers = (("Retry-After", "10"),)
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the server holds no more {what}", hint="close some, then try again")
-        self.headers = (("Retry-After", "10"),)
 
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    409: "Conflict",
+    **{status.value: status.phrase for status in HTTPStatus},
     413: "Content Too Large",
-    415: "Unsupported Media Type",
-    421: "Misdirected Request",
-    422: "Unprocessable Content",
-    429: "Too Many Requests",
     416: "Range Not Satisfiable",
-    500: "Internal Server Error",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-    507: "Insufficient Storage",
+    422: "Unprocessable Content",
 }
-
 STATUSES: dict[type[RotaError], int] = {
-    model.InvalidValue: 422,
-    model.UnknownJob: 404,
-    model.UnknownRun: 404,
-    model.UnknownGroup: 404,
-    model.UnknownAccount: 404,
-    model.UnknownAdapter: 422,
-    model.UnknownWorker: 404,
-    model.WorkerNameTaken: 409,
-    model.WorkerAlive: 409,
-    model.StoreNotShared: 409,
-    model.UnknownTarget: 404,
-    model.NothingNeeds: 404,
-    model.UnknownDelivery: 404,
-    model.AddressRefused: 422,
-    model.AddressUnknown: 503,
-    model.GroupIsFinal: 409,
-    model.GroupCompleted: 409,
-    model.GroupUnfinished: 409,
-    model.RunIsFinal: 409,
-    model.RunUnfinished: 409,
-    model.RunCompleted: 409,
-    model.NotQueued: 409,
-    model.Immutable: 409,
-    model.OtherPriority: 409,
-    model.AgingOrders: 409,
-    model.InvariantRefused: 409,
-    model.IllegalTransition: 409,
-    model.JobDisabled: 409,
-    model.OverlapRefused: 409,
-    model.BudgetExceeded: 409,
-    model.SetRefused: 409,
-    model.EmptyApply: 409,
-    model.FolderUntrusted: 409,
-    model.NameTaken: 409,
-    model.JobInFile: 409,
-    model.UnknownAgent: 404,
-    model.UnknownTool: 404,
-    model.ProviderNotHeld: 409,
-    model.PolicyRefused: 403,
-    model.AgentRefused: 403,
-    model.NotYours: 403,
-    model.DuplicateJob: 409,
-    model.NotProvisional: 409,
-    model.ApprovalVoid: 409,
-    model.FileExists: 409,
-    model.StateExists: 409,
-    model.AlreadyServing: 409,
-    model.ProjectServed: 409,
-    model.ProjectIncluded: 409,
-    model.ProjectMissing: 404,
-    model.NotApplied: 404,
-    model.BackupUnusable: 422,
-    model.OutputUnwritable: 507,
-    model.StoreShared: 409,
-    model.MoveRefused: 409,
-    model.SecretMissing: 409,
-    model.ListenRefused: 503,
-    model.ListenExposed: 503,
-    model.TokenUnusable: 503,
+    **dict.fromkeys((model.PolicyRefused, model.AgentRefused, model.NotYours), 403),
+    **dict.fromkeys((model.UnknownJob, model.UnknownRun, model.UnknownGroup, model.UnknownAccount), 404),
+    **dict.fromkeys((model.UnknownWorker, model.UnknownTarget, model.NothingNeeds, model.UnknownDelivery), 404),
+    **dict.fromkeys((model.UnknownAgent, model.UnknownTool, model.ProjectMissing, model.NotApplied), 404),
+    **dict.fromkeys((model.WorkerNameTaken, model.WorkerAlive, model.StoreNotShared, model.GroupIsFinal), 409),
+    **dict.fromkeys((model.GroupCompleted, model.GroupUnfinished, model.RunIsFinal, model.RunUnfinished), 409),
+    **dict.fromkeys((model.RunCompleted, model.NotQueued, model.Immutable, model.OtherPriority), 409),
+    **dict.fromkeys((model.AgingOrders, model.InvariantRefused, model.IllegalTransition, model.JobDisabled), 409),
+    **dict.fromkeys((model.OverlapRefused, model.BudgetExceeded, model.SetRefused, model.EmptyApply), 409),
+    **dict.fromkeys((model.FolderUntrusted, model.NameTaken, model.JobInFile, model.ProviderNotHeld), 409),
+    **dict.fromkeys((model.DuplicateJob, model.NotProvisional, model.ApprovalVoid, model.FileExists), 409),
+    **dict.fromkeys((model.StateExists, model.AlreadyServing, model.ProjectServed, model.ProjectIncluded), 409),
+    **dict.fromkeys((model.StoreShared, model.MoveRefused, model.SecretMissing), 409),
+    **dict.fromkeys((model.InvalidValue, model.UnknownAdapter, model.AddressRefused, model.BackupUnusable), 422),
+    **dict.fromkeys((model.IntervalParseError, model.FileProblems, model.FunctionMissing), 422),
     model.SourceError: 502,
-    model.SpawnFailed: 503,
-    model.WorkspaceFailed: 503,
-    model.ServiceUnavailable: 503,
-    model.IntervalParseError: 422,
-    model.SchedulerError: 503,
-    model.FileProblems: 422,
-    model.FunctionMissing: 422,
-    model.NoScheduler: 503,
+    **dict.fromkeys((model.AddressUnknown, model.ListenRefused, model.ListenExposed, model.TokenUnusable), 503),
+    **dict.fromkeys((model.SpawnFailed, model.WorkspaceFailed, model.ServiceUnavailable, model.SchedulerError), 503),
+    **dict.fromkeys((model.NoScheduler, model.StateError), 503),
     model.NoSlot: 504,
-    model.StateError: 503,
-    model.StorageFull: 507,
+    **dict.fromkeys((model.OutputUnwritable, model.StorageFull), 507),
     RotaError: 500,
 }
 
@@ -336,7 +253,7 @@ def problem(error: RotaError) -> Response:
 
 
 class Unexpected(RotaError):
-    """Something went wrong inside rota."""
+    """An unexpected error inside rota."""
 
     code = "internal"
 

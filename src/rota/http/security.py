@@ -32,7 +32,7 @@ from rota.store.tables.audit import IdempotentRequest
 
 LIMIT = 1_000_000
 PATIENCE = 20.0
-DEEPEST = 50
+MAX_DEPTH = 50
 DIGITS = 300
 FIELDS = 500
 
@@ -89,12 +89,19 @@ def read_json(body: bytes) -> Any:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise errors.JsonInvalid("it is not UTF-8") from None
-    _check_depth(text)
     try:
         value = json.loads(
-            text, parse_constant=_constant, parse_float=_number, parse_int=_whole, object_pairs_hook=_pairs
+            text, parse_constant=_constant, parse_float=_number, parse_int=_whole, object_pairs_hook=_unique
         )
-    except (ValueError, RecursionError) as error:
+        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+            raise RecursionError
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise errors.JsonInvalid(f"it is nested more than {MAX_DEPTH} deep") from None
+    except UnicodeEncodeError:
+        raise errors.JsonInvalid("it holds half of a surrogate pair") from None
+    except ValueError as error:
         raise errors.JsonInvalid(_short(error)) from None
     return value
 
@@ -105,24 +112,9 @@ def _short(error: Exception) -> str:
     return (text if first.isupper() or not first.istitle() else text[:1].lower() + text[1:]) or "it cannot be read"
 
 
-def _check_depth(text: str) -> None:
-    """Refuse deep nesting before it is parsed; brackets inside texts do not count."""
-    depth = deepest = 0
-    inside = skip = False
-    if text.count("[") + text.count("{") <= DEEPEST:
-        return
-    for character in text:
-        if inside:
-            inside, skip = (skip or character != '"'), (not skip and character == "\\")
-        elif character == '"':
-            inside, skip = True, False
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    if deepest > DEEPEST:
-        raise errors.JsonInvalid(f"it is nested more than {DEEPEST} deep")
+def _depth(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if parts is None else 1 + max(map(_depth, parts), default=0)
 
 
 def _constant(word: str) -> NoReturn:
@@ -142,33 +134,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key[:60]!r} is there twice")
-        for text in (key, value):
-            if isinstance(text, str):
-                _check_text(text)
-            elif isinstance(text, list):
-                _check_list(text)
-        found[key] = value
-    return found
-
-
-def _check_list(items: list[Any]) -> None:
-    for item in items:
-        if isinstance(item, str):
-            _check_text(item)
-        elif isinstance(item, list):
-            _check_list(item)
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("it holds half of a surrogate pair") from None
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {key[:60]!r} is there twice")
+    return values
 
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.registry import Collector
 from starlette.responses import Response, StreamingResponse
 
 from rota.http import schemas
@@ -32,13 +34,13 @@ from rota.operations.pause import JobSelection
 from rota.operations.status.attention import AttentionItem, need_json
 from rota.operations.status.attention_items import acknowledge, chosen_among, point_out
 from rota.operations.status.status import Liveness, ask_to_stop, heartbeat, look, look_at_health, needs_of, system_json
-from rota.operations.status.summary import SchedulerSummary, summarise, summary_json
+from rota.operations.status.summary import summarise, summary_json
 from rota.operations.workers import forget, register, remote_json, remote_workers
 from rota.store.driver import Store
 
 
-class Figures:
-    """Collects the figures of one moment."""
+class Metrics(Collector):
+    """Collects the metrics of one moment."""
 
     def __init__(self, store: Store, state: Path, *, now: datetime) -> None:
         self._store = store
@@ -46,22 +48,24 @@ class Figures:
         self._summary = summarise(store, state, now=now)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the figures."""
-        found = self._summary
-        yield _gauge("rota_up", "Whether what is due will be done.", float(found.heartbeat.alive))
-        yield from _runs(found)
-        answer = found.heartbeat.answer
-        yield _gauge("rota_slots", "How many runs execute at the same time.", answer.get("concurrency", 0))
-        yield _gauge("rota_slots_taken", "How many slots are taken.", answer.get("slots_taken", 0))
-        if found.next_due_at is not None:
-            away = (found.next_due_at - self._now).total_seconds()
-            yield _gauge("rota_next_due_seconds", "Seconds until the next instant is due.", away)
+        """Yield the metrics."""
+        summary, answer = self._summary, self._summary.heartbeat.answer
+        yield Gauge("rota_up", "Whether what is due will be done.", float(summary.heartbeat.alive))
+        runs = Gauge("rota_runs", "Runs that are stored, by status.", labels=["status"])  # pruned runs do not count
+        for status, number in summary.counts.items():
+            runs.add_metric([status.value], number)
+        yield runs
+        yield Gauge("rota_slots", "How many runs execute at the same time.", answer.get("concurrency", 0))
+        yield Gauge("rota_slots_taken", "How many slots are taken.", answer.get("slots_taken", 0))
+        if summary.next_due_at is not None:
+            seconds = (summary.next_due_at - self._now).total_seconds()
+            yield Gauge("rota_next_due_seconds", "Seconds until the next instant is due.", seconds)
         yield from self._pools()
         yield from self._budgets()
 
     def _pools(self) -> Iterator[Metric]:
-        capacity = GaugeMetricFamily("rota_pool_capacity", "How much a pool holds.", labels=["pool"])
-        used = GaugeMetricFamily("rota_pool_used", "How much of a pool is drawn.", labels=["pool"])
+        capacity = Gauge("rota_pool_capacity", "How much a pool holds.", labels=["pool"])
+        used = Gauge("rota_pool_used", "How much of a pool is drawn.", labels=["pool"])
         for view in self._store.read(pool_views):
             capacity.add_metric([view.pool.name], view.pool.capacity)
             used.add_metric([view.pool.name], view.pool.used)
@@ -70,45 +74,15 @@ class Figures:
 
     def _budgets(self) -> Iterator[Metric]:
         labels = ["account", "unit"]
-        limit = GaugeMetricFamily("rota_budget_limit", "The limit of an account in its window.", labels=labels)
-        used = GaugeMetricFamily("rota_budget_used", "What is spent or reserved of it.", labels=labels)
+        limit = Gauge("rota_budget_limit", "The limit of an account in its window.", labels=labels)
+        used = Gauge("rota_budget_used", "What is spent or reserved of it.", labels=labels)
         for view in list_accounts(self._store, now=self._now):
-            named = [view.account.name, str(view.account.unit)]
-            one = MILLION if view.account.unit is Unit.USD else 1  # money in dollars, as the label says
-            limit.add_metric(named, view.account.limit / one)
-            used.add_metric(named, view.used / one)
+            values = [view.account.name, str(view.account.unit)]
+            scale = MILLION if view.account.unit is Unit.USD else 1  # money in dollars, as the label says
+            limit.add_metric(values, view.account.limit / scale)
+            used.add_metric(values, view.used / scale)
         yield limit
         yield used
-
-
-def _gauge(name: str, about: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, about, value=value)
-
-
-def _runs(found: SchedulerSummary) -> Iterator[Metric]:
-    """Yield how many runs there are; those that are no longer kept do not count, so it is no counter."""
-    present = GaugeMetricFamily("rota_runs", "Runs that are stored, by status.", labels=["status"])
-    for status, number in found.counts.items():
-        present.add_metric([status.value], number)
-    yield present
-
-
-def exposition(store: Store, state: Path, *, now: datetime) -> bytes:
-    """Return the figures as text."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once(partial(Figures(store, state, now=now).collect)))
-    return generate_latest(registry)
-
-
-class _Once:
-    def __init__(self, collect: partial[Iterator[Metric]]) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterator[Metric]:
-        return self._collect()
-
-    def describe(self) -> list[Metric]:
-        return []
 
 
 system_routes = Routes("system")
@@ -172,7 +146,8 @@ def get_openapi(request: Request) -> Response:
 @system_routes.on("GET", "/metrics", scope=Scope.READ, answer=str, media="text/plain; version=0.0.4; charset=utf-8")
 def get_metrics(desk: DeskOf) -> Response:
     """Return the figures of the scheduler in the text format of Prometheus."""
-    return Response(exposition(desk.store, desk.state, now=desk.now), media_type=CONTENT_TYPE)
+    metrics = Metrics(desk.store, desk.state, now=desk.now)
+    return Response(generate_latest(metrics), media_type=CONTENT_TYPE)
 
 
 scheduler_routes = Routes("scheduler")

@@ -3,15 +3,13 @@
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib.util import cache_from_source
-from pathlib import Path
 from typing import Any
 
-from jinja2 import BytecodeCache, pass_context
+from jinja2 import FileSystemBytecodeCache, pass_context
 from jinja2.bccache import Bucket
 from jinja2.runtime import Context
 from markupsafe import Markup
@@ -223,26 +221,20 @@ GLOBALS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-class Compiled(BytecodeCache):
-    """Keeps compiled templates beside them; one that was changed, or cannot be kept, is compiled anew."""
+class Compiled(FileSystemBytecodeCache):
+    """Keeps compiled templates beside their sources; without write access they are compiled in each process."""
 
-    def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """Return the file of a template that is compiled."""
-        return cache_from_source(filename or name)
+    def __init__(self, directory: str) -> None:
+        super().__init__(os.path.dirname(cache_from_source(os.path.join(directory, "_"))), "%s.cache")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a template, if it was kept."""
-        with suppress(OSError), Path(bucket.key).open("rb") as file:
-            bucket.load_bytecode(file)
+        """Read a compiled template."""
+        with suppress(OSError):
+            super().load_bytecode(bucket)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep a template, whole or not at all."""
-        if sys.dont_write_bytecode:
-            return
-        place = Path(bucket.key)
-        with suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, fresh = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.")
-            with os.fdopen(descriptor, "wb") as file:
-                bucket.write_bytecode(file)
-            Path(fresh).replace(place)
+        """Write a compiled template."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                os.makedirs(self.directory, exist_ok=True)
+                super().dump_bytecode(bucket)

@@ -46,14 +46,13 @@ def environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from rota.http.pages import components
-    from rota.http.pages.components import Compiled
 
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
-        bytecode_cache=Compiled(),
+        bytecode_cache=components.Compiled(str(FOLDER)),
         trim_blocks=True,
         lstrip_blocks=True,
     )
