@@ -22,7 +22,7 @@ from rota.store.driver import Database, Store
 from rota.store.tables import groups, jobs, queue, run_queries
 from rota.text.explain import Belonging, ExplainLine, Facts, explain_job, explain_run, title
 from rota.text.format import roughly
-from rota.text.jobs import say_drained, say_nobody, say_shortage
+from rota.text.jobs import say_drained, say_no_worker, say_shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def held_by(beat: Heartbeat, draws: Sequence[Draw]) -> Holding:
     """Return why a claimable run is not running: no worker accepts it, or every slot is taken."""
     if not beat.serves(draws):
         drained = all_drained(beat.workers)
-        why = say_drained(drained) if drained else say_nobody(draws)
+        why = say_drained(drained) if drained else say_no_worker(draws)
         return Holding(Held.NO_WORKER, text=why if beat.alive else "")
     if (beat.answer or beat.workers) and beat.slots_taken >= beat.slots:
         return Holding(Held.SLOT)

@@ -24,7 +24,7 @@ _OWN_STYLES = re.compile(r"(\x1b\[(?:[0-2]|(?:[12];)?3[1-6])m)")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a text looks; colours by the names of `COLOURS`, `bright-` before them, empty for the page's own."""
+    """The style of a text; colours by the names of `COLOURS`, also with `bright-`, empty for the default."""
 
     colour: str = ""
     ground: str = ""
@@ -35,15 +35,15 @@ class Style:
 
     @property
     def classes(self) -> str:
-        """The names of the styles of a page, with spaces between."""
-        told = [f"ansi-{self.colour}" if self.colour else "", f"ansi-on-{self.ground}" if self.ground else ""]
+        """The CSS classes."""
+        colours = [f"ansi-{self.colour}" if self.colour else "", f"ansi-on-{self.ground}" if self.ground else ""]
         ways = {"bold": self.bold, "faint": self.faint, "italic": self.italic, "underlined": self.underlined}
-        return " ".join([name for name in told if name] + [f"ansi-{way}" for way, on in ways.items() if on])
+        return " ".join([name for name in colours if name] + [f"ansi-{way}" for way, on in ways.items() if on])
 
 
 @dataclass(frozen=True, slots=True)
 class StyledSpan:
-    """A piece of a line that looks the same throughout."""
+    """A piece of a line with one style."""
 
     text: str
     classes: str = ""
@@ -63,12 +63,12 @@ def clean_for_terminal(text: str) -> str:
 
 
 def plain(text: str | None) -> str:
-    """Return a text that came from outside on one line and without control characters."""
+    """Return an external text on one line, without control characters."""
     return " ".join(clean_for_terminal(text or "").split())
 
 
 def clean_except_styles(text: str) -> str:
-    """Return `text` as `clean_for_terminal` does, with the few colours and weights that rota writes itself.
+    """Return `text` as `clean_for_terminal` does, but keep the few styles that rota writes.
 
     >>> clean_except_styles("\\x1b[31mFAILED\\x1b[0m \\x1b[8m\\x1b[2Jhidden")
     '\\x1b[31mFAILED\\x1b[0m hidden'
@@ -80,16 +80,16 @@ def clean_except_styles(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Return a JSON or YAML text in which control characters and direction overrides stand as `\\uXXXX`.
+    """Return a JSON or YAML text with control characters and direction overrides as `\\uXXXX`.
 
     >>> escape_controls('"\\x9b2J"')
     '"\\\\u009b2J"'
     """
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def styled_lines(lines: Iterable[str]) -> Iterator[tuple[StyledSpan, ...]]:
-    """Yield each line as pieces with their styles; a style lasts until it is ended, also over the end of a line.
+    """Yield each line as pieces with their styles; a style lasts until it is reset, also across lines.
 
     >>> [list(line) for line in styled_lines(["\\x1b[1;31mno\\x1b[0m: 3"])]
     [[StyledSpan(text='no', classes='ansi-red ansi-bold'), StyledSpan(text=': 3', classes='')]]
@@ -103,11 +103,11 @@ def styled_lines(lines: Iterable[str]) -> Iterator[tuple[StyledSpan, ...]]:
 def _spans(line: str, style: Style) -> tuple[list[StyledSpan], Style]:
     spans: list[StyledSpan] = []
     begin = 0
-    for found in _SEQUENCES.finditer(line):
-        _add(spans, line[begin : found.start()], style)
-        begin = found.end()
-        if found["style"] is not None:
-            style = _changed(style, [int(code or 0) for code in found["style"][:100].split(";")])
+    for match in _SEQUENCES.finditer(line):
+        _add(spans, line[begin : match.start()], style)
+        begin = match.end()
+        if match["style"] is not None:
+            style = _changed(style, [int(code or 0) for code in match["style"][:100].split(";")])
     _add(spans, line[begin:], style)
     return spans, style
 
@@ -123,7 +123,6 @@ def _add(spans: list[StyledSpan], text: str, style: Style) -> None:
 
 
 def _changed(style: Style, codes: list[int]) -> Style:
-    """Return a style after the codes of one sequence."""
     left = iter(codes)
     for code in left:
         if code in (38, 48):
@@ -161,7 +160,7 @@ _WAYS: dict[int, Callable[[Style], Style]] = {
 
 
 def _chosen(codes: Iterator[int]) -> str:
-    """Return the colour that `5;N` or `2;RED;GREEN;BLUE` names, as the nearest one that we have."""
+    """Return the nearest colour of `COLOURS` for `5;N` or `2;RED;GREEN;BLUE`."""
     kind = next(codes, 0)
     if kind == 5:
         number = next(codes, 0)

@@ -27,7 +27,7 @@ from rota.text.schedule import (
     say_quiet_of_job,
 )
 
-MEMBERS_TOLD = 10
+MEMBERS_SHOWN = 10
 ABANDONED_HINT = (
     "a thread cannot be killed: restart the scheduler to end it, and use `isolate: process` for such a function"
 )
@@ -35,7 +35,7 @@ ABANDONED_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class ExplainLine:
-    """One decision: which one, and what was decided and why."""
+    """One decision and its explanation."""
 
     label: str
     text: str
@@ -43,21 +43,26 @@ class ExplainLine:
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The group that a run belongs to (R-15): as a member at `place`, or where that is None as the group's own run."""
+    """The group of a run: a member at `place`, or the group's own run if that is None.
+
+    `members`: each member's run and status, in order. `unfinished`: the members that must end before a held one starts.
+    """
 
     group: str
     mode: str
     on_failure: str
     members: tuple[str, ...]
-    """Each member's run and how it stands, in order."""
     unfinished: tuple[str, ...] = ()
-    """The members that must end before a held one may start."""
     place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A run with all that its explanation needs; `held`: why a claimable run is not running (R-02)."""
+    """A run with the facts for its explanation.
+
+    `held`: why a claimable run is not running. `hold`: the current limit of its provider. `worker`: the name of its
+    machine if there are several. `abandoned`: all functions that still run after the end of their runs.
+    """
 
     run: Run
     spec: JobSpec
@@ -72,11 +77,8 @@ class Facts:
     work: Claim | None = None
     worktree: Worktree | None = None
     hold: ProviderHold | None = None
-    """That of its provider, while it lasts: the run waits for it, or caused it (section 8)."""
     worker: str = ""
-    """On which machine it ran, where there are many."""
     abandoned: Sequence[Abandoned] = ()
-    """All functions that still run after the end of their runs."""
 
     @property
     def retried_as(self) -> Run | None:
@@ -85,7 +87,7 @@ class Facts:
 
     @property
     def tz(self) -> str:
-        """The zone in which the run is told."""
+        """The zone of the job's schedule."""
         return self.spec.schedule.timezone
 
 
@@ -99,126 +101,120 @@ def title(facts: Facts, *, now: datetime) -> str:
 
 
 def explain_run(facts: Facts, *, now: datetime) -> list[ExplainLine]:
-    """Return the chain of decisions about a run, in the order in which they were made."""
-    lines = [_due(facts, now), *_mode(facts), *_lull(facts, now), _misfire(facts), _overlap(facts, now)]
-    born_skipped = facts.run.status is Status.SKIPPED and facts.run.first_dispatched_at is None
-    if not (born_skipped and facts.run.reason in _BY_PLAN):
-        lines += [*_poll(facts, now), _conditions(facts), *_budget(facts), *_work(facts)]
-    if facts.run.status is Status.QUEUED:
-        lines.append(_waits(facts, now))
-    lines += [*_brief(facts), _start(facts, now), *_members(facts), *_end(facts, now), *_used(facts), _then(facts, now)]
-    return lines
+    """Return the decisions about a run in their order."""
+    run, spec = facts.run, facts.spec
+    lull = "except" if run.reason is Reason.EXCLUDED else "quiet hours"
+    lines: list[tuple[str, str | None]] = [
+        ("due", _due(facts, now)),
+        ("mode", say_mode_of_run(run)),
+        (lull, say_lull_of_run(run, spec.schedule, now=now)),
+        ("misfire", _misfire(facts)),
+        ("overlap", _overlap(facts, now)),
+    ]
+    if not (run.status is Status.SKIPPED and run.first_dispatched_at is None and run.reason in _BY_PLAN):
+        lines += [
+            ("poll", say_poll_of_run(run, tz=facts.tz, now=now) if spec.gates.needs_poll else None),
+            ("conditions", _conditions(facts)),
+            ("budget", _budget(facts)),
+            ("work", _work(facts)),
+        ]
+    if run.status is Status.QUEUED:
+        lines.append(("waits", _waits(facts, now)))
+    lines += [
+        *_brief(facts),
+        ("start", _start(facts, now)),
+        ("members", _members(facts)),
+        *_end(facts, now),
+        *_used(facts),
+        ("then", _then(facts, now)),
+    ]
+    return [ExplainLine(label, text) for label, text in lines if text is not None]
 
 
 _BY_PLAN = (Reason.OVERLAP, Reason.MISSED, Reason.BACKING_OFF, Reason.QUIET_HOURS, Reason.EXCLUDED)
-"""Why instants never become a run that could be asked for anything else."""
+"""Reasons of instants that never become a run, so that no later decision concerns them."""
 
 
-def _lull(facts: Facts, now: datetime) -> list[ExplainLine]:
-    told = say_lull_of_run(facts.run, facts.spec.schedule, now=now)
-    label = "except" if facts.run.reason is Reason.EXCLUDED else "quiet hours"
-    return [] if told is None else [ExplainLine(label, told)]
-
-
-def _mode(facts: Facts) -> list[ExplainLine]:
-    told = say_mode_of_run(facts.run)
-    return [] if told is None else [ExplainLine("mode", told)]
-
-
-def _brief(facts: Facts) -> list[ExplainLine]:
-    """Return what the run of an agent was given beyond its task."""
+def _brief(facts: Facts) -> list[tuple[str, str | None]]:
+    """Return the context of an agent's run beyond its task."""
     agent = facts.spec.work.agent
     if agent is None:
         return []
-    given = dict(jobs.say_brief(agent))
-    told = {
-        "session": jobs.say_session(facts.run, agent),
-        "carry": given.get("carry"),
-        "workspace": jobs.say_workspace(facts.run, facts.worktree) or given.get("workspace"),
-        "after": given.get("after"),
-    }
-    return [ExplainLine(label, text) for label, text in told.items() if text is not None]
+    brief = dict(jobs.say_brief(agent))
+    return [
+        ("session", jobs.say_session(facts.run, agent)),
+        ("carry", brief.get("carry")),
+        ("workspace", jobs.say_workspace(facts.run, facts.worktree) or brief.get("workspace")),
+        ("after", brief.get("after")),
+    ]
 
 
-def _work(facts: Facts) -> list[ExplainLine]:
+def _work(facts: Facts) -> str | None:
     agent = facts.spec.work.agent
-    told = say_work(facts.run, agent.source, facts.work, tz=facts.tz) if agent and agent.source else None
-    return [] if told is None else [ExplainLine("work", told)]
-
-
-def _poll(facts: Facts, now: datetime) -> list[ExplainLine]:
-    if not facts.spec.gates.needs_poll:
-        return []
-    return [ExplainLine("poll", say_poll_of_run(facts.run, tz=facts.tz, now=now))]
-
-
-def _as_member(group: Belonging) -> str:
-    return f"as member {group.place} of {len(group.members)} of {group.group} ({_policy(group)})"
+    return say_work(facts.run, agent.source, facts.work, tz=facts.tz) if agent and agent.source else None
 
 
 def _policy(group: Belonging) -> str:
     return f"{group.mode}, on_failure: {group.on_failure}"
 
 
-def _members(facts: Facts) -> list[ExplainLine]:
-    """Return how the members of a group stand, for the group's own run."""
+def _members(facts: Facts) -> str | None:
     group = facts.group
     if group is None or group.place is not None:
-        return []
-    listed = [f"{number} {member}" for number, member in enumerate(group.members[:MEMBERS_TOLD], start=1)]
-    more = f" and {len(group.members) - MEMBERS_TOLD} more" if len(group.members) > MEMBERS_TOLD else ""
-    return [ExplainLine("members", f"{_policy(group)}: {', '.join(listed)}{more}   rota groups show {group.group}")]
+        return None
+    listed = [f"{number} {member}" for number, member in enumerate(group.members[:MEMBERS_SHOWN], start=1)]
+    more = f" and {len(group.members) - MEMBERS_SHOWN} more" if len(group.members) > MEMBERS_SHOWN else ""
+    return f"{_policy(group)}: {', '.join(listed)}{more}   rota groups show {group.group}"
 
 
-def _due(facts: Facts, now: datetime) -> ExplainLine:
+def _due(facts: Facts, now: datetime) -> str:
     run = facts.run
     if run.trigger is Trigger.GROUP and facts.group is not None:
-        return ExplainLine("due", f"{day_time(run.nominal, facts.tz, now=now, seconds=True)} {_as_member(facts.group)}")
+        group, at = facts.group, day_time(run.nominal, facts.tz, now=now, seconds=True)
+        return f"{at} as member {group.place} of {len(group.members)} of {group.group} ({_policy(group)})"
     if run.trigger is Trigger.RETRY:
-        return ExplainLine("due", say_retry_due(run, facts.spec, tz=facts.tz, now=now))
+        return say_retry_due(run, facts.spec, tz=facts.tz, now=now)
     if run.trigger is Trigger.MANUAL or run.scheduled_for is None:
-        return ExplainLine("due", f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} {say_by_hand(run)}")
+        return f"{day_time(run.created_at, facts.tz, now=now, seconds=True)} {say_by_hand(run)}"
     first = day_time(run.scheduled_for, facts.tz, now=now, seconds=True)
     schedule = explain_schedule(facts.spec.schedule)
     if run.covers_to is None or run.covers_to == run.scheduled_for:
-        return ExplainLine("due", f"{first} {schedule}")
+        return f"{first} {schedule}"
     count = counted(run.count, "instant") if run.count is not None else "more than 10,000 instants"
     last = day_time(run.covers_to, facts.tz, now=now, seconds=True)
-    return ExplainLine("due", f"{count} from {first} to {last}, told in one row: {schedule}")
+    return f"{count} from {first} to {last}, told in one row: {schedule}"
 
 
-def _misfire(facts: Facts) -> ExplainLine:
+_NO_MISFIRE = {
+    Trigger.MANUAL: "does not concern a start by hand",
+    Trigger.RETRY: "does not concern a retry",
+    Trigger.BACKFILL: "does not concern it: a backfill made it",
+    Trigger.GROUP: "does not concern members of a group: their group was due",
+}
+
+
+def _misfire(facts: Facts) -> str:
     run, misfire = facts.run, facts.spec.misfire
-    if run.trigger is Trigger.MANUAL:
-        return ExplainLine("misfire", "does not concern a start by hand")
-    if run.trigger is Trigger.RETRY:
-        return ExplainLine("misfire", "does not concern a retry")
-    if run.trigger is Trigger.BACKFILL:
-        return ExplainLine("misfire", "does not concern it: a backfill made it")
-    if run.trigger is Trigger.GROUP:
-        return ExplainLine("misfire", "does not concern members of a group: their group was due")
+    if run.trigger in _NO_MISFIRE:
+        return _NO_MISFIRE[run.trigger]
     late = int(run.decisions.get("late_ms", 0)) * MILLISECOND
     if "boot" in run.decisions:
-        return ExplainLine("misfire", "does not concern a start at boot")
+        return "does not concern a start at boot"
     if run.reason is Reason.EXCLUDED or "quiet_until" in run.decisions:
-        return ExplainLine(
-            "misfire", f"not asked: {'`except`' if run.reason is Reason.EXCLUDED else 'quiet hours'} decided"
-        )
+        return f"not asked: {'`except`' if run.reason is Reason.EXCLUDED else 'quiet hours'} decided"
     if run.reason is Reason.PAUSED:
-        return ExplainLine("misfire", "not asked: the job was paused then")
+        return "not asked: the job was paused then"
     if run.decisions.get("made_up") == "resume":
-        return ExplainLine(
-            "misfire", f"{say_duration(late)} late; `rota resume --catch-up once` made it up after a pause"
-        )
+        return f"{say_duration(late)} late; `rota resume --catch-up once` made it up after a pause"
     if "made_up" in run.decisions:
-        return ExplainLine("misfire", f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up")
+        return f"{say_duration(late)} late; `misfire: {run.decisions['made_up']}` made it up"
     grace = int(run.decisions["grace_ms"]) * MILLISECOND if "grace_ms" in run.decisions else misfire.grace
     noticed = f"noticed {say_duration(late)} late, more than {say_duration(grace)}"
     if run.reason is Reason.OVERLAP and late > grace:
-        return ExplainLine("misfire", f"{noticed}; a run was executing then, so it is overlap and not made up")
+        return f"{noticed}; a run was executing then, so it is overlap and not made up"
     if run.reason is not Reason.MISSED:
-        return ExplainLine("misfire", f"no, {briefly(late)} late" if late else "no, on time")
-    return ExplainLine("misfire", f"missed: {noticed}; {_not_made_up(facts)}")
+        return f"no, {briefly(late)} late" if late else "no, on time"
+    return f"missed: {noticed}; {_not_made_up(facts)}"
 
 
 def _not_made_up(facts: Facts) -> str:
@@ -232,65 +228,62 @@ def _not_made_up(facts: Facts) -> str:
     return f"`misfire: {misfire.policy}` ran a later instant instead"
 
 
-def _overlap(facts: Facts, now: datetime) -> ExplainLine:
+def _overlap(facts: Facts, now: datetime) -> str:
     if facts.run.trigger is Trigger.GROUP:
-        return ExplainLine("overlap", "does not concern members of a group")
+        return "does not concern members of a group"
     decided: Mapping[str, Any] = facts.run.decisions.get("overlap") or {}
     policy = decided.get("policy", facts.spec.overlap.policy.value)
     if facts.run.trigger is Trigger.RETRY:
-        return ExplainLine("overlap", f"{policy}: not asked, a retry goes on with what its chain began")
+        return f"{policy}: not asked, a retry goes on with what its chain began"
     if facts.run.trigger is Trigger.BACKFILL:
-        return ExplainLine("overlap", f"{policy}: not asked of a backfill")
+        return f"{policy}: not asked of a backfill"
     if facts.run.forced:
-        return ExplainLine("overlap", f"{policy}: not asked, --force")
+        return f"{policy}: not asked, --force"
     if facts.run.reason is Reason.MISSED or not decided:
-        return ExplainLine("overlap", f"{policy}: not asked")
+        return f"{policy}: not asked"
     blocking = in_zone(str(decided.get("blocking") or "another run"), facts.tz, now=now)
-    told = {
+    verdicts = {
         "go": "any number may run" if policy == "allow" else "nothing active",
         "after": "queued behind an unfinished run",
         "replace": "took the place of what was unfinished",
         "refuse": f"{blocking} was not finished"
         + (f", and `queue_depth: {facts.spec.overlap.queue_depth}` was used up" if policy == "queue" else ""),
     }
-    return ExplainLine("overlap", f"{policy}: {told.get(str(decided.get('verdict')), 'nothing active')}")
+    return f"{policy}: {verdicts.get(str(decided.get('verdict')), 'nothing active')}"
 
 
-def _conditions(facts: Facts) -> ExplainLine:
+def _conditions(facts: Facts) -> str:
     run, gates = facts.run, facts.spec.gates
     if not gates.conditions:
-        return ExplainLine("conditions", "none")
+        return "none"
     if run.forced:
-        return ExplainLine("conditions", "not asked, --force")
+        return "not asked, --force"
     asked = run.decisions.get("conditions")
     if not asked:
-        return ExplainLine(
-            "conditions", f"{len(gates.conditions)}, not asked yet" if not run.status.final else "not asked"
-        )
-    return ExplainLine("conditions", "; ".join(_condition(result) for result in asked))
+        return f"{len(gates.conditions)}, not asked yet" if not run.status.final else "not asked"
+    return "; ".join(_condition(result) for result in asked)
 
 
-def _budget(facts: Facts) -> list[ExplainLine]:
-    """Return what the accounts of a job said to its run (R-19)."""
+def _budget(facts: Facts) -> str | None:
     run = facts.run
     if not facts.spec.budgets:
-        return []
-    told = run.decisions.get("budget")
-    if not told:
-        names = ", ".join(spend.account for spend in facts.spec.budgets)
-        return [ExplainLine("budget", f"{names}: not asked{'' if run.status.final else ' yet'}")]
-    return [ExplainLine("budget", say_gate(told))]
+        return None
+    gate = run.decisions.get("budget")
+    if gate:
+        return say_gate(gate)
+    names = ", ".join(spend.account for spend in facts.spec.budgets)
+    return f"{names}: not asked{'' if run.status.final else ' yet'}"
 
 
-def _used(facts: Facts) -> list[ExplainLine]:
-    """Return what an execution said it used, what it is charged instead of that, and which tools it was refused."""
+def _used(facts: Facts) -> list[tuple[str, str | None]]:
+    """Return the reported usage of an execution, its charged estimate, and its refused tools."""
     run, ended = facts.run, facts.run.status.final and facts.run.started_at is not None
-    texts = {
-        "used": say_usage(run.usage) if run.usage else "",
-        "charged": say_estimated(run.decisions.get("budget") or {}, run.usage or {}) if ended else "",
-        "denied": jobs.say_denied(run.denied_tools, facts.spec.work.agent),
-    }
-    return [ExplainLine(label, text) for label, text in texts.items() if text]
+    charged = say_estimated(run.decisions.get("budget") or {}, run.usage or {}) if ended else ""
+    return [
+        ("used", say_usage(run.usage) if run.usage else None),
+        ("charged", charged or None),
+        ("denied", jobs.say_denied(run.denied_tools, facts.spec.work.agent) or None),
+    ]
 
 
 def _condition(result: Mapping[str, Any]) -> str:
@@ -299,58 +292,45 @@ def _condition(result: Mapping[str, Any]) -> str:
     return f"{result.get('title')} → {result.get('answer')} ({detail})"
 
 
-def _waits(facts: Facts, now: datetime) -> ExplainLine:
+def _waits(facts: Facts, now: datetime) -> str:
     run = facts.run
     if run.waiting_for is WaitingFor.CONDITION:
         again = f"looked at again {_when(run.not_before, facts.tz, now)}"
         ends = f", given up {_when(run.expires_at, facts.tz, now)}" if run.expires_at else ""
-        return ExplainLine("waits", f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}")
+        return f"for its condition (`when_false: {WhenFalse.WAIT}`), {again}{ends}{_held(facts)}"
     if run.waiting_for is WaitingFor.BUDGET:
         opens = f"the next window opens {_when(run.not_before, facts.tz, now)}"
-        return ExplainLine("waits", f"for room in its budget; {opens}   rota budgets{_held(facts)}")
+        return f"for room in its budget; {opens}   rota budgets{_held(facts)}"
     if run.waiting_for is WaitingFor.POLL:
-        return ExplainLine("waits", f"for the next poll   rota explain rota/poll{_held(facts)}")
+        return f"for the next poll   rota explain rota/poll{_held(facts)}"
     if run.waiting_for is WaitingFor.BACKOFF:
-        return ExplainLine(
-            "waits", f"for its backoff, tried again {_when(run.not_before, facts.tz, now)}{_held(facts)}"
-        )
+        return f"for its backoff, tried again {_when(run.not_before, facts.tz, now)}{_held(facts)}"
     others = [other.handle for other in facts.unfinished if other.number < run.number]
     others = [other.handle for other in facts.unfinished if other.id == run.predecessor_id] or others
     if run.waiting_for is WaitingFor.PREDECESSOR and facts.group is not None and facts.group.place is not None:
-        return ExplainLine(
-            "waits", f"for {', '.join(facts.group.unfinished)} of {facts.group.group} to finish{_held(facts)}"
-        )
+        return f"for {', '.join(facts.group.unfinished)} of {facts.group.group} to finish{_held(facts)}"
     if run.waiting_for is WaitingFor.PREDECESSOR:
-        return ExplainLine("waits", f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}")
+        return f"for {', '.join(others) or 'an earlier run'} to finish{_held(facts)}"
     if run.waiting_for is WaitingFor.REPLACED_RUN:
-        return ExplainLine("waits", f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}")
-    return ExplainLine("waits", _waits_to_be_claimed(facts, now))
+        return f"until {', '.join(others) or 'the run it replaces'} is stopped{_held(facts)}"
+    return _waits_to_be_claimed(facts, now)
 
 
 def _waits_to_be_claimed(facts: Facts, now: datetime) -> str:
-    """Return why a run that may be claimed is not running."""
     if facts.held is Held.PAUSED:
-        return _waits_for_pause(facts, now)
+        until = f" until {day_time(facts.held_until, facts.tz, now=now)}" if facts.held_until else ""
+        why = f" ({facts.held_why})" if facts.held_why else ""
+        return f"because everything is paused{until}{why}: nothing is started; let it go with `rota resume --all`"
     if facts.held is Held.NO_WORKER:
         return facts.held_why or "for a scheduler: none is running here; start one with `rota serve`"
     if facts.held is Held.POOL:
         return f"for {facts.held_why}"
     if facts.held is Held.PROVIDER_HOLD:
-        return _waits_for_provider(facts, now)
+        held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
+        return f"as provider_hold: {held}; let it go with `rota agents release {provider_of(facts.held_why)}`"
     if facts.held is Held.SLOT:
         return f"for a slot: all are taken{_by_abandoned(facts)}"
     return facts.held_why or "for its turn; a slot is free"
-
-
-def _waits_for_pause(facts: Facts, now: datetime) -> str:
-    until = f" until {day_time(facts.held_until, facts.tz, now=now)}" if facts.held_until else ""
-    why = f" ({facts.held_why})" if facts.held_why else ""
-    return f"because everything is paused{until}{why}: nothing is started; let it go with `rota resume --all`"
-
-
-def _waits_for_provider(facts: Facts, now: datetime) -> str:
-    held = jobs.say_hold(facts.held_why, facts.held_until, zone=facts.tz, now=now)
-    return f"as provider_hold: {held}; let it go with `rota agents release {provider_of(facts.held_why)}`"
 
 
 def _held(facts: Facts) -> str:
@@ -363,117 +343,99 @@ def _when(at: datetime | None, tz: str, now: datetime) -> str:
     return "soon" if at is None else f"at {day_time(at, tz, now=now, seconds=True)} ({from_now(at, now)})"
 
 
-def _start(facts: Facts, now: datetime) -> ExplainLine:
+def _start(facts: Facts, now: datetime) -> str:
     run, execution = facts.run, facts.execution
     if execution is not None:
         at = day_time(execution.started_at, facts.tz, now=now, seconds=True)
         on = f" of {facts.worker}" if facts.worker else ""
-        return ExplainLine("start", f"{at} {_where(facts)}, slot {execution.slot}{on}")
+        return f"{at} {_where(facts)}, slot {execution.slot}{on}"
     if run.started_at is not None:
-        return ExplainLine("start", day_time(run.started_at, facts.tz, now=now, seconds=True))
+        return day_time(run.started_at, facts.tz, now=now, seconds=True)
     if run.status is Status.DISPATCHED:
-        before = next((one.handle for one in facts.abandoned if one.job == run.job), None)
+        before = next((each.handle for each in facts.abandoned if each.job == run.job), None)
         if before is not None and facts.spec.work.in_process:
-            return ExplainLine(
-                "start", f"not yet: it waits for the function of {before}, which still runs after its end"
-            )
-        return ExplainLine("start", "not yet: it has a slot and stands at its gates")
-    return ExplainLine("start", "never" if run.status.final else "not yet")
+            return f"not yet: it waits for the function of {before}, which still runs after its end"
+        return "not yet: it has a slot and stands at its gates"
+    return "never" if run.status.final else "not yet"
 
 
 def _where(facts: Facts) -> str:
     assert facts.execution is not None
     if facts.spec.work.in_process:
         return f"inside the scheduler (pid {facts.execution.pid})"
-    told = jobs.workspace_of(facts.run)
-    where = f" in {facts.spec.work.cwd}" if told is None else f", {jobs.say_place(told)}"
+    workspace = jobs.workspace_of(facts.run)
+    where = f" in {facts.spec.work.cwd}" if workspace is None else f", {jobs.say_place(workspace)}"
     return f"pid {facts.execution.pid}{where}"
 
 
-def _end(facts: Facts, now: datetime) -> list[ExplainLine]:
+def _end(facts: Facts, now: datetime) -> list[tuple[str, str | None]]:
     run = facts.run
     if run.finished_at is None:
-        return [_running(facts, now)] if run.status in (Status.RUNNING, Status.DISPATCHED) else []
+        return [("end", _running(facts, now))] if run.status in (Status.RUNNING, Status.DISPATCHED) else []
     at = day_time(run.finished_at, facts.tz, now=now, seconds=True)
     took = f" after {briefly(run.finished_at - run.started_at)}" if run.started_at else ""
     reason = f" {run.reason}" if run.reason else ""
     why = f": {say_why(run, facts.tz, now=now)}" if run.error else ""
     summary = f": {run.result_summary}" if run.result_summary and not why else ""
-    left = [one for one in facts.abandoned if one.run_id == run.id]
+    abandoned = [each for each in facts.abandoned if each.run_id == run.id]
     return [
-        ExplainLine("end", f"{at} {run.status}{reason}{took}{why}{summary}"),
-        *(ExplainLine("abandoned", f"{jobs.say_abandoned(one, now=now)}; {ABANDONED_HINT}") for one in left),
+        ("end", f"{at} {run.status}{reason}{took}{why}{summary}"),
+        *(("abandoned", f"{jobs.say_abandoned(each, now=now)}; {ABANDONED_HINT}") for each in abandoned),
     ]
 
 
 def _by_abandoned(facts: Facts) -> str:
-    """Return how many of the slots are kept by functions that outlive their runs."""
-    handles = [one.handle for one in facts.abandoned]
+    handles = [each.handle for each in facts.abandoned]
     if not handles:
         return ""
     functions = "a function that still runs" if len(handles) == 1 else "functions that still run"
     return f", {len(handles)} of them by {functions} after the end of {', '.join(handles[:3])}"
 
 
-def _running(facts: Facts, now: datetime) -> ExplainLine:
+def _running(facts: Facts, now: datetime) -> str:
     run, timeout = facts.run, facts.spec.work.timeout
     asked = " and is being stopped" if run.cancel_requested_at else ""
     if run.started_at is None:
-        return ExplainLine("end", f"not yet{asked}")
+        return f"not yet{asked}"
     so_far = say_duration(max(now - run.started_at, timedelta()))
     limit = f", stopped after {say_duration(timeout)}" if timeout else ", without a timeout"
-    return ExplainLine("end", f"not yet: runs for {so_far}{limit}{asked}")
+    return f"not yet: runs for {so_far}{limit}{asked}"
 
 
-def _then(facts: Facts, now: datetime) -> ExplainLine:
+def _then(facts: Facts, now: datetime) -> str:
     followed = say_what_follows(facts.run, facts.spec, retried_as=facts.retried_as, tz=facts.tz, now=now)
     fires = next_fire(facts.job, now=now, unfinished=facts.unfinished)
-    return ExplainLine("then", "; ".join(part for part in (_holding(facts, now), followed, fires) if part))
-
-
-def _holding(facts: Facts, now: datetime) -> str:
-    """Return how the provider of a run that it refused is held since."""
-    if facts.hold is None or not facts.run.status.final:
-        return ""
-    return jobs.say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
+    hold = ""
+    if facts.hold is not None and facts.run.status.final:
+        hold = jobs.say_hold(provider_pool(facts.hold.provider), facts.hold.until, zone=facts.tz, now=now)
+    return "; ".join(part for part in (hold, followed, fires) if part)
 
 
 def explain_job(job: Job, *, state: str, unfinished: Sequence[Run], now: datetime) -> list[ExplainLine]:
     """Return a job's own lines: its state, its schedule and when it fires next or why not."""
     running = [run.handle for run in unfinished if run.status is not Status.QUEUED]
     queued = [run.handle for run in unfinished if run.status is Status.QUEUED]
-    told = [
+    states = [
         *([f"running {', '.join(running)}"] if running else [state]),
         *([f"queued {', '.join(queued)}"] if queued else []),
         *_failures(job, now),
     ]
     since = f"version {job.version} since {clock_or_day(job.updated_at, job, now)}"
-    mode, made = say_mode_of_job(job), jobs.say_made(job, now=now)
-    return [
-        ExplainLine("state", ", ".join(told)),
-        ExplainLine("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
-        *([] if mode is None else [ExplainLine("mode", mode)]),
-        *_lulls_of_job(job, now),
-        *([] if made is None else [ExplainLine("made", made)]),
-        *_given(job),
-        ExplainLine("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
-    ]
-
-
-def _given(job: Job) -> list[ExplainLine]:
-    """Return what the runs of an agent job are given beyond their task."""
     agent = job.spec.work.agent
-    return [] if agent is None else [ExplainLine(label, text) for label, text in jobs.say_brief(agent)]
-
-
-def _lulls_of_job(job: Job, now: datetime) -> list[ExplainLine]:
-    quiet, dates = say_quiet_of_job(job, now=now), say_excluded(job.spec.schedule, now=now)
-    told = [("quiet hours", quiet), ("except", dates)]
-    return [ExplainLine(label, text) for label, text in told if text is not None]
+    lines: list[tuple[str, str | None]] = [
+        ("state", ", ".join(states)),
+        ("schedule", f"{explain_schedule(job.spec.schedule)}; {since}"),
+        ("mode", say_mode_of_job(job)),
+        ("quiet hours", say_quiet_of_job(job, now=now)),
+        ("except", say_excluded(job.spec.schedule, now=now)),
+        ("made", jobs.say_made(job, now=now)),
+        *(jobs.say_brief(agent) if agent is not None else ()),
+        ("next", next_fire(job, now=now, unfinished=unfinished).removeprefix("next ")),
+    ]
+    return [ExplainLine(label, text) for label, text in lines if text is not None]
 
 
 def _failures(job: Job, now: datetime) -> list[str]:
-    """Return that a job keeps failing, and until when it is held back for that."""
     until, tz = job.backing_off_until, job.spec.schedule.timezone
     if job.spec.on_repeated_failure is not None and until is not None and now < until:
         return [f"held back until {day_time(until, tz, now=now, seconds=True)} after {job.failures} failures in a row"]
@@ -481,7 +443,7 @@ def _failures(job: Job, now: datetime) -> list[str]:
 
 
 def clock_or_day(at: datetime, job: Job, now: datetime) -> str:
-    """Return an instant in the job's zone: today's with seconds, others with their day."""
+    """Return an instant in the job's zone: a recent one with seconds, others with their day."""
     tz = job.spec.schedule.timezone
     if now - at < timedelta(hours=12):
         return clock_time(at, tz)

@@ -23,7 +23,7 @@ def clock_time(at: datetime, tz: str) -> str:
 
 
 def day_time(at: datetime, tz: str, *, now: datetime, seconds: bool = False) -> str:
-    """Return an instant as short as it stays clear: today's by its time, the coming week's by weekday.
+    """Return an instant in short: today's by its time, the coming week's by weekday.
 
     >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
     >>> day_time(datetime.fromisoformat("2026-11-16T01:15:00Z"), "Europe/Berlin", now=now)
@@ -59,7 +59,7 @@ def _date(local: datetime, this_year: int) -> str:
 
 
 def from_now(at: datetime, now: datetime) -> str:
-    """Return how far away an instant is: `now`, `in 5 h 54 min`, `3 min ago`."""
+    """Return the distance of an instant: `now`, `in 5 h 54 min`, `3 min ago`."""
     away = at - now
     if abs(away) < timedelta(seconds=1):
         return "now"
@@ -67,12 +67,12 @@ def from_now(at: datetime, now: datetime) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """Return how long ago an instant was."""
+    """Return the age of an instant."""
     return say_duration(max(now - at, timedelta()))
 
 
 def briefly(duration: timedelta) -> str:
-    """Return a duration for reading, a very short one in milliseconds.
+    """Return a duration, a very short one in milliseconds.
 
     >>> briefly(timedelta(milliseconds=41))
     '41 ms'
@@ -92,12 +92,12 @@ def roughly(duration: timedelta) -> str:
 
 
 def whole_seconds(duration: timedelta) -> timedelta:
-    """Return a duration without fractions of a second, a short one left as it is."""
+    """Return a duration in whole seconds; one below 10 s is unchanged."""
     return duration if duration < timedelta(seconds=10) else timedelta(seconds=int(duration.total_seconds()))
 
 
 def read_instant(text: str, tz: str, *, now: datetime) -> datetime:
-    """Return the instant that `text` names: a duration back from now, `today`, `yesterday`, an ISO date or time.
+    """Return the instant of a text: a duration back from now, `today`, `yesterday`, an ISO date or time.
 
     >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
     >>> read_instant("yesterday", "Europe/Berlin", now=now).isoformat()
@@ -121,14 +121,14 @@ _AHEAD = "write a time of day (22:43), 2026-11-15, 2026-11-15T22:43 or 2026-11-1
 
 def _iso(text: str, tz: str, *, hint: str = _BACK) -> datetime:
     try:
-        found = datetime.fromisoformat(text.strip())
+        at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidInstant(f"{text!r} is no point in time", hint=hint) from None
-    return localize(found, tz)
+    return localize(at, tz)
 
 
 def read_coming(text: str, tz: str, *, now: datetime) -> datetime:
-    """Return the coming instant that `text` names: a time of day, the next such one, or an ISO date or time.
+    """Return the coming instant of a text: the next such time of day, or an ISO date or time.
 
     >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
     >>> read_coming("02:30", "Europe/Berlin", now=now).isoformat()
@@ -141,29 +141,25 @@ def read_coming(text: str, tz: str, *, now: datetime) -> datetime:
         return _iso(text, tz, hint=_AHEAD)
     if at.tzinfo is not None:
         raise InvalidInstant(f"{text!r} is a time of day with an offset", hint=_AHEAD)
-    found = localize(datetime.combine(today, at), tz)
-    return found if found > now else localize(datetime.combine(today + DAY, at), tz)
+    instant = localize(datetime.combine(today, at), tz)
+    return instant if instant > now else localize(datetime.combine(today + DAY, at), tz)
 
 
-OURS = frozenset({Reason.OVERLAP, Reason.BACKING_OFF, Reason.QUIET_HOURS, Reason.POLL_FAILED})
-"""The reasons whose first words are rota's own; whatever a command or a server said is left as it was said."""
+ROTA_REASONS = frozenset({Reason.OVERLAP, Reason.BACKING_OFF, Reason.QUIET_HOURS, Reason.POLL_FAILED})
+"""Reasons whose errors rota writes itself; errors of a command or a server stay unchanged."""
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?!\w)")
 
 
 def say_why(run: Run, tz: str, *, now: datetime) -> str | None:
-    """Return the error of a run as people in a zone read it, None for none."""
-    return in_zone(run.error, tz, now=now) if run.error is not None and run.reason in OURS else run.error
+    """Return the error of a run with its instant in a zone, None for none."""
+    return in_zone(run.error, tz, now=now) if run.error is not None and run.reason in ROTA_REASONS else run.error
 
 
 def in_zone(text: str, tz: str, *, now: datetime) -> str:
-    """Return a text of ours with its instant in a zone.
+    """Return a text of rota with its instant in a zone.
 
     >>> now = datetime.fromisoformat("2026-11-15T19:41:07Z")
     >>> in_zone("held back until 2026-11-15T20:00:00Z", "Europe/Madrid", now=now)
     'held back until Sun 15 Nov 21:00'
     """
-
-    def local(found: re.Match[str]) -> str:
-        return full_time(datetime.fromisoformat(found[0]), tz, now=now)
-
-    return _INSTANT.sub(local, text, count=1)
+    return _INSTANT.sub(lambda match: full_time(datetime.fromisoformat(match[0]), tz, now=now), text, count=1)

@@ -14,7 +14,7 @@ from rota.text.format import day_time, full_time
 
 
 def say_made(job: Job, *, now: datetime) -> str | None:
-    """Return who made a job with the tools, when, in which run, and until when it lasts; None for others."""
+    """Return the author of a job that was made with the tools, its run and the times; None for other jobs."""
     made, tz = job.made, job.spec.schedule.timezone
     if made is None:
         return None
@@ -24,19 +24,19 @@ def say_made(job: Job, *, now: datetime) -> str | None:
 
 
 def say_provisional(job: Job, *, now: datetime) -> str:
-    """Return that a job waits for approval, and since when."""
+    """Return the sentence about a job that waits for approval."""
     since = full_time(job.provisional_at, job.spec.schedule.timezone, now=now) if job.provisional_at else ""
     return f"no next: it waits for approval since {since}; look at it with `rota approve {job.name}`"
 
 
 def say_hold(pool: str, until: datetime | None, *, zone: str, now: datetime) -> str:
-    """Return which provider is held and until when, by the name of its pool."""
+    """Return the sentence about the limit of a provider, by the name of its pool."""
     end = f" until {day_time(until, zone, now=now)}" if until is not None else ""
     return f"provider {provider_of(pool) or pool} held{end}"
 
 
 def say_draws(draws: Sequence[Draw]) -> str:
-    """Return what a run draws.
+    """Return the pools of a run with their costs.
 
     >>> say_draws([Draw("gpu", 2), Draw("ollama")])
     'gpu × 2, ollama'
@@ -45,20 +45,20 @@ def say_draws(draws: Sequence[Draw]) -> str:
 
 
 def say_room(draws: Sequence[Draw], pools: Sequence[Pool], *, zone: str, now: datetime) -> str:
-    """Return how full the pools of a run are, and whether it finds room; that of a provider bounds nothing."""
-    known = {pool.name: pool for pool in pools}
-    shown = [known[draw.pool] for draw in draws if draw.pool in known and provider_of(draw.pool) is None]
+    """Return the usage of the pools of a run, and whether there is room; the pool of a provider has no limit."""
+    named = {pool.name: pool for pool in pools}
+    shown = [named[draw.pool] for draw in draws if draw.pool in named and provider_of(draw.pool) is None]
     room = room_of(pools)
     closed, lacking = room.closes(draws), room.lacks(draws)
     end = "room" if lacking is None else f"waits for {lacking}"
-    end = end if closed is None else say_hold(closed, known[closed].held_until, zone=zone, now=now)
+    end = end if closed is None else say_hold(closed, named[closed].held_until, zone=zone, now=now)
     return f"{', '.join(f'{pool.name} {pool.used:,} of {pool.capacity:,}' for pool in shown)} → {end}"
 
 
-def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | None = None) -> str:
-    """Return which pool a run waits for, and why it has no room."""
-    pool, needs = found.pool, f", and it needs {found.cost:,}" if found.cost > 1 else ""
-    if pool.capacity < found.cost:
+def say_shortage(shortage: Shortage, *, holders: Sequence[str] = (), behind: str | None = None) -> str:
+    """Return the pool that a run waits for, and the reason."""
+    pool, needs = shortage.pool, f", and it needs {shortage.cost:,}" if shortage.cost > 1 else ""
+    if pool.capacity < shortage.cost:
         gone = "" if pool.declared else " and is no longer declared"
         return f'the pool "{pool.name}" has {pool.capacity:,}{gone}{needs or ", and it needs 1"}: raise its capacity'
     if behind is not None:
@@ -68,29 +68,29 @@ def say_shortage(found: Shortage, *, holders: Sequence[str] = (), behind: str | 
 
 
 def say_drained(names: Sequence[str]) -> str:
-    """Return for whom a run waits when all workers are drained.
+    """Return the sentence about a run when all workers are drained.
 
     >>> say_drained(["a", "b"])
     'for a worker: all that are there are drained (a, b); `rota workers resume NAME` lets one take runs again'
     """
-    told = f"all that are there are drained ({', '.join(names)})"
-    return f"for a worker: {told}; `rota workers resume NAME` lets one take runs again"
+    drained = f"all that are there are drained ({', '.join(names)})"
+    return f"for a worker: {drained}; `rota workers resume NAME` lets one take runs again"
 
 
-def say_nobody(draws: Sequence[Draw]) -> str:
-    """Return for whom a run waits that no worker takes who is there.
+def say_no_worker(draws: Sequence[Draw]) -> str:
+    """Return the sentence about a run that no live worker accepts.
 
-    >>> say_nobody([Draw("gpu"), Draw("agents")])
+    >>> say_no_worker([Draw("gpu"), Draw("agents")])
     'for a worker: none that is there takes runs that draw on gpu, agents; `rota workers` lists what they take'
     """
     which = f"draw on {', '.join(draw.pool for draw in draws)}" if draws else "draw on no pool"
     return f"for a worker: none that is there takes runs that {which}; `rota workers` lists what they take"
 
 
-def say_abandoned(one: Abandoned, *, now: datetime) -> str:
-    """Return that a function outlives its run: `still runs 12 min after its end and holds slot 0`."""
-    since = "" if one.since is None else f" {say_duration(max(now - one.since, timedelta()))}"
-    return f"its function still runs{since} after its end and holds slot {one.slot}"
+def say_abandoned(function: Abandoned, *, now: datetime) -> str:
+    """Return the sentence about a function that outlives its run."""
+    since = "" if function.since is None else f" {say_duration(max(now - function.since, timedelta()))}"
+    return f"its function still runs{since} after its end and holds slot {function.slot}"
 
 
 _CARRIED = {Carry.LAST_SUMMARY: "the last summary", Carry.STATE: "the job's state"}
@@ -101,7 +101,7 @@ _PLACES = {
 
 
 def say_brief(work: AgentWork) -> Iterator[tuple[str, str]]:
-    """Yield what the runs of an agent job are given beyond their task, each with its label."""
+    """Yield the context of an agent job's runs beyond their task, with labels."""
     if work.session is SessionMode.RESUME:
         yield "session", "resume: each run goes on with the newest one"
     if work.carry:
@@ -125,31 +125,32 @@ def say_after(after: AfterStep) -> str:
 
 
 def workspace_of(run: Run) -> Mapping[str, Any] | None:
-    """Return the folder that a run was given, as it was noted; None: it had none of its own."""
-    found: Mapping[str, Any] | None = run.decisions.get("workspace")
-    return found
+    """Return the recorded folder of a run; None if it had no own folder."""
+    workspace: Mapping[str, Any] | None = run.decisions.get("workspace")
+    return workspace
 
 
-def say_place(told: Mapping[str, Any]) -> str:
-    """Return the folder of a run in short."""
-    return f"worktree {told['branch']}" if told.get("branch") else "scratch folder"
+def say_place(workspace: Mapping[str, Any]) -> str:
+    """Return the kind of a run's folder."""
+    return f"worktree {workspace['branch']}" if workspace.get("branch") else "scratch folder"
 
 
 def say_workspace(run: Run, worktree: Worktree | None) -> str | None:
-    """Return where a run worked and what became of that; None: it had no folder of its own."""
-    told = workspace_of(run)
-    if told is None:
+    """Return the folder of a run and its current state; None if it had no own folder."""
+    workspace = workspace_of(run)
+    if workspace is None:
         return None
-    if not told.get("branch"):
-        return f"{say_place(told)} {told['path']}"
+    place = say_place(workspace)
+    if not workspace.get("branch"):
+        return f"{place} {workspace['path']}"
     if worktree is None:
-        return f"{say_place(told)}, removed" if run.status.final else say_place(told)
+        return f"{place}, removed" if run.status.final else place
     kept = f", kept: {worktree.kept_why}" if worktree.kept_why else ""
-    return f"{say_place(told)} in {told['path']}{kept}"
+    return f"{place} in {workspace['path']}{kept}"
 
 
 def say_session(run: Run, work: AgentWork) -> str | None:
-    """Return which session a run went on with; None: its job does not resume any."""
+    """Return the resumed session of a run; None if its job does not resume sessions."""
     if work.session is not SessionMode.RESUME:
         return None
     resumed = run.decisions.get("session")
@@ -159,7 +160,7 @@ def say_session(run: Run, work: AgentWork) -> str | None:
 
 
 class AgentFound(Protocol):
-    """What was found of an agent on this machine."""
+    """The state of an agent program on this machine."""
 
     @property
     def path(self) -> str | None: ...
@@ -171,13 +172,13 @@ class AgentFound(Protocol):
     def problem(self) -> str | None: ...
 
 
-SHOWN = 10
-OWN = ("mcp__rota", "mcp_rota_", "rota_")
-"""How the agents name the tools of rota's own server."""
+TOOLS_SHOWN = 10
+OWN_TOOLS = ("mcp__rota", "mcp_rota_", "rota_")
+"""Prefixes of the tools of rota's own server, by agent."""
 
 
 def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
-    """Return which tools were refused, and what to change; empty for none.
+    """Return the refused tools and a remedy; empty for none.
 
     >>> say_denied(["Bash"], AgentWork("claude", "claude", "anthropic"))
     'Bash: beyond `access: read`; give it `access: write` or `full`, or ask for less in the prompt'
@@ -185,12 +186,12 @@ def say_denied(tools: Sequence[str], work: AgentWork | None) -> str:
     if not tools:
         return ""
     distinct = list(dict.fromkeys(tools))
-    more = f" and {len(distinct) - SHOWN} more" if len(distinct) > SHOWN else ""
-    return f"{', '.join(distinct[:SHOWN])}{more}: {_advice(distinct, work)}"
+    more = f" and {len(distinct) - TOOLS_SHOWN} more" if len(distinct) > TOOLS_SHOWN else ""
+    return f"{', '.join(distinct[:TOOLS_SHOWN])}{more}: {_advice(distinct, work)}"
 
 
 def remedy_of(found: AgentFound, keys: Sequence[str] = ()) -> str:
-    """Return what to do about an agent that cannot work; `keys` are logins of this shell that its runs do not get."""
+    """Return the remedy for an agent that cannot work; `keys`: logins of this shell that its runs do not get."""
     if found.problem is None:
         return ""
     if found.path is None:
@@ -209,7 +210,7 @@ def remedy_of(found: AgentFound, keys: Sequence[str] = ()) -> str:
 def _advice(tools: Sequence[str], work: AgentWork | None) -> str:
     if work is None:
         return "ask the program that started them"
-    if any(tool.startswith(OWN) for tool in tools):
+    if any(tool.startswith(OWN_TOOLS) for tool in tools):
         late = "rota's server was not there in time: try `rota mcp --list` where the run was"
         return late if work.rota_tools else "rota's own tools need `rota_tools: true`"
     if work.allowed_tools:

@@ -16,45 +16,47 @@ from rota.text.format import clock_time, day_time
 
 
 def outages_before(run: Run) -> int:
-    """Return how many earlier runs of a run's chain ended by an outage of their provider: they use up no attempt."""
+    """Return the number of earlier outages in a chain: they use up no attempt."""
     return int(run.decisions.get("retry", {}).get("outages", 0))
 
 
 def attempts_of(run: Run, spec: JobSpec) -> int:
-    """Return how many attempts the chain of a run has at most."""
+    """Return the maximum number of attempts of a chain."""
     if run.decisions.get(ONE_ATTEMPT):
         return 1
     return max(spec.retry.max_attempts + outages_before(run), run.attempt)
 
 
 def say_attempt(run: Run, spec: JobSpec) -> str:
-    """Return which attempt a run is: `attempt 2 of 3`; empty where there is only one."""
+    """Return `attempt 2 of 3`; empty if there is only one."""
     most = attempts_of(run, spec)
     return f"attempt {run.attempt} of {most}" if most > 1 else ""
 
 
 def say_retry_due(run: Run, spec: JobSpec, *, tz: str, now: datetime) -> str:
-    """Return why a retry is there."""
-    told = run.decisions.get("retry", {})
-    waited = say_duration(int(told.get("backoff_ms", 0)) * MILLISECOND)
-    reason = f" {told['reason']}" if told.get("reason") else ""
+    """Return the reason of a retry."""
+    retry = run.decisions.get("retry", {})
+    waited = say_duration(int(retry.get("backoff_ms", 0)) * MILLISECOND)
+    reason = f" {retry['reason']}" if retry.get("reason") else ""
     due = f"; its instant was {day_time(run.scheduled_for, tz, now=now, seconds=True)}" if run.scheduled_for else ""
-    return f"{say_attempt(run, spec)}, {waited} after {told.get('after', 'the one before')} FAILED{reason}{due}"
+    return f"{say_attempt(run, spec)}, {waited} after {retry.get('after', 'the one before')} FAILED{reason}{due}"
 
 
 def say_by_hand(run: Run) -> str:
-    """Return what a start by hand was: of the job, or of a run once more."""
+    """Return the origin of a start by hand: the job, or a run that is repeated."""
     retried = run.decisions.get("retried")
     forced = ", with --force" if run.forced else ""
     by = run.decisions.get("by")
-    who = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
-    told = f"{retried['run']} ({retried['status']}) retried by hand{forced}" if retried else f"started {who}{forced}"
+    starter = "by hand" if by is None else f"by {by['maker']}" + (f" ({by['run']})" if "run" in by else "")
+    text = f"started {starter}{forced}"
+    if retried:
+        text = f"{retried['run']} ({retried['status']}) retried by hand{forced}"
     replaced = run.decisions.get("replaced")
-    return f"{told}, in place of the retry {', '.join(replaced)}" if replaced else told
+    return f"{text}, in place of the retry {', '.join(replaced)}" if replaced else text
 
 
 def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str, now: datetime) -> str:
-    """Return what a failure led to: its retry, or why there is none; empty for any other end."""
+    """Return the retry of a failure, or why there is none; empty for any other end."""
     if run.status is not Status.FAILED:
         return ""
     if retried_as is None:
@@ -73,7 +75,7 @@ def say_what_follows(run: Run, spec: JobSpec, *, retried_as: Run | None, tz: str
 
 
 def say_retrying(run: Run, spec: JobSpec) -> str:
-    """Return that a failed run is about to be tried again: `retrying, attempt 2 of 3 at 12:03:20`."""
+    """Return the sentence about a pending retry: `retrying, attempt 2 of 3 at 12:03:20`."""
     when = f" at {clock_time(run.not_before, spec.schedule.timezone)}" if run.not_before else ""
     soon = (
         "" if run.waiting_for is WaitingFor.BACKOFF or run.status is not Status.QUEUED else " as soon as it may start"
@@ -81,11 +83,11 @@ def say_retrying(run: Run, spec: JobSpec) -> str:
     return f"retrying, {say_attempt(run, spec)}{when or soon}"
 
 
-TITLE = 80
+TITLE_LENGTH = 80
 
 
 def say_source(source: WorkSource) -> str:
-    """Return a source as people name it; of issues with the label that they are found by.
+    """Return a source in words, for issues with their label.
 
     >>> say_source(WorkSource(SourceKind.GITHUB, "me/api", {"label": "ready"}))
     'github me/api, label ready'
@@ -95,7 +97,7 @@ def say_source(source: WorkSource) -> str:
 
 
 def say_item(source: WorkSource, item: WorkItem) -> str:
-    """Return an item with where it is from.
+    """Return an item with its source.
 
     >>> say_item(WorkSource(SourceKind.GITHUB, "me/api"), WorkItem("212", "login fails"))
     'github me/api#212 "login fails"'
@@ -103,19 +105,19 @@ def say_item(source: WorkSource, item: WorkItem) -> str:
     'directory /inbox: a.md'
     """
     where = f"{source.title}#{item.id}" if source.kind is SourceKind.GITHUB else f"{source.title}: {item.id}"
-    title = item.title if len(item.title) <= TITLE else item.title[: TITLE - 1] + "…"
+    title = item.title if len(item.title) <= TITLE_LENGTH else item.title[: TITLE_LENGTH - 1] + "…"
     return where if title in ("", item.id) else f'{where} "{title}"'
 
 
 def say_work(run: Run, source: WorkSource, claim: Claim | None, *, tz: str) -> str | None:
-    """Return what a run got of its source and what became of it; None: it has not asked yet."""
+    """Return the work item of a run and its report; None if the run has not asked yet."""
     if claim is None or claim.item is None:
         if run.reason is Reason.NO_WORK:
             return f"{say_source(source)} → nothing to do"
         if run.reason is Reason.SOURCE_ERROR:
             return run.error or f"{say_source(source)} could not be asked"
-        return None if claim is None else f"{say_source(source)} asked {_at(claim.asked_at, tz)}"
-    claimed = "" if claim.claimed_at is None else f" claimed {_at(claim.claimed_at, tz)}"
+        return None if claim is None else f"{say_source(source)} asked {clock_time(claim.asked_at, tz)}"
+    claimed = "" if claim.claimed_at is None else f" claimed {clock_time(claim.claimed_at, tz)}"
     return f"{say_item(claim.source, claim.item)}{claimed}{_fate(claim, tz)}"
 
 
@@ -125,7 +127,7 @@ def _fate(claim: Claim, tz: str) -> str:
     if claim.state is ClaimState.GIVEN_UP:
         return f", its source could not be told: {claim.error}"
     if claim.told_at is not None:
-        return f", {verb} {_at(claim.told_at, tz)}"
+        return f", {verb} {clock_time(claim.told_at, tz)}"
     if claim.ended_at is None:
         return ""
     tried = f" (tried {counted(claim.attempts, 'time')}: {claim.error})" if claim.error else ""
@@ -133,23 +135,19 @@ def _fate(claim: Claim, tz: str) -> str:
 
 
 def say_ahead(source: WorkSource, ahead: WorkAhead, *, holders: list[str]) -> str:
-    """Return what a source has to offer, and who holds items of it."""
+    """Return the items that a source offers, and the runs that hold items of it."""
     parts = [] if ahead.open is None else [f"{ahead.open} open"]
     if holders:
         parts.append(f"{len(holders)} held by {', '.join(holders[:3])}{' …' if len(holders) > 3 else ''}")
-    told = f"{say_source(source)}: {', '.join(parts)}" if parts else say_source(source)
+    text = f"{say_source(source)}: {', '.join(parts)}" if parts else say_source(source)
     if ahead.next is None:
-        return told if ahead.open is None else f"{told} → nothing to do" if not ahead.open else told
+        return text if ahead.open is None else f"{text} → nothing to do" if not ahead.open else text
     number = f"#{ahead.next.id}" if source.kind is SourceKind.GITHUB else ahead.next.id
     title = f' "{ahead.next.title}"' if ahead.next.title != ahead.next.id else ""
-    return f"{told}; next {number}{title}"
+    return f"{text}; next {number}{title}"
 
 
-def _at(at: datetime, tz: str) -> str:
-    return clock_time(at, tz)
-
-
-_SAID = {
+_EVENT_WORDS = {
     "failed": "failed",
     "completed": "completed",
     "skipped": "was skipped",
@@ -159,41 +157,41 @@ _SAID = {
     "late": "is late",
     "test": "this is a test",
 }
-LONGEST = 1000
+LINE_LENGTH = 1000
 
 
 def title(payload: Mapping[str, Any]) -> str:
-    """Return one line that says it all.
+    """Return the title of a notification.
 
     >>> title({"event": "failed", "run": "backup:112", "reason": "exit_code"})
     'backup:112 failed (exit_code)'
     """
     reason = payload.get("reason")
-    return f"{payload['run']} {_SAID[payload['event']]}{f' ({reason})' if reason else ''}"
+    return f"{payload['run']} {_EVENT_WORDS[payload['event']]}{f' ({reason})' if reason else ''}"
 
 
 def body(payload: Mapping[str, Any]) -> str:
-    """Return what else there is to say: when, and what the run said."""
-    told = [payload.get("error"), payload.get("result_summary")]
+    """Return the body of a notification: times, error and summary."""
+    parts = [payload.get("error"), payload.get("result_summary")]
     count = payload.get("count")
     if count and count > 1:
-        told.insert(0, f"{count:,} instants, {payload.get('scheduled_for')} to {payload.get('covers_to')}")
+        parts.insert(0, f"{count:,} instants, {payload.get('scheduled_for')} to {payload.get('covers_to')}")
     elif payload.get("scheduled_for"):
-        told.insert(0, f"scheduled for {payload['scheduled_for']}")
+        parts.insert(0, f"scheduled for {payload['scheduled_for']}")
     if payload.get("finished_at"):
-        told.append(f"finished {payload['finished_at']}, attempt {payload.get('attempt')}")
-    lines = [str(one)[:LONGEST] for one in told if one]
+        parts.append(f"finished {payload['finished_at']}, attempt {payload.get('attempt')}")
+    lines = [str(part)[:LINE_LENGTH] for part in parts if part]
     return "\n".join(lines) or "no more is known"
 
 
 def say_target(target: Target) -> str:
-    """Return a target in a few words; an address that is a secret by its name."""
+    """Return a target in words; a secret address by its name."""
     secret = f"secret {target.address_secret}" if target.address_secret else ""
-    place = " ".join(target.command) or " by ".join(one for one in (target.address, secret) if one)
-    told = [f"{target.channel} {place} on {', '.join(target.on)}"]
-    told += [f"signed by {' and '.join(target.signing)}"] if target.signing else []
-    told += [f"allows {', '.join(target.allow_private)}"] if target.allow_private else []
+    place = " ".join(target.command) or " by ".join(part for part in (target.address, secret) if part)
+    parts = [f"{target.channel} {place} on {', '.join(target.on)}"]
+    parts += [f"signed by {' and '.join(target.signing)}"] if target.signing else []
+    parts += [f"allows {', '.join(target.allow_private)}"] if target.allow_private else []
     if target.remind != REMIND:
-        told.append("every failure" if target.remind is None else f"reminds after {write_duration(target.remind)}")
-    told += [f"within {write_duration(target.timeout)}"] if target.timeout != TIMEOUT else []
-    return "; ".join(told + ([f"in {target.cwd}"] if target.cwd else []))
+        parts.append("every failure" if target.remind is None else f"reminds after {write_duration(target.remind)}")
+    parts += [f"within {write_duration(target.timeout)}"] if target.timeout != TIMEOUT else []
+    return "; ".join(parts + ([f"in {target.cwd}"] if target.cwd else []))

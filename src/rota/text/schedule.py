@@ -18,7 +18,7 @@ DATES_SHOWN = 5
 
 
 def say_quiet_now(schedule: Schedule, *, now: datetime) -> str | None:
-    """Return the quiet hours of a schedule and whether they are on, None where it has none."""
+    """Return the quiet hours of a schedule and whether they are on, None if it has none."""
     quiet = schedule.quiet
     if quiet is None:
         return None
@@ -28,32 +28,32 @@ def say_quiet_now(schedule: Schedule, *, now: datetime) -> str | None:
 
 
 def say_quiet_of_job(job: Job, *, now: datetime) -> str | None:
-    """Return the quiet hours of a job, and which instant of it waits for their end."""
-    told = say_quiet_now(job.spec.schedule, now=now)
-    if told is None or job.next_for is None or job.next_for > now:
-        return told
+    """Return the quiet hours of a job, and the instant that waits for their end."""
+    text = say_quiet_now(job.spec.schedule, now=now)
+    if text is None or job.next_for is None or job.next_for > now:
+        return text
     quiet = job.spec.schedule.quiet
     if quiet is None or quiet.policy is QuietPolicy.DORMANT or quiet_until(quiet, now) is None:
-        return told
+        return text
     waits = "waits for that" if quiet.policy is QuietPolicy.DEFER else "is skipped then"
-    return f"{told}; {day_time(job.next_for, job.spec.schedule.timezone, now=now)} {waits}"
+    return f"{text}; {day_time(job.next_for, job.spec.schedule.timezone, now=now)} {waits}"
 
 
 def say_excluded(schedule: Schedule, *, now: datetime) -> str | None:
-    """Return the dates without runs, and the next of them; None where there are none."""
+    """Return the dates without runs, and the next of them; None if there are none."""
     dates = schedule.excluded
     if not dates:
         return None
     more = f" and {len(dates) - DATES_SHOWN} more" if len(dates) > DATES_SHOWN else ""
-    told = f"{', '.join(dates[:DATES_SHOWN])}{more}"
+    text = f"{', '.join(dates[:DATES_SHOWN])}{more}"
     if excluded_until(schedule, now) is not None:
-        return f"{told} → today"
+        return f"{text} → today"
     coming = next_excluded(schedule, now)
-    return told if coming is None else f"{told}; next {coming.astimezone(zone(schedule.timezone)).date()}"
+    return text if coming is None else f"{text}; next {coming.astimezone(zone(schedule.timezone)).date()}"
 
 
 def say_lull_of_run(run: Run, schedule: Schedule, *, now: datetime) -> str | None:
-    """Return what quiet hours or excluded dates did to a run or row, None for nothing."""
+    """Return the effect of quiet hours or excluded dates on a run or row, None for nothing."""
     if run.reason is Reason.EXCLUDED and run.scheduled_for is not None:
         day = run.scheduled_for.astimezone(zone(schedule.timezone)).date()
         return f"{day} is excluded by `except`"
@@ -67,12 +67,12 @@ def say_lull_of_run(run: Run, schedule: Schedule, *, now: datetime) -> str | Non
 
 
 def say_deferred(fire: UpcomingFire, tz: str, *, now: datetime) -> str:
-    """Return that a fire waits for quiet hours to end, empty if it does not."""
+    """Return the clause about a fire that quiet hours defer, empty for others."""
     return f", deferred from {full_time(fire.nominal, tz, now=now)} by quiet hours" if fire.deferred else ""
 
 
 def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str:
-    """Return when the job fires next, or why it does not."""
+    """Return the next fire of a job, or why there is none."""
     schedule = job.spec.schedule
     if job.provisional_at is not None and job.retired_at is None:
         return say_provisional(job, now=now)
@@ -88,7 +88,6 @@ def next_fire(job: Job, *, now: datetime, unfinished: Sequence[Run] = ()) -> str
 
 
 def _next_running(job: Job, now: datetime) -> str:
-    """Return when a job whose instants do not all run does so next."""
     tz = job.spec.schedule.timezone
     fire = next(iter(coming_fires(job, n=1)), None)
     if fire is None:
@@ -137,21 +136,21 @@ WHY = {
 
 
 def say_every(interval: timedelta | None) -> str:
-    """Return how often something comes in the present mode."""
+    """Return an interval in words."""
     return "never" if interval is None else f"every {say_duration(interval)}"
 
 
 def say_mode_of_run(run: Run) -> str | None:
-    """Return the mode that an instant was planned in, None where it did not depend on one."""
-    told = run.decisions.get("mode")
-    if told is None:
+    """Return the mode in which an instant was planned, None if it does not depend on one."""
+    mode = run.decisions.get("mode")
+    if mode is None:
         return None
     interval = run.decisions.get("every_ms")
-    return f"{told} at that time: {say_every(None if interval is None else int(interval) * MILLISECOND)}"
+    return f"{mode} at that time: {say_every(None if interval is None else int(interval) * MILLISECOND)}"
 
 
 def say_mode_of_job(job: Job) -> str | None:
-    """Return the mode that a job is planned in now and why, None where it does not depend on one."""
+    """Return the current mode of a job and its reason, None if it does not depend on one."""
     if job.mode is None:
         return None
     asked = ", as the polled server asked" if job.suggested is not None else ""
@@ -159,12 +158,12 @@ def say_mode_of_job(job: Job) -> str | None:
 
 
 def say_poll_of_run(run: Run, *, tz: str, now: datetime) -> str:
-    """Return what the shared poll had to do with a run that needs it."""
+    """Return the result of the shared poll for a run that needs it."""
     if run.reason is Reason.POLL_FAILED:
         return "failed, so nothing was started"
-    told = run.decisions.get("poll", {}).get("at")
-    if told is None:
+    polled_at = run.decisions.get("poll", {}).get("at")
+    if polled_at is None:
         return "not asked" if run.status.final else "a result is needed before it starts"
-    at = datetime.fromisoformat(told)
+    at = datetime.fromisoformat(polled_at)
     age = f", {briefly(run.started_at - at)} old at the start" if run.started_at is not None else ""
     return f"result of {day_time(at, tz, now=now, seconds=True)}{age}"

@@ -7,7 +7,7 @@ import pytest
 from rota.agents.registry import AgentProbe
 from rota.model.agents import Access
 from rota.model.spec import AgentWork
-from rota.text.jobs import SHOWN, remedy_of, say_denied
+from rota.text.jobs import TOOLS_SHOWN, remedy_of, say_denied
 
 
 def work(**keys: Any) -> AgentWork:
@@ -34,8 +34,8 @@ def test_no_denied_tool_is_no_word() -> None:
 
 
 def test_many_denied_tools_are_counted() -> None:
-    told = say_denied([f"tool{number}" for number in range(SHOWN + 3)], work())
-    assert f"tool{SHOWN - 1} and 3 more: " in told
+    told = say_denied([f"tool{number}" for number in range(TOOLS_SHOWN + 3)], work())
+    assert f"tool{TOOLS_SHOWN - 1} and 3 more: " in told
 
 
 @pytest.mark.parametrize(
