@@ -45,12 +45,12 @@ class Noting:
         self.refused = 0
 
     def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
-        if manner.aside and self.refused:
+        if manner.concurrent and self.refused:
             self.refused -= 1
             future = asyncio.get_running_loop().create_future()
             future.set_exception(StateError("no room", hint="make some"))
             return future
-        self.asides += manner.aside
+        self.asides += manner.concurrent
         return self._store.submit(operation, manner)
 
 

@@ -30,7 +30,7 @@ class Foretelling:
         self.foretold: list[Any] = []
 
     def submit(self, operation: Operation[Any], manner: WriteOptions = PLAIN) -> "asyncio.Future[Any]":
-        foretold = manner.foretold
+        foretold = manner.on_precommit
         if foretold is None or self.silent:
             return self._store.submit(operation, manner)
         loop, refuses = asyncio.get_running_loop(), self.refused > 0
@@ -47,7 +47,7 @@ class Foretelling:
                 raise StateError("no room", hint="make some")
             return value
 
-        return self._store.submit(play, WriteOptions(asks=manner.asks))
+        return self._store.submit(play, WriteOptions(prefetch=manner.prefetch))
 
 
 class Counted(dict[str, Any]):

@@ -462,7 +462,7 @@ def test_what_both_count_is_counted_and_nobody_waits(two):
     jobs_of = [add_job(two.here, name) for name in ("one", "other")]
     met = two.meet(trigger(jobs_of[0].id), trigger(jobs_of[1].id))
     assert not met.waited
-    assert two.read(runs.counts)[Status.QUEUED] == {runs.NOBODY: 2}
+    assert two.read(runs.counts)[Status.QUEUED] == {runs.NO_WORKER: 2}
 
 
 def test_a_change_that_is_stored_later_than_a_newer_one_is_not_missed(two):
@@ -499,7 +499,7 @@ def test_every_run_that_one_statement_moves_is_told(two):
     born = [add_run(two.here, job).id for _ in range(120)]
     holder = add_holder(two.here)
     seen = two.read(audit.bounds).last
-    taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(born)]
+    taken = [runs.ClaimedSlot(run_id, "", slot, started=True) for slot, run_id in enumerate(born)]
     moved = two.here.write(
         lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
     )

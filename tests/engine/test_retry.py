@@ -170,7 +170,7 @@ async def test_a_worker_lost_three_times_before_the_start_counts_once(scene: Sce
     scene.trigger("job")
     (run,) = scene.history("job")
     for _ in range(3):
-        taken = [runs.Taken(run.id, 0, started=False)]
+        taken = [runs.ClaimedSlot(run.id, run.job_id, 0, started=False)]
         holder = scene.session.holder
         now = scene.clock.now()
         claim = partial(runs.claim_runs, taken=taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)

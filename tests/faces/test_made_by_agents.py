@@ -110,7 +110,7 @@ def test_a_job_that_waits_does_not_start(made: Project) -> None:
     for command in (("trigger", "watch"), ("run", "watch", "--force")):
         result = made.rota(*command)
         assert result.exit_code == 6
-        assert "nobody has approved it yet" in result.stderr
+        assert "it is not approved yet" in result.stderr
 
 
 def test_an_export_says_what_nobody_has_approved(made: Project) -> None:

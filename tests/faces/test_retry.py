@@ -214,7 +214,7 @@ def release(project: Project) -> None:
     """Wait out the backoff of the pending retry, and let that fail too."""
     project.clock.advance(timedelta(minutes=1))
     store = open_state(project.state, project.clock, create=False)
-    store.write(lambda db: run_queries.let_go_due(db, project.clock.now()))
+    store.write(lambda db: run_queries.release_due(db, project.clock.now()))
     store.close()
     project.carry_out([FAILED])
 

@@ -60,10 +60,10 @@ EDITS = (
     (
         "acknowledged_before_commit_on_postgres",
         "store/postgres/store.py",
-        "                    commit(link, meanwhile=partial(foretell, batch, done))",
+        "                    commit(link, meanwhile=partial(driver.call_precommit, batch, done))",
         (
             "                    from rota.store.driver import hand_back\n\n                    hand_back(done)\n"
-            "                    commit(link, meanwhile=partial(foretell, batch, done))"
+            "                    commit(link, meanwhile=partial(driver.call_precommit, batch, done))"
         ),
     ),
     (

@@ -15,7 +15,7 @@ from rota.store.migrate import HISTORY, digest, open_store
 from rota.store.queries import load_migrations
 from rota.store.sqlite.store import APPLICATION_ID
 from rota.store.tables import groups, jobs, runs
-from rota.store.tables.runs import NOBODY
+from rota.store.tables.runs import NO_WORKER
 from tests.store.making import NOW, add_holder, add_job, add_run, dispatch, insert_run, look, run_in
 
 
@@ -29,7 +29,7 @@ def counted(store):
 def test_a_run_is_counted_in_its_status_alone(store, status):
     holder = add_holder(store)
     run_in(store, status, add_job(store), holder=holder)
-    assert counted(store) == {status: {NOBODY if status is Status.QUEUED else holder.worker_id: 1}}
+    assert counted(store) == {status: {NO_WORKER if status is Status.QUEUED else holder.worker_id: 1}}
 
 
 def test_a_dispatched_run_counts_as_running(store):
@@ -43,14 +43,14 @@ def test_a_run_that_no_worker_touched_is_nobodys(store):
     job = add_job(store)
     run_in(store, Status.SKIPPED, job, holder=add_holder(store))
     add_run(store, job, reason=Reason.MISSED, count=40)
-    assert counted(store) == {Status.SKIPPED: {NOBODY: 2}}
+    assert counted(store) == {Status.SKIPPED: {NO_WORKER: 2}}
 
 
 def test_a_released_run_is_back_in_the_queue(store):
     holder, run = add_holder(store), add_run(store, add_job(store))
     store.write(lambda db: dispatch(db, run, holder))
     store.write(lambda db: runs.release_run(db, run.id, epoch=holder.epoch))
-    assert counted(store) == {Status.QUEUED: {NOBODY: 1}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 1}}
 
 
 def test_runs_born_together_are_all_counted(store):
@@ -58,15 +58,15 @@ def test_runs_born_together_are_all_counted(store):
     shared = runs.NewRun(new_id(NOW), job, Trigger.MANUAL, NOW)
     siblings = [runs.NewRunVariant(new_id(NOW)) for _ in range(1000)]
     store.write(lambda db: runs.insert_runs(db, shared, siblings, first=jobs.next_numbers(db, job.id, 1000)))
-    assert counted(store) == {Status.QUEUED: {NOBODY: 1000}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 1000}}
 
 
 def test_a_group_that_begins_late_leaves_the_queue(store):
     """R-15."""
     run = add_run(store, add_job(store), lane_id=GROUP_LANE, waiting_for="predecessor")
-    assert counted(store) == {Status.QUEUED: {NOBODY: 1}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 1}}
     store.write(lambda db: groups.begin_run(db, run.id, now=NOW))
-    assert counted(store) == {Status.RUNNING: {NOBODY: 1}}
+    assert counted(store) == {Status.RUNNING: {NO_WORKER: 1}}
 
 
 def test_a_write_that_comes_too_late_counts_nothing(store):
@@ -82,7 +82,7 @@ def test_pruned_runs_are_counted_no_longer(store):
     run_in(store, Status.COMPLETED, job, holder=holder)
     add_run(store, job)
     store.write(lambda db: prune_batch(db, job=job, now=NOW + timedelta(days=3), limit=10))
-    assert counted(store) == {Status.QUEUED: {NOBODY: 1}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 1}}
 
 
 def test_what_is_rolled_back_is_not_counted(store):
@@ -110,7 +110,7 @@ def test_of_a_batch_only_what_was_kept_is_counted(store):
 
     done = asyncio.run(submit())
     assert sum(isinstance(one, LookupError) for one in done) == 10
-    assert counted(store) == {Status.QUEUED: {NOBODY: 10}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 10}}
 
 
 def test_a_run_moved_twice_in_one_transaction_ends_where_it_ended(store):
@@ -122,7 +122,7 @@ def test_a_run_moved_twice_in_one_transaction_ends_where_it_ended(store):
 
     store.write(claim_and_release)
     assert look(store, run).status is Status.QUEUED
-    assert counted(store) == {Status.QUEUED: {NOBODY: 1}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 1}}
 
 
 def test_an_older_database_is_counted_when_it_is_upgraded(tmp_path):
@@ -157,5 +157,5 @@ def test_an_older_database_is_counted_when_it_is_upgraded(tmp_path):
         )
     connection.close()
     store = open_store(path, now=NOW)
-    assert counted(store) == {Status.QUEUED: {NOBODY: 2}, Status.RUNNING: {"w": 2}, Status.FAILED: {"w": 1}}
+    assert counted(store) == {Status.QUEUED: {NO_WORKER: 2}, Status.RUNNING: {"w": 2}, Status.FAILED: {"w": 1}}
     store.close()

@@ -209,7 +209,11 @@ class TestClaiming:
                 move(db, [seen(db, first)], Aim(Where.LAST))
             else:
                 runs.claim_runs(
-                    db, [runs.Taken(first, 0, started=False)], worker_id=holder.worker_id, epoch=holder.epoch, now=NOW
+                    db,
+                    [runs.ClaimedSlot(first, "", 0, started=False)],
+                    worker_id=holder.worker_id,
+                    epoch=holder.epoch,
+                    now=NOW,
                 )
             return [one.run_id for one in queue.behind(db, head, limit=9)]
 

@@ -98,7 +98,9 @@ def test_what_is_submitted_aside_waits_for_nothing_that_was_submitted_before(sto
 
     async def both():
         first = store.submit(wait)
-        await asyncio.wait_for(store.submit(lambda db: put(db, "aside", "1"), WriteOptions(aside=True)), LONGEST_WAIT)
+        await asyncio.wait_for(
+            store.submit(lambda db: put(db, "aside", "1"), WriteOptions(concurrent=True)), LONGEST_WAIT
+        )
         found = stored(beside)
         stored_aside.set()
         await asyncio.wait_for(first, LONGEST_WAIT)
@@ -209,13 +211,13 @@ def test_a_refused_operation_harms_no_other_of_its_batch(store, beside):
 
 
 def foreign(db):
-    db.later("process_insert", **dict.fromkeys(PROCESS, 1) | {"worker_id": "nobody", "now": 1})
+    db.defer("process_insert", **dict.fromkeys(PROCESS, 1) | {"worker_id": "nobody", "now": 1})
 
 
 @pytest.mark.parametrize("way", ["write", "submit"])
 def test_what_is_sent_along_is_stored_with_the_commit(store, beside, way):
     def along(db):
-        db.later("meta_set", key="along", value="1")
+        db.defer("meta_set", key="along", value="1")
 
     if way == "write":
         store.write(along)
@@ -237,7 +239,7 @@ def test_a_transaction_of_what_is_sent_along_is_looked_up_when_its_commit_has_no
 
     def along(db):
         begun.append("once")
-        db.later("meta_set", key="key", value="1")
+        db.defer("meta_set", key="key", value="1")
         proxy.on_answer = swallow
 
     if way == "write":
@@ -267,8 +269,8 @@ def test_an_operation_that_fails_along_with_what_it_sent_harms_no_later_one(stor
     """What waits to be sent when an operation fails may be refused as well: its transaction is ended all the same."""
 
     def fail(db):
-        db.later("lock_briefly")
-        db.later("turn_hold", key="turn:held")
+        db.defer("lock_briefly")
+        db.defer("turn_hold", key="turn:held")
         raise ValueError("mine")
 
     beside.execute("INSERT INTO meta VALUES ('turn:held', '')")
@@ -289,7 +291,7 @@ def test_an_operation_that_fails_along_with_what_it_sent_harms_no_later_one(stor
 
 def test_what_was_asked_ahead_is_answered_as_it_stood_then_and_once(store):
     def look(db):
-        db.ahead("meta_get", key="key")
+        db.prefetch("meta_get", key="key")
         put(db, "key")
         return db.rows("meta_get", key="key"), db.rows("meta_get", key="key")
 
@@ -299,7 +301,7 @@ def test_what_was_asked_ahead_is_answered_as_it_stood_then_and_once(store):
 def test_what_was_asked_ahead_is_there_also_when_nothing_was_sent_since(store):
     def look(db):
         put(db, "key")
-        db.ahead("meta_get", key="key")
+        db.prefetch("meta_get", key="key")
         return db.row("meta_get", key="key")
 
     assert store.write(look) == ("1",)
@@ -313,7 +315,7 @@ class Asked:
 
     def first(self, db, *, writes=False):
         put(db, "key", "1")
-        db.ask_next()
+        db.prefetch_next()
         self.noted.append("first goes on")
         if writes:
             put(db, "key", "2")
@@ -321,7 +323,7 @@ class Asked:
 
     def asks(self, db):
         self.noted.append("asked")
-        db.ahead("meta_get", key="key")
+        db.prefetch("meta_get", key="key")
 
     def second(self, db):
         self.noted.append("second")
@@ -330,7 +332,7 @@ class Asked:
     async def play(self, store, *, writes=False, refused=False):
         futures = [
             store.submit(partial(self.first, writes=writes)),
-            store.submit(self.second, WriteOptions(asks=self.asks)),
+            store.submit(self.second, WriteOptions(prefetch=self.asks)),
         ]
         if refused:
             futures.append(store.submit(refuse))
@@ -385,7 +387,7 @@ def test_who_is_asked_for_and_comes_alone_asks_when_he_begins(store):
 
 
 async def _alone(store, asked):
-    return await asyncio.wait_for(store.submit(asked.second, WriteOptions(asks=asked.asks)), LONGEST_WAIT)
+    return await asyncio.wait_for(store.submit(asked.second, WriteOptions(prefetch=asked.asks)), LONGEST_WAIT)
 
 
 def test_what_comes_of_an_operation_is_foretold_before_it_is_acknowledged(store):
@@ -393,7 +395,7 @@ def test_what_comes_of_an_operation_is_foretold_before_it_is_acknowledged(store)
 
     async def play():
         future = store.submit(
-            partial(put, key="key"), WriteOptions(foretold=lambda value: noted.append(("foretold", value)))
+            partial(put, key="key"), WriteOptions(on_precommit=lambda value: noted.append(("foretold", value)))
         )
         noted.append(("done", await asyncio.wait_for(future, LONGEST_WAIT)))
 
@@ -406,7 +408,7 @@ def test_nothing_is_foretold_of_what_is_refused(store):
 
     async def play():
         futures = [
-            store.submit(operation, WriteOptions(foretold=noted.append))
+            store.submit(operation, WriteOptions(on_precommit=noted.append))
             for operation in (refuse, partial(put, key="key"))
         ]
         return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), LONGEST_WAIT)
@@ -422,7 +424,7 @@ def test_what_one_operation_asked_ahead_is_no_answer_to_the_next(store):
     def ask(db):
         held.set()
         go.wait(LONGEST_WAIT)
-        db.ahead("meta_get", key="key")
+        db.prefetch("meta_get", key="key")
         put(db, "key")
 
     async def play():

@@ -20,7 +20,8 @@ SQL = SOURCE / "store" / "sql"
 QUERIES = load_queries("sqlite")
 LOCKING = load_queries("postgres", writing=True)
 BACKENDS = ("sqlite", "postgres")
-METHODS = {"rows", "row", "execute", "records", "later", "ahead"}
+METHODS = {"rows", "row", "execute", "records", "defer", "prefetch"}
+FUNCTIONS = {"value_of", "instant_of"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 STATUS_CHANGE = re.compile(r"\bUPDATE run\b(?:(?!\bWHERE\b).)*\bSET\b(?:(?!\bWHERE\b).)*\bstatus = ", re.DOTALL)
@@ -40,9 +41,14 @@ class Use:
 def uses_in(file: Path) -> list[Use]:
     found = []
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS):
+        if not isinstance(node, ast.Call):
             continue
-        first = node.args[0] if node.args else None
+        if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+            first = node.args[0] if node.args else None
+        elif isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            first = node.args[1]
+        else:
+            continue
         if isinstance(first, ast.Constant) and isinstance(first.value, str) and NAME.fullmatch(first.value):
             names = [keyword.arg for keyword in node.keywords]
             place = f"{file.relative_to(SOURCE)}:{node.lineno}"

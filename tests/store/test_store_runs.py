@@ -215,7 +215,7 @@ def test_a_run_has_one_execution(store, backend):
         store.write(
             lambda db: runs.insert_executions(
                 db,
-                [runs.StartedRun(run.id, job.id, 5)],
+                [runs.ClaimedSlot(run.id, job.id, 5, started=True)],
                 worker_id=holder.worker_id,
                 epoch=holder.epoch,
                 process=PROCESS,
@@ -466,7 +466,7 @@ def test_runs_that_end_together_are_stored_each_as_it_ended(store, outcomes):
 def test_many_runs_are_claimed_at_once_each_into_its_own_slot_inv_003(store):
     job, holder = add_job(store), add_holder(store)
     made = [add_run(store, job) for _ in range(3)]
-    taken = [runs.Taken(run.id, slot, started=slot == 2) for slot, run in enumerate(made)]
+    taken = [runs.ClaimedSlot(run.id, run.job_id, slot, started=slot == 2) for slot, run in enumerate(made)]
     claimed = store.write(
         lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
     )
@@ -489,10 +489,9 @@ def test_a_claim_of_runs_that_start_at_once_is_refused_whole_where_one_does_not_
     before = [look(store, run) for run in (first, second)]
 
     def claim(db):
-        taken = [runs.Taken(run.id, slot, started=True) for slot, run in enumerate((first, second))]
+        taken = [runs.ClaimedSlot(run.id, run.job_id, slot, started=True) for slot, run in enumerate((first, second))]
         runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW)
-        begun = [runs.StartedRun(one.run_id, job.id, one.slot) for one in taken]
-        runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=NOW)
+        runs.insert_executions(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, process=PROCESS, now=NOW)
 
     with pytest.raises(backend.refusal):
         store.write(claim)
@@ -509,7 +508,7 @@ def test_every_run_that_a_statement_moves_is_told_once_and_one_that_stays_is_not
     # A transaction under way, whosever it is, holds back what came after it.
     until(lambda: added[2] in [change.subject for change in told(0)], what="the births to be told")
     known = told(0)[-1].seq
-    taken = [runs.Taken(run_id, slot, started=True) for slot, run_id in enumerate(added[:2])]
+    taken = [runs.ClaimedSlot(run_id, "", slot, started=True) for slot, run_id in enumerate(added[:2])]
     store.write(lambda db: runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=NOW))
     store.write(lambda db: runs.note_decisions(db, added[2], {"conditions": []}))
     until(lambda: len(told(known)) >= 2, what="the claims to be told")

@@ -213,18 +213,18 @@ def test_a_run_that_waits_for_a_condition_is_released_when_its_time_comes_r_09(s
     found = look(store, run)
     assert (found.waiting_for, found.not_before) == (WaitingFor.CONDITION, until)
     assert store.read(lambda db: db.row("run_next_release")) == (int(until.timestamp() * 1000),)
-    assert store.write(lambda db: run_queries.let_go_due(db, until - SECOND)) == 0
+    assert store.write(lambda db: run_queries.release_due(db, until - SECOND)) == 0
     assert ready(store) == []
-    assert store.write(lambda db: run_queries.let_go_due(db, until)) == 1
+    assert store.write(lambda db: run_queries.release_due(db, until)) == 1
     assert ready(store) == [run.id]
     assert look(store, run).not_before is None
-    assert store.write(lambda db: run_queries.let_go_due(db, until)) == 0
+    assert store.write(lambda db: run_queries.release_due(db, until)) == 0
 
 
 def test_time_releases_no_run_that_waits_for_another(store):
     job, holder = add_job(store), add_holder(store)
     queue_after(store, job, run_in(store, Status.RUNNING, job, holder=holder))
-    assert store.write(lambda db: run_queries.let_go_due(db, NOW + 1000 * HOUR)) == 0
+    assert store.write(lambda db: run_queries.release_due(db, NOW + 1000 * HOUR)) == 0
 
 
 def test_a_queued_run_expires_and_lets_the_next_one_go_r_09(store):

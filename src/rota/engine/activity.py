@@ -163,7 +163,7 @@ def everything_paused(db: Database) -> PauseState | None:
 
 def ask_claiming_paused(db: Database) -> None:
     """Ask ahead what `claiming_paused` looks at."""
-    db.ahead("meta_get", key=ALL_KEY)
+    db.prefetch("meta_get", key=ALL_KEY)
 
 
 def claiming_paused(db: Database, now: datetime) -> bool:

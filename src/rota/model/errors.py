@@ -1,9 +1,9 @@
-"""The tree of errors; each has a code and a hint. Faces map them to exit codes and HTTP statuses."""
+"""The tree of errors; each has a code and a hint. The CLI and the HTTP API map them to exit codes and statuses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
@@ -20,7 +20,7 @@ _SHOWN_LIMIT = 80
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: escaped, one line, and never longer than a reader wants."""
+    """Return a value for a message: escaped, on one line, and cut to 80 characters."""
     if isinstance(value, int) and value.bit_length() > 4 * _SHOWN_LIMIT:
         return "a number of more than 90 digits"  # Python refuses to print numbers of more than 4,300
     text = repr(value)
@@ -28,7 +28,7 @@ def shown(value: object) -> str:
 
 
 def guess(near: Sequence[str]) -> str:
-    """Return the beginning of a hint: the nearest name, where there is one."""
+    """Return the start of a hint with the nearest name, empty without one."""
     return f"did you mean {near[0]!r}? " if near else ""
 
 
@@ -53,7 +53,7 @@ def write_path(path: KeyPath) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a user's file: where, which key, what, and what to do."""
+    """A problem in a user's file: its place, key and message, and a hint."""
 
     message: str
     code: str
@@ -86,11 +86,16 @@ class Problem:
 
 
 class RotaError(Exception):
-    """Something that rota refuses or cannot do, told so that a person can act."""
+    """The base of all errors of rota. A subclass names its code: `class UnknownJob(RotaError, code="unknown_job")`."""
 
     code: ClassVar[str] = "error"
     problems: "tuple[Problem, ...]" = ()
-    """The places in files that it is about."""
+    """The places in files that cause the error."""
+
+    def __init_subclass__(cls, *, code: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if code:
+            cls.code = code
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -101,16 +106,12 @@ class RotaError(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
-class ProjectMissing(RotaError):
-    """There is no rota.yaml here or above."""
-
-    code = "no_project"
+class ProjectMissing(RotaError, code="no_project"):
+    """Neither this folder nor a parent has a rota.yaml."""
 
 
-class NotApplied(RotaError):
+class NotApplied(RotaError, code="not_applied"):
     """A project has no stored jobs yet."""
-
-    code = "not_applied"
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -119,10 +120,8 @@ class NotApplied(RotaError):
         )
 
 
-class FileProblems(RotaError):
-    """A rota.yaml has problems; `problems` lists them all, `effect` says what became of the rest."""
-
-    code = "file_problems"
+class FileProblems(RotaError, code="file_problems"):
+    """A rota.yaml has problems; `problems` lists all of them, `effect` says what happened to the rest."""
 
     def __init__(self, problems: Sequence[Problem], *, effect: str = "nothing was changed") -> None:
         count = len(problems)
@@ -131,19 +130,15 @@ class FileProblems(RotaError):
         self.effect = effect
 
 
-class JobProblems(FileProblems):
-    """What Python code declares has problems; they read as those of a file, without places."""
-
-    code = "job_problems"
+class JobProblems(FileProblems, code="job_problems"):
+    """Jobs declared in Python have problems. The messages are those of a file, without places."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
 
 
-class FolderUntrusted(RotaError):
+class FolderUntrusted(RotaError, code="folder_untrusted"):
     """A command would run code of a project that the user has not trusted."""
-
-    code = "folder_untrusted"
 
     def __init__(self, folder: str, code: Sequence[str], *, what: str = "the Python modules") -> None:
         super().__init__(
@@ -152,22 +147,16 @@ class FolderUntrusted(RotaError):
         )
 
 
-class EmptyApply(RotaError):
+class EmptyApply(RotaError, code="empty_apply"):
     """An apply would retire every job of the file."""
 
-    code = "empty_apply"
 
-
-class NameTaken(RotaError):
+class NameTaken(RotaError, code="name_taken"):
     """A job of another source has this name."""
 
-    code = "name_taken"
 
-
-class JobInFile(RotaError):
-    """A job is changed in the file that declares it, else the next apply would undo the change."""
-
-    code = "job_in_file"
+class JobInFile(RotaError, code="job_in_file"):
+    """A job of a file must be changed in that file, or the next apply would undo the change."""
 
     def __init__(self, name: str, place: Problem, *, hint: str) -> None:
         line = f":{place.line}" if place.line else ""
@@ -175,10 +164,8 @@ class JobInFile(RotaError):
         self.problems = (place,)
 
 
-class UnknownJob(RotaError):
+class UnknownJob(RotaError, code="unknown_job"):
     """No job has this name."""
-
-    code = "unknown_job"
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"no job is named {name!r}", hint=f"{guess(near)}list them with `rota list`")
@@ -186,41 +173,31 @@ class UnknownJob(RotaError):
         self.near = tuple(near)
 
 
-class JobDisabled(RotaError):
+class JobDisabled(RotaError, code="job_disabled"):
     """A disabled or retired job does not start."""
-
-    code = "job_disabled"
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"job {name!r} is {why}", hint="set `enabled: true` in its definition and apply it")
 
 
-class FunctionMissing(RotaError):
-    """A Python function that a job names cannot be found."""
-
-    code = "function_missing"
+class FunctionMissing(RotaError, code="function_missing"):
+    """The Python function of a job does not exist."""
 
 
-class SchedulerError(RotaError):
-    """A scheduler inside somebody's process cannot do what it was asked to."""
-
-    code = "scheduler_error"
+class SchedulerError(RotaError, code="scheduler_error"):
+    """An embedded scheduler cannot do what the program asks."""
 
 
-class IntervalParseError(SchedulerError):
-    """A text is no interval; `interval` is that text."""
-
-    code = "interval_format"
+class IntervalParseError(SchedulerError, code="interval_format"):
+    """A text is not an interval; `interval` is that text."""
 
     def __init__(self, interval: object, problem: str = "is no interval") -> None:
         super().__init__(f"{shown(interval)} {problem}", hint="write one whole number and one unit: 30s, 5m, 1h, 1d")
         self.interval = interval
 
 
-class ScheduleTriggerError(SchedulerError):
-    """A job could not be triggered since its run could not be stored; `job` and `schedule` are what was asked for."""
-
-    code = "trigger_failed"
+class ScheduleTriggerError(SchedulerError, code="trigger_failed"):
+    """The run of a triggered job could not be stored; `job` and `schedule` name the trigger."""
 
     def __init__(self, job: str, why: str, *, schedule: str | None = None) -> None:
         super().__init__(f"{job} was not triggered: {why}", hint="nothing was started; try again")
@@ -228,10 +205,8 @@ class ScheduleTriggerError(SchedulerError):
         self.schedule = schedule
 
 
-class SchedulerShutdownError(SchedulerError):
-    """A scheduler has stopped, or had to end runs to do so (`timed_out`)."""
-
-    code = "scheduler_shutdown"
+class SchedulerShutdownError(SchedulerError, code="scheduler_shutdown"):
+    """A scheduler has stopped, or killed runs to stop in time (`timed_out`)."""
 
     def __init__(self, what: str, *, timed_out: bool = False) -> None:
         more_time = "they are recorded as FAILED shutdown and retried by policy; give `stop` a longer `timeout`"
@@ -239,16 +214,12 @@ class SchedulerShutdownError(SchedulerError):
         self.timed_out = timed_out
 
 
-class InvalidValue(RotaError):
+class InvalidValue(RotaError, code="invalid_value"):
     """A value that a user wrote cannot be used."""
 
-    code = "invalid_value"
 
-
-class OptionLike(InvalidValue):
-    """A param that somebody gives would be read as an option of the job's program."""
-
-    code = "arg_option_like"
+class OptionLike(InvalidValue, code="arg_option_like"):
+    """The program of a job would read the value of a param as an option."""
 
     def __init__(self, job: str, param: str, value: str) -> None:
         super().__init__(
@@ -257,10 +228,8 @@ class OptionLike(InvalidValue):
         )
 
 
-class InvalidDuration(InvalidValue):
-    """A text is no duration."""
-
-    code = "duration_format"
+class InvalidDuration(InvalidValue, code="duration_format"):
+    """A text is not a duration."""
 
     def __init__(self, text: object, problem: str) -> None:
         super().__init__(
@@ -270,46 +239,32 @@ class InvalidDuration(InvalidValue):
         self.problem = problem
 
 
-class InvalidCron(InvalidValue):
+class InvalidCron(InvalidValue, code="cron"):
     """A cron expression is wrong, ambiguous, or never fires."""
 
-    code = "cron"
 
-
-class CronFields(InvalidCron):
+class CronFields(InvalidCron, code="cron_fields"):
     """A cron expression does not have five fields."""
 
-    code = "cron_fields"
+
+class CronCharacters(InvalidCron, code="cron_charset"):
+    """A cron expression is too long or has invalid characters."""
 
 
-class CronCharacters(InvalidCron):
-    """A cron expression is too long or holds characters that no field can have."""
-
-    code = "cron_charset"
+class CronRange(InvalidCron, code="cron_range"):
+    """A cron field has a value outside its range, or a reversed range."""
 
 
-class CronRange(InvalidCron):
-    """A value of a cron field is outside its range, or a range runs backwards."""
-
-    code = "cron_range"
+class CronStep(InvalidCron, code="cron_step"):
+    """A cron step is zero or larger than its field."""
 
 
-class CronStep(InvalidCron):
-    """A step of a cron field is zero or larger than the field."""
-
-    code = "cron_step"
+class CronNeverFires(InvalidCron, code="cron_never_fires"):
+    """A cron expression has only days that do not exist."""
 
 
-class CronNeverFires(InvalidCron):
-    """A cron expression names only days that do not exist."""
-
-    code = "cron_never_fires"
-
-
-class InvalidTimezone(InvalidValue):
-    """A time zone is not known by name."""
-
-    code = "timezone"
+class InvalidTimezone(InvalidValue, code="timezone"):
+    """A time zone name is unknown."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(
@@ -317,36 +272,28 @@ class InvalidTimezone(InvalidValue):
         )
 
 
-class InvalidInstant(InvalidValue):
-    """A point in time does not exist, exists twice, or cannot be read."""
-
-    code = "instant"
+class InvalidInstant(InvalidValue, code="instant"):
+    """An instant does not exist, is ambiguous, or cannot be parsed."""
 
 
-class InvalidWindow(InvalidValue):
-    """A text is no window of quiet hours (R-17)."""
-
-    code = "quiet_window"
+class InvalidWindow(InvalidValue, code="quiet_window"):
+    """A text is not a window of quiet hours."""
 
     def __init__(self, text: object, problem: str, *, hint: str = "") -> None:
         example = 'write "00:00-07:00", "mon-fri 09:00-19:00" or "sat,sun 22:00-07:00"'
         super().__init__(f"{shown(text)} {problem}", hint=hint or example)
 
 
-class PolicyRefused(RotaError):
-    """`agent_policy` does not let a maker have this job; `rule` says which part of it."""
-
-    code = "policy_refused"
+class PolicyRefused(RotaError, code="policy_refused"):
+    """`agent_policy` forbids this job to its author; `rule` names the violated limit."""
 
     def __init__(self, message: str, *, rule: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.rule = rule
 
 
-class AgentRefused(RotaError):
-    """A command inside the run of an agent changes what agents may not change."""
-
-    code = "agent_refused"
+class AgentRefused(RotaError, code="agent_refused"):
+    """A command in an agent's run attempts a change that agents may not make."""
 
     def __init__(self, what: str, maker: str) -> None:
         super().__init__(
@@ -355,10 +302,8 @@ class AgentRefused(RotaError):
         )
 
 
-class RunUnknown(AgentRefused):
-    """ROTA_RUN_ID names no live run or direct call of this state: a command there has no rights at all."""
-
-    code = "run_unknown"
+class RunUnknown(AgentRefused, code="run_unknown"):
+    """ROTA_RUN_ID names no live run or direct call of this state, so the command has no rights."""
 
     def __init__(self, run_id: str, what: str = "", where: str = "") -> None:
         RotaError.__init__(
@@ -369,10 +314,8 @@ class RunUnknown(AgentRefused):
         )
 
 
-class ToolsRefused(AgentRefused):
-    """The run of an agent uses rota's tools, and its job does not give it any."""
-
-    code = "tools_refused"
+class ToolsRefused(AgentRefused, code="tools_refused"):
+    """An agent's run uses rota's tools without `rota_tools` in its job."""
 
     def __init__(self, run: str) -> None:
         RotaError.__init__(
@@ -382,10 +325,8 @@ class ToolsRefused(AgentRefused):
         )
 
 
-class NotYours(RotaError):
-    """A maker may change only the jobs that it made itself."""
-
-    code = "not_yours"
+class NotYours(RotaError, code="not_yours"):
+    """An author may change only its own jobs."""
 
     def __init__(self, name: str, whose: str) -> None:
         super().__init__(
@@ -394,10 +335,8 @@ class NotYours(RotaError):
         )
 
 
-class DuplicateJob(RotaError):
-    """A job with the same task at the same times is there under another name."""
-
-    code = "duplicate_job"
+class DuplicateJob(RotaError, code="duplicate_job"):
+    """Another job has the same task and schedule."""
 
     def __init__(self, name: str, other: str) -> None:
         super().__init__(
@@ -407,44 +346,34 @@ class DuplicateJob(RotaError):
         self.other = other
 
 
-class ToolArguments(InvalidValue):
-    """A tool was called with arguments that it does not have or cannot use."""
-
-    code = "tool_arguments"
+class ToolArguments(InvalidValue, code="tool_arguments"):
+    """A tool call has unknown or invalid arguments."""
 
 
-class UnknownTool(RotaError):
-    """There is no tool of this name."""
-
-    code = "unknown_tool"
+class UnknownTool(RotaError, code="unknown_tool"):
+    """No tool has this name."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no tool {shown(name)}", hint=f"the tools are {', '.join(known)}")
 
 
-class JobProvisional(JobDisabled):
-    """A job that an agent proposed does not start before a person has approved it (R-29)."""
-
-    code = "job_provisional"
+class JobProvisional(JobDisabled, code="job_provisional"):
+    """A proposed job does not start before a person approves it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "provisional: nobody has approved it yet")
+        super().__init__(name, "provisional: it is not approved yet")
         self.hint = f"look at it and allow it with `rota approve {name}`"
 
 
-class NotProvisional(RotaError):
-    """A job that does not wait for approval cannot be approved."""
-
-    code = "not_provisional"
+class NotProvisional(RotaError, code="not_provisional"):
+    """Only a proposed job can be approved."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"job {name!r} does not wait for approval", hint="list what does with `rota approve`")
 
 
-class ApprovalVoid(RotaError):
-    """A job was changed after it was looked at, so that the approval is for something else."""
-
-    code = "approval_void"
+class ApprovalVoid(RotaError, code="approval_void"):
+    """A job changed after it was shown, so the approval is for another definition."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -453,28 +382,20 @@ class ApprovalVoid(RotaError):
         )
 
 
-class SpawnFailed(RotaError):
+class SpawnFailed(RotaError, code="spawn_failed"):
     """A process could not be started."""
 
-    code = "spawn_failed"
+
+class WorkspaceFailed(SpawnFailed, code="workspace_failed"):
+    """The working folder of an agent could not be created."""
 
 
-class WorkspaceFailed(SpawnFailed):
-    """The folder that an agent is to work in could not be made."""
-
-    code = "workspace_failed"
+class SpawnerLost(SpawnFailed, code="spawner_lost"):
+    """The spawner process exited before it answered."""
 
 
-class SpawnerLost(SpawnFailed):
-    """The spawner process ended before it answered."""
-
-    code = "spawner_lost"
-
-
-class SecretMissing(RotaError):
-    """A secret that a job refers to is in none of the places."""
-
-    code = "secret_missing"
+class SecretMissing(RotaError, code="secret_missing"):
+    """A secret of a job is not set."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -483,13 +404,11 @@ class SecretMissing(RotaError):
         )
 
 
-class SourceError(RotaError):
-    """A work source could not be asked, or told.
+class SourceError(RotaError, code="source_error"):
+    """A request to a work source failed.
 
-    `status` is what its server answered, `again_after` how many seconds that wants to be left alone.
+    `status` is the HTTP status of its answer, `again_after` the seconds of its Retry-After.
     """
-
-    code = "source_error"
 
     def __init__(
         self, message: str, *, hint: str = "", status: int | None = None, again_after: float | None = None
@@ -499,64 +418,50 @@ class SourceError(RotaError):
         self.again_after = again_after
 
 
-class AddressRefused(RotaError):
-    """An address that rota does not connect to: it is private, or not as it must be written."""
-
-    code = "address_refused"
+class AddressRefused(RotaError, code="address_refused"):
+    """The address is private or malformed, so rota does not connect to it."""
 
 
-class AddressUnknown(RotaError):
-    """A name that has no address at this moment."""
-
-    code = "address_unknown"
+class AddressUnknown(RotaError, code="address_unknown"):
+    """A host name cannot be resolved."""
 
     def __init__(self, name: str, why: str = "it has no address") -> None:
         super().__init__(f"{shown(name)} cannot be resolved: {why}", hint="look at the name, and at the network")
 
 
-class UnknownTarget(RotaError):
-    """No target of notifications has this name."""
-
-    code = "unknown_target"
+class UnknownTarget(RotaError, code="unknown_target"):
+    """No notification target has this name."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"no target is named {shown(name)}", hint=f"{guess(near)}list them with `rota notify`")
 
 
-class UnknownDelivery(RotaError):
-    """No delivery, or more than one, is named so."""
-
-    code = "unknown_delivery"
+class UnknownDelivery(RotaError, code="unknown_delivery"):
+    """The name matches no delivery, or several."""
 
     def __init__(self, name: str, *, several: bool = False) -> None:
         what = "more than one delivery ends with" if several else "no delivery is named"
         super().__init__(f"{what} {shown(name)}", hint="list them with `rota deliveries`")
 
 
-class IllegalTransition(RotaError):
-    """A run was asked to do what its status does not allow."""
-
-    code = "illegal_transition"
+class IllegalTransition(RotaError, code="illegal_transition"):
+    """The status of a run does not allow this event."""
 
     def __init__(self, status: str, event: str, allowed: Sequence[str]) -> None:
         options = ", ".join(allowed) or "nothing, it is final"
         super().__init__(f"a run that is {status} cannot {event}", hint=f"possible: {options}")
 
 
-class UnknownRun(RotaError):
+class UnknownRun(RotaError, code="unknown_run"):
     """No run has this handle."""
-
-    code = "unknown_run"
 
     def __init__(self, handle: str, why: str = "") -> None:
         because = f": {why}" if why else ""
         super().__init__(f"there is no run {handle!r}{because}", hint="list them with `rota history`")
 
 
-class RunIsFinal(RotaError):
+class RunIsFinal(RotaError, code="run_final"):
     """A finished run never changes."""
-
-    code = "run_final"
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
@@ -564,10 +469,8 @@ class RunIsFinal(RotaError):
         )
 
 
-class RunUnfinished(RotaError):
-    """A run that is not final cannot be run again; nor one whose retry is not."""
-
-    code = "run_unfinished"
+class RunUnfinished(RotaError, code="run_unfinished"):
+    """A run cannot be retried before it and its retries are final."""
 
     def __init__(self, handle: str, status: str, *, retry_of: str | None = None) -> None:
         retries = f", it retries {retry_of}" if retry_of else ""
@@ -577,19 +480,15 @@ class RunUnfinished(RotaError):
         )
 
 
-class RunCompleted(RotaError):
-    """A run that completed is run again only if that is meant."""
-
-    code = "run_completed"
+class RunCompleted(RotaError, code="run_completed"):
+    """A completed run is repeated only with --again."""
 
     def __init__(self, handle: str) -> None:
         super().__init__(f"{handle} is COMPLETED", hint=f"to do its work once more: `rota retry {handle} --again`")
 
 
-class NotQueued(RotaError):
+class NotQueued(RotaError, code="not_queued"):
     """Only a queued run has a place in the queue."""
-
-    code = "not_queued"
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
@@ -597,10 +496,8 @@ class NotQueued(RotaError):
         )
 
 
-class Immutable(RotaError):
-    """The params of a run are frozen from its first dispatch on (INV-001)."""
-
-    code = "immutable"
+class Immutable(RotaError, code="immutable"):
+    """The params of a run are frozen from its first dispatch on."""
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
@@ -609,10 +506,8 @@ class Immutable(RotaError):
         )
 
 
-class OtherPriority(RotaError):
-    """A run cannot be moved before one of another priority (INV-004)."""
-
-    code = "other_priority"
+class OtherPriority(RotaError, code="other_priority"):
+    """A run cannot be moved before a run of another priority."""
 
     def __init__(self, handle: str, other: str, *, priority: int, wanted: int) -> None:
         super().__init__(
@@ -621,10 +516,8 @@ class OtherPriority(RotaError):
         )
 
 
-class AgingOrders(RotaError):
-    """Runs have no place to be moved to while age and priority make the order (R-03)."""
-
-    code = "aging_orders"
+class AgingOrders(RotaError, code="aging_orders"):
+    """With `scheduler.aging` the order follows age and priority, so runs cannot be moved."""
 
     def __init__(self, aging: str) -> None:
         super().__init__(
@@ -633,10 +526,8 @@ class AgingOrders(RotaError):
         )
 
 
-class OverlapRefused(RotaError):
-    """A manual start was refused because the job is active (R-11)."""
-
-    code = "overlap"
+class OverlapRefused(RotaError, code="overlap"):
+    """A manual start was refused because the job is active."""
 
     def __init__(self, name: str, blocking: str, policy: str) -> None:
         super().__init__(
@@ -646,10 +537,8 @@ class OverlapRefused(RotaError):
         self.blocking = blocking
 
 
-class SetRefused(RotaError):
-    """Many runs at once were refused: overlap leaves no room for all of them (R-11)."""
-
-    code = "overlap_set"
+class SetRefused(RotaError, code="overlap_set"):
+    """Several runs were refused because `overlap` has no room for all of them."""
 
     def __init__(self, name: str, count: int, *, room: int, policy: str) -> None:
         super().__init__(
@@ -658,10 +547,8 @@ class SetRefused(RotaError):
         )
 
 
-class NoSlot(RotaError):
-    """A direct caller got no slot within the time that it wanted to wait."""
-
-    code = "no_slot"
+class NoSlot(RotaError, code="no_slot"):
+    """A direct call got no slot within its waiting time."""
 
     def __init__(self, name: str, waited: str) -> None:
         super().__init__(
@@ -670,10 +557,8 @@ class NoSlot(RotaError):
         )
 
 
-class UnknownGroup(RotaError):
-    """No group has this handle, or it has not begun."""
-
-    code = "unknown_group"
+class UnknownGroup(RotaError, code="unknown_group"):
+    """No group has this handle, or the group has not started."""
 
     def __init__(self, handle: str, why: str = "", near: Sequence[str] = (), *, hint: str = "") -> None:
         because = f": {why}" if why else ""
@@ -681,10 +566,8 @@ class UnknownGroup(RotaError):
         super().__init__(f"there is no group {handle!r}{because}", hint=hint)
 
 
-class GroupIsFinal(RotaError):
-    """A final group never changes (INV-006)."""
-
-    code = "group_final"
+class GroupIsFinal(RotaError, code="group_final"):
+    """A final group never changes."""
 
     def __init__(self, handle: str, status: str) -> None:
         super().__init__(
@@ -693,10 +576,8 @@ class GroupIsFinal(RotaError):
         )
 
 
-class GroupCompleted(RotaError):
-    """A group of which no member failed has nothing to repeat."""
-
-    code = "group_completed"
+class GroupCompleted(RotaError, code="group_completed"):
+    """A group without a failed member has nothing to retry."""
 
     def __init__(self, handle: str, status: str, name: str) -> None:
         super().__init__(
@@ -705,10 +586,8 @@ class GroupCompleted(RotaError):
         )
 
 
-class GroupUnfinished(RotaError):
-    """A group can be repeated only when all of its members are final (INV-006)."""
-
-    code = "group_unfinished"
+class GroupUnfinished(RotaError, code="group_unfinished"):
+    """A group can be retried only when all of its members are final."""
 
     def __init__(self, handle: str) -> None:
         super().__init__(
@@ -716,45 +595,37 @@ class GroupUnfinished(RotaError):
         )
 
 
-class NothingNeeds(RotaError):
-    """Only what needs somebody can be acknowledged."""
-
-    code = "nothing_needs"
+class NothingNeeds(RotaError, code="nothing_needs"):
+    """Only an item that needs attention can be acknowledged."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"nothing about {name!r} needs attention", hint=f"{guess(near)}list what does with `rota ack`")
 
 
-class AlreadyServing(RotaError):
+class AlreadyServing(RotaError, code="already_serving"):
     """Another scheduler serves this project."""
 
-    code = "already_serving"
-
     def __init__(self, pid: int | None, state: str) -> None:
-        who = f"process {pid}" if pid else "another process"
+        server = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"{who} serves {state} already", hint="stop it with `rota stop`, or use its commands: `rota status`"
+            f"{server} serves {state} already", hint="stop it with `rota stop`, or use its commands: `rota status`"
         )
         self.pid = pid
 
 
-class ProjectServed(RotaError):
-    """An included project has a scheduler of its own, so that its jobs would fire twice."""
-
-    code = "project_served"
+class ProjectServed(RotaError, code="project_served"):
+    """An included project has its own scheduler, so its jobs would fire twice."""
 
     def __init__(self, file: str, folder: str, *, pid: int | None) -> None:
-        who = f"process {pid}" if pid else "another process"
+        server = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"{file} is included here, but {who} serves it already: its jobs would fire twice",
+            f"{file} is included here, but {server} serves it already: its jobs would fire twice",
             hint=f"stop that one with `rota --dir {folder} stop`, or leave the folder out of `include`",
         )
 
 
-class ProjectIncluded(RotaError):
-    """A project that another one includes has no scheduler of its own."""
-
-    code = "project_included"
+class ProjectIncluded(RotaError, code="project_included"):
+    """An included project cannot have its own scheduler."""
 
     def __init__(self, folder: str, host: str, *, verb: str) -> None:
         super().__init__(
@@ -763,66 +634,50 @@ class ProjectIncluded(RotaError):
         )
 
 
-class NoScheduler(RotaError):
-    """A scheduler is needed and none is running."""
-
-    code = "no_scheduler"
+class NoScheduler(RotaError, code="no_scheduler"):
+    """The command needs a running scheduler."""
 
     def __init__(self, state: str) -> None:
         super().__init__(f"no scheduler is running on {state}", hint="start one with `rota serve`")
 
 
-class CallerDismissed(NoScheduler):
-    """The scheduler stopped while a direct caller waited, or before its call could be carried to the end."""
-
-    code = "caller_dismissed"
+class CallerDismissed(NoScheduler, code="caller_dismissed"):
+    """The scheduler stopped before a direct call finished."""
 
     def __init__(self, name: str, what: str = "stopped before it began") -> None:
         hint = "start one with `rota serve` and call again"
         RotaError.__init__(self, f"the direct call of {name!r}: the scheduler {what}", hint=hint)
 
 
-class NoHttp(NoScheduler):
-    """The scheduler that is running does not serve HTTP, or none is running."""
-
-    code = "no_http"
+class NoHttp(NoScheduler, code="no_http"):
+    """No scheduler serves HTTP."""
 
     def __init__(self, state: str, why: str = "no scheduler is running") -> None:
         hint = "start one with `rota serve`, without --no-http"
         RotaError.__init__(self, f"there is no HTTP API of {state}: {why}", hint=hint)
 
 
-class ListenRefused(RotaError):
-    """The address that HTTP is to listen on cannot be used."""
-
-    code = "listen_refused"
+class ListenRefused(RotaError, code="listen_refused"):
+    """The HTTP listen address cannot be used."""
 
 
-class ListenExposed(RotaError):
-    """HTTP would be reachable from other machines without that being asked for, or without encryption."""
-
-    code = "listen_exposed"
+class ListenExposed(RotaError, code="listen_exposed"):
+    """HTTP would be reachable from other machines without `--listen`, or without TLS."""
 
 
-class TokenUnusable(RotaError):
-    """The file of the token is empty, too short, or open to others."""
-
-    code = "token_unusable"
+class TokenUnusable(RotaError, code="token_unusable"):
+    """The token file is empty, too short, or readable by other users."""
 
 
-class UnknownWorker(RotaError):
+class UnknownWorker(RotaError, code="unknown_worker"):
     """No worker has this name."""
-
-    code = "unknown_worker"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no worker is named {name!r}", hint="`rota workers` and GET /api/v1/workers list them")
 
 
-class WorkerNameTaken(RotaError):
-    """Another folder, here or on another machine, is the worker of this name."""
-
-    code = "worker_name_taken"
+class WorkerNameTaken(RotaError, code="worker_name_taken"):
+    """Another state folder is already the worker of this name."""
 
     def __init__(self, name: str, *, host: str, state: str) -> None:
         where = f"{host}:{state}" if state else host
@@ -832,10 +687,8 @@ class WorkerNameTaken(RotaError):
         )
 
 
-class WorkerAlive(RotaError):
-    """A worker that is at work cannot be forgotten."""
-
-    code = "worker_alive"
+class WorkerAlive(RotaError, code="worker_alive"):
+    """A live worker cannot be removed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -845,54 +698,42 @@ class WorkerAlive(RotaError):
         )
 
 
-class ServiceUnavailable(RotaError):
-    """The service manager is not there, or refused."""
-
-    code = "service_unavailable"
+class ServiceUnavailable(RotaError, code="service_unavailable"):
+    """The service manager is missing, or its command failed."""
 
 
-class UnknownAgent(RotaError):
-    """No agent has this name: neither the file nor a job names it."""
-
-    code = "unknown_agent"
+class UnknownAgent(RotaError, code="unknown_agent"):
+    """No agent has this name, in the file or in a job."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"no agent is named {name!r}", hint=f"{guess(near)}list them with `rota agents`")
 
 
-class UnknownAdapter(RotaError):
+class UnknownAdapter(RotaError, code="unknown_adapter"):
     """No adapter has this name."""
-
-    code = "unknown_adapter"
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         hint = f"{guess(near)}an agent that rota does not know is `custom`"
         super().__init__(f"no adapter is named {name!r}", hint=hint)
 
 
-class ProviderNotHeld(RotaError):
-    """The provider is not held, so there is nothing to let go."""
-
-    code = "provider_not_held"
+class ProviderNotHeld(RotaError, code="provider_not_held"):
+    """The provider is not rate-limited, so there is no hold to release."""
 
     def __init__(self, name: str, held: Sequence[str] = ()) -> None:
         others = f"held: {', '.join(held)}" if held else "no provider is held"
         super().__init__(f"provider {name!r} is not held", hint=others)
 
 
-class UnknownAccount(RotaError):
-    """No account of budgets has this name."""
-
-    code = "unknown_account"
+class UnknownAccount(RotaError, code="unknown_account"):
+    """No budget account has this name."""
 
     def __init__(self, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"no account is named {name!r}", hint=f"{guess(near)}list them with `rota budgets`")
 
 
-class BudgetExceeded(RotaError):
-    """An account has no room for what was about to be spent (R-19)."""
-
-    code = "budget_exceeded"
+class BudgetExceeded(RotaError, code="budget_exceeded"):
+    """A budget account has no room for the expense."""
 
     def __init__(self, account: str, why: str, *, reopens: str) -> None:
         hint = f"it opens again {reopens}; `rota budgets {account}` shows who used it"
@@ -900,74 +741,53 @@ class BudgetExceeded(RotaError):
         self.account = account
 
 
-NAMED = 3
-"""How many processes a message names; the others are counted."""
+_NAMED_PROCESSES = 3
 
 
-class StateError(RotaError):
-    """The state folder or database cannot be used as it is."""
-
-    code = "state"
+class StateError(RotaError, code="state"):
+    """The state folder or database cannot be used."""
 
 
-class DatabaseForeign(StateError):
-    """The database file was not made by rota."""
-
-    code = "database_foreign"
+class DatabaseForeign(StateError, code="database_foreign"):
+    """Another program created this database."""
 
 
-class DatabaseNewer(StateError):
-    """The database was made by a newer rota."""
-
-    code = "database_newer"
+class DatabaseNewer(StateError, code="database_newer"):
+    """A newer rota created or upgraded the database."""
 
 
-class UpgradeBlocked(StateError):
-    """The database has to be upgraded, but processes of an older rota are at work on it."""
+class UpgradeBlocked(StateError, code="upgrade_blocked"):
+    """The database needs an upgrade while processes of an older rota use it."""
 
-    code = "upgrade_blocked"
-
-    def __init__(self, place: str, who: Sequence[str], *, schema: int, wanted: int, hint: str) -> None:
-        more = f" and {len(who) - NAMED} more" if len(who) > NAMED else ""
-        told = f"{', '.join(who[:NAMED])}{more}"
+    def __init__(self, place: str, processes: Sequence[str], *, schema: int, wanted: int, hint: str) -> None:
+        more = f" and {len(processes) - _NAMED_PROCESSES} more" if len(processes) > _NAMED_PROCESSES else ""
+        users = f"{', '.join(processes[:_NAMED_PROCESSES])}{more}"
         form = f"is of schema {schema} and has to be upgraded to {wanted} for this rota"
-        super().__init__(f"the database {place} {form}, but is in use by {told}", hint=hint)
+        super().__init__(f"the database {place} {form}, but is in use by {users}", hint=hint)
 
 
-class DatabaseCorrupt(StateError):
+class DatabaseCorrupt(StateError, code="database_corrupt"):
     """The database file is damaged."""
 
-    code = "database_corrupt"
 
-
-class DatabaseReadOnly(StateError):
+class DatabaseReadOnly(StateError, code="database_read_only"):
     """The database or its folder cannot be written."""
 
-    code = "database_read_only"
 
-
-class StorageFull(StateError):
+class StorageFull(StateError, code="storage_full"):
     """The disk is full."""
 
-    code = "storage_full"
+
+class DatabaseBusy(StateError, code="database_busy"):
+    """Another process locks the database for too long."""
 
 
-class DatabaseBusy(StateError):
-    """Another process holds the database for too long."""
-
-    code = "database_busy"
+class DatabaseGone(StateError, code="database_gone"):
+    """The database server cannot be reached."""
 
 
-class DatabaseGone(StateError):
-    """The server of the database cannot be reached."""
-
-    code = "database_gone"
-
-
-class InvariantRefused(RotaError):
-    """The database itself refused a change that would break an invariant."""
-
-    code = "invariant"
+class InvariantRefused(RotaError, code="invariant"):
+    """A constraint of the database refused a change that would break an invariant."""
 
     def __init__(self, rule: str, meaning: str) -> None:
         super().__init__(
@@ -976,32 +796,24 @@ class InvariantRefused(RotaError):
         self.rule = rule
 
 
-class MoveUnfinished(StateError):
-    """A move into this database was begun and not finished."""
-
-    code = "move_unfinished"
+class MoveUnfinished(StateError, code="move_unfinished"):
+    """A migration into this database was interrupted."""
 
     def __init__(self, place: str) -> None:
         hint = "run the same `rota migrate` again: it goes on where it was"
         super().__init__(f"a move into {place} was begun and is not finished", hint=hint)
 
 
-class MoveRefused(RotaError):
-    """One database cannot be moved into another one as they are."""
-
-    code = "move_refused"
+class MoveRefused(RotaError, code="move_refused"):
+    """The contents of one database cannot be copied into the other."""
 
 
-class MoveDiffers(StateError):
-    """After a move the rows of the two databases are not the same."""
-
-    code = "move_differs"
+class MoveDiffers(StateError, code="move_differs"):
+    """The rows of the two databases differ after a migration."""
 
 
-class StoreShared(RotaError):
-    """The command is about rota's own database file, and the state is in PostgreSQL."""
-
-    code = "store_shared"
+class StoreShared(RotaError, code="store_shared"):
+    """The command works on the SQLite file, and the state is in PostgreSQL."""
 
     def __init__(self, place: str, what: str, *, tool: str) -> None:
         super().__init__(
@@ -1010,25 +822,19 @@ class StoreShared(RotaError):
         )
 
 
-class StoreNotShared(RotaError):
-    """Many machines need a database that they share."""
-
-    code = "store_not_shared"
+class StoreNotShared(RotaError, code="store_not_shared"):
+    """Several machines need a shared database."""
 
 
-class BackupUnusable(RotaError):
-    """A file is no backup of rota, or not whole."""
-
-    code = "backup_unusable"
+class BackupUnusable(RotaError, code="backup_unusable"):
+    """A file is not a complete backup of rota."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path} cannot be restored: {why}", hint="nothing was changed; take another backup")
 
 
-class StateExists(RotaError):
-    """A restore would replace a state that is there."""
-
-    code = "state_exists"
+class StateExists(RotaError, code="state_exists"):
+    """A restore would replace an existing state."""
 
     def __init__(self, state: str) -> None:
         super().__init__(
@@ -1037,19 +843,15 @@ class StateExists(RotaError):
         )
 
 
-class FileExists(RotaError):
-    """A file that would be written is there already."""
-
-    code = "file_exists"
+class FileExists(RotaError, code="file_exists"):
+    """The file to write already exists."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is there already", hint="nothing was written; move it away, or use another folder")
 
 
-class OutputUnwritable(RotaError):
-    """What a command has to say cannot be written."""
-
-    code = "output_unwritable"
+class OutputUnwritable(RotaError, code="output_unwritable"):
+    """The output of a command cannot be written."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the output cannot be written: {why}", hint="make room there, or write it elsewhere")

@@ -82,21 +82,29 @@ def allowed_from(status: Status) -> tuple[RunEvent, ...]:
 
 
 class Reason(StrEnum):
-    """Why a run ended as it did. Each value belongs to one status, see `REASONS`."""
+    """Why a run ended as it did; each reason belongs to one status, FAILED if it names none."""
 
-    OVERLAP = "overlap"
-    MISSED = "missed"
-    CONDITION = "condition"
-    CONDITION_ERROR = "condition_error"
-    NO_WORK = "no_work"
-    SOURCE_ERROR = "source_error"
-    POLL_FAILED = "poll_failed"
-    QUIET_HOURS = "quiet_hours"
-    BUDGET = "budget"
-    EXPIRED = "expired"
-    PAUSED = "paused"
-    BACKING_OFF = "backing_off"
-    EXCLUDED = "excluded"
+    status: Status
+
+    def __new__(cls, value: str, status: Status = Status.FAILED) -> "Reason":
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.status = status
+        return member
+
+    OVERLAP = "overlap", Status.SKIPPED
+    MISSED = "missed", Status.SKIPPED
+    CONDITION = "condition", Status.SKIPPED
+    CONDITION_ERROR = "condition_error", Status.SKIPPED
+    NO_WORK = "no_work", Status.SKIPPED
+    SOURCE_ERROR = "source_error", Status.SKIPPED
+    POLL_FAILED = "poll_failed", Status.SKIPPED
+    QUIET_HOURS = "quiet_hours", Status.SKIPPED
+    BUDGET = "budget", Status.SKIPPED
+    EXPIRED = "expired", Status.SKIPPED
+    PAUSED = "paused", Status.SKIPPED
+    BACKING_OFF = "backing_off", Status.SKIPPED
+    EXCLUDED = "excluded", Status.SKIPPED
 
     EXIT_CODE = "exit_code"
     EXCEPTION = "exception"
@@ -115,54 +123,16 @@ class Reason(StrEnum):
     RESULT_INVALID = "result_invalid"
     UNKILLABLE = "unkillable"
 
-    REQUESTED = "requested"
-    REPLACED = "replaced"
-    PREDECESSOR_FAILED = "predecessor_failed"
-    GROUP_CANCELLED = "group_cancelled"
-    RETIRED = "retired"
+    REQUESTED = "requested", Status.CANCELLED
+    REPLACED = "replaced", Status.CANCELLED
+    PREDECESSOR_FAILED = "predecessor_failed", Status.CANCELLED
+    GROUP_CANCELLED = "group_cancelled", Status.CANCELLED
+    RETIRED = "retired", Status.CANCELLED
 
 
-REASONS: dict[Status, tuple[Reason, ...]] = {
-    Status.SKIPPED: (
-        Reason.OVERLAP,
-        Reason.MISSED,
-        Reason.CONDITION,
-        Reason.CONDITION_ERROR,
-        Reason.NO_WORK,
-        Reason.SOURCE_ERROR,
-        Reason.POLL_FAILED,
-        Reason.QUIET_HOURS,
-        Reason.BUDGET,
-        Reason.EXPIRED,
-        Reason.PAUSED,
-        Reason.BACKING_OFF,
-        Reason.EXCLUDED,
-    ),
-    Status.FAILED: (
-        Reason.EXIT_CODE,
-        Reason.EXCEPTION,
-        Reason.MEMBERS_FAILED,
-        Reason.TIMED_OUT,
-        Reason.PROCESS_RESTARTED,
-        Reason.WORKER_LOST,
-        Reason.SHUTDOWN,
-        Reason.SPAWN_FAILED,
-        Reason.SECRET_MISSING,
-        Reason.AGENT_ERROR,
-        Reason.DENIED,
-        Reason.AUTH,
-        Reason.QUOTA,
-        Reason.OUTAGE,
-        Reason.RESULT_INVALID,
-        Reason.UNKILLABLE,
-    ),
-    Status.CANCELLED: (
-        Reason.REQUESTED,
-        Reason.REPLACED,
-        Reason.PREDECESSOR_FAILED,
-        Reason.GROUP_CANCELLED,
-        Reason.RETIRED,
-    ),
+REASONS = {
+    status: tuple(reason for reason in Reason if reason.status is status)
+    for status in (Status.SKIPPED, Status.FAILED, Status.CANCELLED)
 }
 
 

@@ -161,12 +161,12 @@ def _sweep(
     db: Database, *, job_id: str, wish: run_queries.UnfinishedFilter, below: str, now: datetime
 ) -> tuple[int, list[str], str | None]:
     """Cancel the next runs of a job; return the number of final runs, the runs asked to stop, and the next position."""
-    runs = run_queries.matching(db, job_id, wish, below=below, limit=CANCEL_BATCH)
-    if not runs:
+    statuses = run_queries.matching(db, job_id, wish, below=below, limit=CANCEL_BATCH)
+    if not statuses:
         return 0, [], None
-    asked = cancel_many(db, runs, now=now)
-    audit.insert_event(db, "cancelled", now=now, job_id=job_id, runs=len(runs), asked=len(asked))
-    return len(runs) - len(asked), asked, runs[-1].id if len(runs) == CANCEL_BATCH else None
+    asked = cancel_many(db, statuses, now=now)
+    audit.insert_event(db, "cancelled", now=now, job_id=job_id, runs=len(statuses), asked=len(asked))
+    return len(statuses) - len(asked), asked, [*statuses][-1] if len(statuses) == CANCEL_BATCH else None
 
 
 MAX_INSTANTS = 10_000

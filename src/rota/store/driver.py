@@ -16,55 +16,47 @@ from rota.model.errors import InvariantRefused
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Counts = dict[tuple[str, str], int]
-"""How many runs more there are, or fewer, by status and worker."""
+"""Changes of the number of runs by status and worker."""
 
 
 class Database(Protocol):
     """One transaction: named queries with named parameters."""
 
     counted: Counts
-    """What it adds to the counters, stored once when it ends."""
+    """The changes of the counters; they are stored once, at the end of the transaction."""
 
     announces: bool
-    """Whether schedulers on other machines look again when it is committed: inline writes do unless they say no."""
+    """Whether the commit wakes the schedulers on other machines: inline writes do unless they set it to False."""
 
     def rows(self, query: str, /, **params: Any) -> list[Row]:
         """Return all rows of a named query."""
-        ...
 
     def row(self, query: str, /, **params: Any) -> Row | None:
         """Return the first row of a named query, None for none."""
-        ...
 
     def execute(self, query: str, /, **params: Any) -> int:
-        """Run a named statement and return how many rows it changed."""
-        ...
+        """Run a named statement and return the number of changed rows."""
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return all rows of a named query by column name."""
-        ...
 
-    def later(self, query: str, /, **params: Any) -> None:
-        """Run a named statement whose answer nobody looks at; the next one, or the commit, says if it was refused."""
-        ...
+    def defer(self, query: str, /, **params: Any) -> None:
+        """Run a named statement without waiting for its result; the next statement or the commit reports a failure."""
 
-    def ahead(self, query: str, /, **params: Any) -> None:
-        """Ask now, without waiting, what `rows` or `row` of the same operation soon asks in the same words.
+    def prefetch(self, query: str, /, **params: Any) -> None:
+        """Send a query whose answer `rows` or `row` of this operation will read with the same parameters.
 
-        Only for what no statement in between can change.
+        No statement in between may change the answer.
         """
-        ...
 
     def send(self) -> None:
-        """Let a server begin with what was told and asked so far, while we go on."""
-        ...
+        """Send all queued statements, so that the server starts on them."""
 
-    def ask_next(self) -> None:
-        """Let a server be asked already what the operation behind this one asks first, if there is one.
+    def prefetch_next(self) -> None:
+        """Send the prefetches of the next operation of the batch, if there is one.
 
-        For who expects to write nothing more; where something is written after all, it is asked again.
+        Call it when this operation expects no further write; a later write makes them be sent again.
         """
-        ...
 
 
 Operation = Callable[[Database], T]
@@ -72,67 +64,60 @@ Operation = Callable[[Database], T]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How an operation that is submitted may be hastened, where a server is at work.
+    """Options of a submitted operation that save time with a server.
 
-    `aside`: it need not come after what was submitted before, nor before what comes after: where others write at the
-    same time anyway, so may we. `asks`: what it asks first, and holds; the server is asked before it begins.
-    `foretold`: is told on the event loop what comes of it while the server commits; it may yet come otherwise.
+    `concurrent`: may run on the second writer connection, unordered with other submitted operations. `prefetch`: sends
+    the first queries and locks of the operation before it starts. `on_precommit`: is called on the event loop with the
+    result while the server commits; the commit may still fail.
     """
 
-    aside: bool = False
-    asks: Operation[None] | None = None
-    foretold: Callable[[Any], None] | None = None
+    concurrent: bool = False
+    prefetch: Operation[None] | None = None
+    on_precommit: Callable[[Any], None] | None = None
 
 
 PLAIN = WriteOptions()
 
 
 def store_counts(db: Database) -> None:
-    """Add what was counted to the counters by one statement: one for each run would cost 4 % of the throughput."""
+    """Add the counted changes by one statement: one for each run would cost 4 % of the throughput."""
     counts = [(*key, by) for key, by in sorted(db.counted.items()) if by]
     if counts:
-        db.later("counter_add", counts=json.dumps(counts))
+        db.defer("counter_add", counts=json.dumps(counts))
 
 
 class Store(Protocol):
-    """A place that keeps everything. An operation is a plain function of a transaction, without BEGIN or COMMIT."""
+    """A database. An operation is a plain function of a transaction, without BEGIN or COMMIT."""
 
     def read(self, operation: Operation[T]) -> T:
         """Run `operation` on one consistent snapshot, on the calling thread."""
-        ...
 
     def write(self, operation: Operation[T]) -> T:
-        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
-        ...
+        """Run `operation` in its own transaction on the calling thread; return after the commit."""
 
-    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], options: WriteOptions = PLAIN) -> "asyncio.Future[T]":
         """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop."""
-        ...
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database."""
-        ...
+        """Finish the submitted operations and close the database."""
 
 
 class OpenStore(Store, Protocol):
-    """A store as it was opened, with what can be told of it."""
+    """An open store and its properties."""
 
     copied_to: Path | None
-    """The copy that was made before opening upgraded the database, None for none."""
+    """The copy from before the upgrade of the database, None for none."""
 
     @property
     def place(self) -> str:
-        """Where it is, as it may be shown: a path, or an address without its password."""
-        ...
+        """The path, or the address without its password."""
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be reached, and since when; None while it can."""
-        ...
+        """The reason and start of an outage; None while the server is reachable."""
 
     def listening(self, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Call `heard` on the event loop meanwhile, whenever another machine may have changed something."""
-        ...
+        """Call `heard` on the event loop whenever another machine may have changed something."""
 
 
 INVARIANTS = {
@@ -146,45 +131,43 @@ INVARIANTS = {
 
 
 def refused(message: str) -> InvariantRefused | None:
-    """Return what a trigger refused, None where the message is of another constraint."""
+    """Return the error of a trigger's message, None if another constraint failed."""
     rule = next((rule for rule in INVARIANTS if rule in message), None)
     return None if rule is None else InvariantRefused(rule, INVARIANTS[rule])
 
 
-class _TakenBack(Exception):
-    """Ends a transaction without keeping it; it never leaves this module."""
+class _Rollback(Exception):
+    """Rolls a transaction back; it never leaves this module."""
 
 
 def rolled_back(store: Store, operation: Operation[T]) -> T:
-    """Return what `operation` would do; nothing of it is kept."""
-    done: list[T] = []
+    """Return the result of `operation` and roll its transaction back."""
+    results: list[T] = []
 
     def attempt(db: Database) -> None:
-        done.append(operation(db))
-        raise _TakenBack
+        results.append(operation(db))
+        raise _Rollback
 
-    try:
+    with contextlib.suppress(_Rollback):
         store.write(attempt)
-    except _TakenBack:
-        pass
-    return done[0]
+    return results[0]
 
 
-BATCH = 512
+MAX_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """An operation, and who waits for it."""
+    """An operation and its future."""
 
     operation: Callable[[Any], Any]
     future: "asyncio.Future[Any]"
-    manner: WriteOptions = PLAIN
+    options: WriteOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of an operation."""
+    """The result or error of an operation."""
 
     future: "asyncio.Future[Any]"
     value: Any = None
@@ -192,7 +175,7 @@ class Done:
 
 
 class Writer:
-    """A thread that hands what has queued up to `commit`, and each loop what became of its operations."""
+    """A thread that commits the queued operations in batches and returns their results to the event loops."""
 
     def __init__(self, commit: Callable[[list[Submitted]], list[Done]], *, end: Callable[[], None]) -> None:
         self._commit = commit
@@ -201,14 +184,14 @@ class Writer:
         self._thread = threading.Thread(target=self._write_batches, name="rota-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], options: WriteOptions = PLAIN) -> "asyncio.Future[T]":
         """Queue an operation; the future of the calling loop ends after the commit."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submitted.put(Submitted(operation, future, manner))
+        self._submitted.put(Submitted(operation, future, options))
         return future
 
     def close(self) -> None:
-        """Finish what was submitted and end the thread."""
+        """Finish the queued operations and stop the thread."""
         self._submitted.put(None)
         self._thread.join()
 
@@ -217,7 +200,7 @@ class Writer:
             batch, ended = self._drain(first)
             try:
                 done = self._commit(batch)
-            except Exception as error:  # nobody may wait for ever; the next batch tries again
+            except Exception as error:  # no caller may wait for ever; the next batch tries again
                 done = failed(batch, error)
             hand_back(done)
             if ended:
@@ -226,7 +209,7 @@ class Writer:
 
     def _drain(self, first: Submitted) -> tuple[list[Submitted], bool]:
         batch = [first]
-        while len(batch) < BATCH:
+        while len(batch) < MAX_BATCH:
             try:
                 following = self._submitted.get_nowait()
             except Empty:
@@ -238,32 +221,32 @@ class Writer:
 
 
 def failed(batch: list[Submitted], error: BaseException) -> list[Done]:
-    """Return the same error for all of a batch."""
+    """Return the same error for a whole batch."""
     return [Done(item.future, error=error) for item in batch]
 
 
-def foretell(batch: list[Submitted], done: list[Done]) -> None:
-    """Tell who wants to know what will come of an operation, each on its event loop."""
+def call_precommit(batch: list[Submitted], done: list[Done]) -> None:
+    """Call the `on_precommit` callbacks on their event loops."""
     for item, ended in zip(batch, done, strict=True):
-        if item.manner.foretold is not None and ended.error is None:
+        if item.options.on_precommit is not None and ended.error is None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                item.future.get_loop().call_soon_threadsafe(item.manner.foretold, ended.value)
+                item.future.get_loop().call_soon_threadsafe(item.options.on_precommit, ended.value)
 
 
 def hand_back(done: list[Done]) -> None:
-    """Tell each event loop what became of its operations."""
+    """Pass the results to the event loops of their operations."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
     for item in done:
         by_loop.setdefault(item.future.get_loop(), []).append(item)
     for loop, items in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_acknowledge, items)
 
 
 def _acknowledge(done: list[Done]) -> None:
     for item in done:
         if item.future.done():
-            continue  # the caller no longer waits; the write stands
+            continue  # the caller was cancelled; the write is committed
         if item.error is not None:
             item.future.set_exception(item.error)
         else:

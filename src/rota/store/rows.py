@@ -1,39 +1,44 @@
 """Rows to records and back."""
 
 import json
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cache, lru_cache
+from types import NoneType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none
+from rota.model.clock import MILLISECOND, from_ms, from_ms_or_none, to_ms
 from rota.model.proposals import Provenance
 from rota.model.records import Execution, Job, Run
 from rota.model.serialize import decode, encode
-from rota.model.spec import JobSpec, Mode
-from rota.model.states import Reason, Status, Trigger, WaitingFor
+from rota.model.spec import JobSpec
+from rota.store.driver import Database, Row
 
 Record = Mapping[str, Any]
 EMPTY = "{}"
-
+T = TypeVar("T")
+Converter = Callable[[Any], Any]
 
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def write_json(value: Any) -> str:
-    """Return the one JSON text of a value: sorted, without blanks."""
+    """Return the canonical JSON text of a value: sorted, without blanks."""
     return _encoder.encode(value) if value != {} else EMPTY
 
 
-def read_object(text: str) -> dict[str, Any]:
-    """Return the JSON object of a stored text."""
-    value: dict[str, Any] = {} if text == EMPTY else json.loads(text)
+def read_object(text: str | None) -> dict[str, Any]:
+    """Return the JSON object of a stored text, empty for NULL."""
+    value: dict[str, Any] = {} if text is None or text == EMPTY else json.loads(text)
     return value
 
 
-def merge_objects(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with what was told put over it: objects inside are merged, null takes a key away (RFC 7396)."""
-    merged = dict(known)
-    for key, value in told.items():
+def merge_objects(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with a JSON merge patch applied: nested objects are merged, null removes a key (RFC 7396)."""
+    merged = dict(base)
+    for key, value in patch.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
@@ -55,121 +60,111 @@ def read_spec(text: str) -> JobSpec:
     return decode(JobSpec, json.loads(text))
 
 
+def value_of(db: Database, query: str, /, **params: Any) -> Any:
+    """Return the first column of the first row, None without a row."""
+    row = db.row(query, **params)
+    return None if row is None else row[0]
+
+
+def instant_of(db: Database, query: str, /, **params: Any) -> datetime | None:
+    """Return the instant in the first column of the first row, None for NULL or without a row."""
+    return from_ms_or_none(value_of(db, query, **params))
+
+
+def record_of(kind: type[T], row: Sequence[Any], *others: Any) -> T:
+    """Return the record of a row whose columns have the order of the record's fields; `others` are the last fields."""
+    values, hint = list(row), cast(Any, kind)
+    for index, read in _readers_by_index(hint, len(values)):
+        values[index] = read(values[index])
+    return kind(*values, *others)
+
+
+def record_or_none(kind: type[T], row: Row | None) -> T | None:
+    """Return the record of a row, None without a row."""
+    return None if row is None else record_of(kind, row)
+
+
+def records_of(kind: type[T], rows: Iterable[Row]) -> list[T]:
+    """Return the records of rows whose columns have the order of the record's fields."""
+    return [record_of(kind, row) for row in rows]
+
+
+def record_by_name(kind: type[T], row: Record, **others: Any) -> T:
+    """Return the record of a row by the names of its columns; `others` are fields without a column."""
+    readers = _readers(cast(Any, kind))
+    values = {name: read(row[name]) if read else row[name] for name, read in readers if name not in others}
+    return kind(**values, **others)
+
+
+def columns_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record as parameters: instants in milliseconds, booleans as 0 and 1, objects as JSON."""
+    values = ((name, write, getattr(record, name)) for name, write in _writers(cast(Any, type(record))))
+    return {name: value if write is None or value is None else write(value) for name, write, value in values}
+
+
+@cache
+def _readers(kind: type) -> list[tuple[str, Converter | None]]:
+    return [(name, _reader(hint)) for name, hint in get_type_hints(kind).items()]
+
+
+@cache
+def _readers_by_index(kind: type, columns: int) -> list[tuple[int, Converter]]:
+    return [(index, read) for index, (_, read) in enumerate(_readers(kind)[:columns]) if read is not None]
+
+
+@cache
+def _writers(kind: type) -> list[tuple[str, Converter | None]]:
+    hints = ((name, _required(hint)) for name, hint in get_type_hints(kind).items())
+    return [(name, _WRITERS.get(get_origin(hint) or hint)) for name, hint in hints if not is_dataclass(hint)]
+
+
+def _reader(hint: Any) -> Converter | None:
+    """Return how a column becomes a value of this type; None: as it is."""
+    required = _required(hint)
+    if hint in _READERS:
+        return _READERS[hint]
+    if required is not hint:
+        read = _reader(required)
+        return None if read is None else lambda value: None if value is None else read(value)
+    if get_origin(hint) is Mapping:
+        return read_object
+    if get_origin(hint) is tuple:
+        return lambda text: tuple(json.loads(text or "[]"))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return {member.value: member for member in hint}.__getitem__
+    return (lambda text: decode(cast(Any, hint), json.loads(text))) if is_dataclass(hint) else None
+
+
+def _required(hint: Any) -> Any:
+    """Return the type of an optional value, or the hint itself."""
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return kinds[0] if NoneType in get_args(hint) else hint
+
+
+_READERS: dict[Any, Converter] = {
+    bool: bool,
+    datetime: from_ms,
+    datetime | None: from_ms_or_none,
+    timedelta: MILLISECOND.__mul__,
+    JobSpec: read_spec,
+}
+_WRITERS: dict[Any, Converter] = {bool: int, datetime: to_ms, Mapping: write_json}
+
+
 def job_of(row: Record) -> Job:
     """Return the job of a row of `job` joined with its version's spec."""
-    return Job(
-        id=row["id"],
-        name=row["name"],
-        source=row["source"],
-        version=row["version"],
-        spec=read_spec(row["spec"]),
-        created_at=from_ms(row["created_at"]),
-        updated_at=from_ms(row["updated_at"]),
-        enabled=bool(row["enabled"]),
-        retired_at=from_ms_or_none(row["retired_at"]),
-        used_up_at=from_ms_or_none(row["used_up_at"]),
-        next_for=from_ms_or_none(row["next_for"]),
-        next_at=from_ms_or_none(row["next_at"]),
-        anchored_at=from_ms_or_none(row["anchored_at"]),
-        fire_number=row["fire_number"],
-        run_number=row["run_number"],
-        ledger_from=from_ms(row["ledger_from"]),
-        paused_at=from_ms_or_none(row["paused_at"]),
-        paused_until=from_ms_or_none(row["paused_until"]),
-        pause_reason=row["pause_reason"],
-        held_for=from_ms_or_none(row["held_for"]),
-        failures=row["failures"],
-        backing_off_until=from_ms_or_none(row["backing_off_until"]),
-        mode=None if row["mode"] is None else Mode(row["mode"]),
-        suggested=None if row["suggested"] is None else row["suggested"] * MILLISECOND,
-        booted=row["booted"],
-        made=_made(row),
-        provisional_at=from_ms_or_none(row["provisional_at"]),
-        approved=row["approved"],
-    )
-
-
-def _made(row: Record) -> Provenance | None:
-    if row["made_by"] is None:
-        return None
-    return Provenance(
-        by=row["made_by"],
-        at=from_ms(row["made_at"]),
-        run_id=row["made_by_run"],
-        depth=row["depth"],
-        expires_at=from_ms_or_none(row["expires_at"]),
-    )
+    made = None
+    if row["made_by"] is not None:
+        expires_at = from_ms_or_none(row["expires_at"])
+        made = Provenance(row["made_by"], from_ms(row["made_at"]), row["made_by_run"], row["depth"], expires_at)
+    return record_by_name(Job, row, made=made)
 
 
 def run_of(row: Record) -> Run:
-    """Return the run of a row of `run` joined with its job's name and what its execution left."""
-    return Run(
-        id=row["id"],
-        job_id=row["job_id"],
-        job=row["job"],
-        number=row["number"],
-        version=row["version"],
-        trigger=Trigger(row["trigger"]),
-        status=Status(row["status"]),
-        reason=None if row["reason"] is None else Reason(row["reason"]),
-        waiting_for=None if row["waiting_for"] is None else WaitingFor(row["waiting_for"]),
-        not_before=from_ms_or_none(row["not_before"]),
-        scheduled_for=from_ms_or_none(row["scheduled_for"]),
-        covers_to=from_ms_or_none(row["covers_to"]),
-        count=row["count"],
-        lane_id=row["lane_id"],
-        priority=row["priority"],
-        rank=row["rank"],
-        position=row["position"],
-        params=read_object(row["params"]),
-        attempt=row["attempt"],
-        retry_of=row["retry_of"],
-        chain_id=row["chain_id"],
-        group_id=row["group_id"],
-        place=row["place"],
-        always=bool(row["always"]),
-        created_at=from_ms(row["created_at"]),
-        first_dispatched_at=from_ms_or_none(row["first_dispatched_at"]),
-        started_at=from_ms_or_none(row["started_at"]),
-        finished_at=from_ms_or_none(row["finished_at"]),
-        expires_at=from_ms_or_none(row["expires_at"]),
-        cancel_requested_at=from_ms_or_none(row["cancel_requested_at"]),
-        worker_id=row["worker_id"],
-        slot=row["slot"],
-        epoch=row["epoch"],
-        losses=row["losses"],
-        forced=bool(row["forced"]),
-        exit_code=row["exit_code"],
-        error=row["error"],
-        result_summary=row["result_summary"],
-        predecessor_id=row["predecessor_id"],
-        decisions=read_object(row["decisions"]),
-        usage=read_object(row["usage"] or EMPTY),
-        denied_tools=tuple(json.loads(row["denied_tools"] or "[]")),
-        session_id=row["session_id"],
-    )
+    """Return the run of a row of `run` joined with its job's name and the data of its execution."""
+    return record_by_name(Run, row)
 
 
 def execution_of(row: Record) -> Execution:
     """Return the execution of a row."""
-    return Execution(
-        id=row["id"],
-        run_id=row["run_id"],
-        job_id=row["job_id"],
-        version=row["version"],
-        lane_id=row["lane_id"],
-        params=json.loads(row["params"] or "{}"),
-        caller=row["caller"],
-        worker_id=row["worker_id"],
-        slot=row["slot"],
-        epoch=row["epoch"],
-        boot_id=row["boot_id"],
-        pid=row["pid"],
-        pid_start=row["pid_start"],
-        started_at=from_ms(row["started_at"]),
-        finished_at=from_ms_or_none(row["finished_at"]),
-        status=None if row["status"] is None else Status(row["status"]),
-        exit_code=row["exit_code"],
-        error=row["error"],
-        artifacts=json.loads(row["artifacts"] or "{}"),
-    )
+    return record_by_name(Execution, row)

@@ -131,8 +131,8 @@ class Claimer:
         self._claiming = self._store.submit(
             partial(self._claim, free=free, until=self.until, now=self._clock.now()),
             WriteOptions(
-                asks=partial(self._ask, free=free),
-                foretold=lambda claims: self._functions.prepare(claims.claimed),
+                prefetch=partial(self._ask, free=free),
+                on_precommit=lambda claims: self._functions.prepare(claims.claimed),
             ),
         )
         self._slots.filling = True

@@ -585,7 +585,7 @@ async def pause_for(duration: timedelta) -> None:
 
 def _asked(db: Database, run_id: str) -> Reason | None:
     row = db.row("run_ending", id=run_id)
-    return runs.reason_or_none(row[1]) if row else None
+    return None if row is None or row[1] is None else Reason(row[1])
 
 
 def _told(result: ConditionResult) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class Recorder:
         calls = {carried.run_id for carried in left if carried is not None and carried.direct}
         now = self._clock.now()
         record_all = partial(self._record, batch=batch, calls=calls, kept=kept, mode=mode, now=now)
-        future = self._store.submit(record_all, WriteOptions(aside=aside))
+        future = self._store.submit(record_all, WriteOptions(concurrent=aside))
         future.add_done_callback(partial(self._stored, batch, aside=aside))
         self._events.freed()
 

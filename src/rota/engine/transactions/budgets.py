@@ -178,7 +178,7 @@ def _let_go_fitting(db: Database, account: Account, *, now: datetime) -> None:
         if one.estimate > room:
             return
         room -= one.estimate
-        run_queries.let_go(db, one.run_id)
+        run_queries.release(db, one.run_id)
 
 
 def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, Price]) -> None:
@@ -191,7 +191,7 @@ def declare(db: Database, accounts: Mapping[str, Account], prices: Mapping[str, 
     for name, account in accounts.items():
         if name in before and before[name].account != account:
             for one in budgets.waiting(db, name, limit=EVERYBODY):
-                run_queries.let_go(db, one.run_id)
+                run_queries.release(db, one.run_id)
 
 
 def current_window(account: Account, now: datetime) -> Window:

@@ -131,14 +131,14 @@ def ask_claim(db: Database, holder: ClaimOwner, free: Sequence[int], *, limit: i
     Who goes is asked too, where that was plain the last time; if it no longer is, those runs are ours to lock all the
     same, and are asked for again.
     """
-    processes.ask_may_claim(db, holder.epoch)
+    processes.prefetch_may_claim(db, holder.epoch)
     lock_worker(db, holder.worker_id)
-    runs.ask_taken_slots(db, holder.worker_id)
+    runs.prefetch_taken_slots(db, holder.worker_id)
     ask_claiming_paused(db)
-    queue.ask_room(db)
-    direct_calls.ask_anybody_waits(db)
+    queue.prefetch_room(db)
+    direct_calls.prefetch_anybody_waits(db)
     if known.plain:
-        runs.ask_candidates(db, free=min(len(free), limit))
+        runs.prefetch_candidates(db, free=min(len(free), limit))
 
 
 def slots_to_fill(
@@ -280,12 +280,12 @@ def _take(db: Database, claimed: Sequence[Claimed], holder: ClaimOwner, *, now: 
     """Move the runs into their slots, all by one statement: one each costs more than the work itself."""
     if not claimed:
         return
-    taken = [runs.Taken(one.run.id, one.slot, one.started) for one in claimed]
-    changed = runs.claim_runs(db, taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
+    slots = [runs.ClaimedSlot(one.run.id, one.run.job_id, one.slot, one.started) for one in claimed]
+    changed = runs.claim_runs(db, slots, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
     assert changed == len(claimed), "the candidates were read in this transaction"
     faults.point("claim.updated")
     db.send()
-    _insert_executions(db, [one for one in claimed if one.started], holder, process=holder.identity, now=now)
+    _insert_executions(db, [slot for slot in slots if slot.started], holder, process=holder.identity, now=now)
 
 
 def starts_at_once(spec: JobSpec, *, forced: bool) -> bool:
@@ -306,14 +306,14 @@ def start(db: Database, claimed: Claimed, holder: ClaimOwner, *, process: Proces
         return False
     if not runs.start_run(db, claimed.run.id, epoch=holder.epoch, now=now):
         return False
-    _insert_executions(db, [claimed], holder, process=process, now=now)
+    slot = runs.ClaimedSlot(claimed.run.id, claimed.run.job_id, claimed.slot, started=True)
+    _insert_executions(db, [slot], holder, process=process, now=now)
     faults.point("execute.start_written")
     return True
 
 
 def _insert_executions(
-    db: Database, started: Sequence[Claimed], holder: ClaimOwner, *, process: ProcessIdentity, now: datetime
+    db: Database, started: Sequence[runs.ClaimedSlot], holder: ClaimOwner, *, process: ProcessIdentity, now: datetime
 ) -> None:
-    begun = [runs.StartedRun(one.run.id, one.run.job_id, one.slot) for one in started]
-    if begun:
-        runs.insert_executions(db, begun, worker_id=holder.worker_id, epoch=holder.epoch, process=process, now=now)
+    if started:
+        runs.insert_executions(db, started, worker_id=holder.worker_id, epoch=holder.epoch, process=process, now=now)

@@ -31,7 +31,6 @@ from rota.store.driver import Database
 from rota.store.tables import groups, queue, run_queries, runs
 from rota.store.tables.processes import CriticalSection, lock_jobs_of_runs, lock_section
 from rota.store.tables.queue import QueueSpot
-from rota.store.tables.run_queries import Matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,12 +303,12 @@ def _following(db: Database, born: Sequence[RunRef], *, chained: bool) -> Allow 
     return After(born[-1].id) if unfinished else Allow()
 
 
-def cancel_many(db: Database, found: Sequence[Matching], *, now: datetime) -> list[str]:
+def cancel_many(db: Database, statuses: Mapping[str, Status], *, now: datetime) -> list[str]:
     """Cancel runs: queued ones at once, all by one statement, others by asking; return those that are asked."""
     outcome = Outcome(Status.CANCELLED, Reason.REQUESTED)
-    queued = [one for one in found if one.status is Status.QUEUED]
-    end_runs(db, [runs.RunEnd(one.id, outcome, Status.QUEUED, now) for one in queued], epoch=None, now=now)
-    others = [one.id for one in found if one.status is not Status.QUEUED]
+    queued = [run_id for run_id, status in statuses.items() if status is Status.QUEUED]
+    end_runs(db, [runs.RunEnd(run_id, outcome, Status.QUEUED, now) for run_id in queued], epoch=None, now=now)
+    others = [run_id for run_id, status in statuses.items() if status is not Status.QUEUED]
     return [run_id for run_id in others if not cancel(db, run_id, reason=Reason.REQUESTED, now=now)]
 
 

@@ -170,17 +170,17 @@ def finish(
 
 def _prefetch(db: Database) -> None:
     """Ask ahead what every end reads, so that none of it is a round trip of its own."""
-    budgets.ask_held(db)
-    work_items.ask_open(db)
-    activity.ask_poll_job(db)
+    budgets.prefetch_held(db)
+    work_items.prefetch_open(db)
+    activity.prefetch_poll_job(db)
 
 
 def _prefetch_standing(db: Database, job_ids: Collection[str], *, last: bool) -> None:
     """Ask ahead how the jobs stand; `last`: as a rule nothing else is read, so the next operation may ask ahead."""
     for job_id in job_ids:
-        jobs.ask_standing(db, job_id)
+        jobs.prefetch_standing(db, job_id)
     if last:
-        db.ask_next()
+        db.prefetch_next()
 
 
 def _standing(db: Database, ended: Sequence[runs.FinishedRun], mode: FinishMode) -> dict[str, jobs.JobState]:
@@ -365,7 +365,7 @@ def _pass_on(
 
 def _let_go(db: Database, run_id: str, *, now: datetime) -> list[runs.RunEnd]:
     """Make a run claimable, or begin the group whose run it is; return what must end because of that."""
-    return [] if run_queries.let_go(db, run_id) else groups.let_go(db, run_id, now=now)
+    return [] if run_queries.release(db, run_id) else groups.let_go(db, run_id, now=now)
 
 
 def _end_scheduled(db: Database, ended: runs.FinishedRun, begun: run_queries.Chain) -> None:

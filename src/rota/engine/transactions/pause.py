@@ -261,5 +261,5 @@ def next_release(db: Database) -> datetime | None:
 def release_due(db: Database, *, now: datetime) -> Released:
     """Let go runs whose waiting time is over, expire those that waited too long, end timed pauses and holds."""
     expired = expire(db, now=now, limit=EXPIRIES_A_ROUND)
-    run_queries.let_go_due(db, now)
+    run_queries.release_due(db, now)
     return Released(expired, end_timed_pauses(db, now=now, limit=EXPIRIES_A_ROUND), queue.end_due(db, now))

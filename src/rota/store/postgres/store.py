@@ -11,19 +11,7 @@ import psycopg
 from psycopg.errors import InvalidParameterValue
 
 from rota.model.errors import DatabaseGone, StateError
-from rota.store.driver import (
-    PLAIN,
-    Counts,
-    Done,
-    Operation,
-    Row,
-    Submitted,
-    WriteOptions,
-    Writer,
-    failed,
-    foretell,
-    store_counts,
-)
+from rota.store import driver
 from rota.store.postgres.pipeline import (
     Conflict,
     ConnectionLost,
@@ -47,18 +35,18 @@ CHANGED = Statement(
     b"SELECT coalesce(max(seq), 0) FROM change"
     b" WHERE seq < CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << 20"
 )
-"""A number that grows when a job or a run was changed: not with the leases that are all that idle machines write."""
-LOOK_EVERY = 5.0
+"""A number that grows with changes of jobs and runs, not with the leases that idle machines write."""
+POLL_SECONDS = 5.0
 
 
 class Listener:
     """Calls `heard` on the event loop whenever another process may have changed something.
 
-    An announcement costs one wake-up, and silence none but the look every few seconds: psycopg's own generator wakes
-    up ten times a second.
+    A notification costs one wake-up, silence one poll every few seconds; psycopg's generator wakes up ten times a
+    second.
     """
 
-    def __init__(self, reach: ConnectionPool, *, heard: Callable[[], None], every: float = LOOK_EVERY) -> None:
+    def __init__(self, reach: ConnectionPool, *, heard: Callable[[], None], every: float = POLL_SECONDS) -> None:
         self._reach = reach
         self._heard = heard
         self._every = every
@@ -68,18 +56,18 @@ class Listener:
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="rota-listen")
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _listen(self) -> None:
-        with contextlib.suppress(DatabaseGone):  # given up: the store is being closed
+        with contextlib.suppress(DatabaseGone):  # the store is being closed
             while True:
                 link = await asyncio.to_thread(self._reach.wait)
                 try:
                     await self._hear(link)
                 except ConnectionLost:
-                    pass  # it ended before anything was heard
+                    pass  # it ended before the first notification
                 finally:
                     link.close()
                 self._reach.forget_idle()
@@ -90,14 +78,14 @@ class Listener:
         loop.add_reader(link.socket, self._read, link, ended)
         self._next = loop.call_later(self._every, self._look_again, link, ended)
         try:
-            self._heard()  # of what was announced while nobody listened
+            self._heard()  # of changes from before LISTEN
             await ended.wait()
         finally:
             self._next.cancel()
             loop.remove_reader(link.socket)
 
     def _look_again(self, link: PipelineConnection, ended: asyncio.Event) -> None:
-        """Look, and plan the next look; a timer wakes the loop once, a task that waits for an event three times."""
+        """Poll and schedule the next poll; a timer wakes the loop once, a waiting task three times."""
         try:
             self._look(link)
         except ConnectionLost:
@@ -117,7 +105,7 @@ class Listener:
     def _look(self, link: PipelineConnection) -> None:
         self.looks += 1
         version = int(rows_of(link.run(CHANGED, {}))[0][0])
-        announced = link.announced()  # an announcement may have come along with the answer
+        announced = link.announced()  # a notification may have come with the answer
         if announced or version != self._version:
             self._heard()
         self._version = version
@@ -125,11 +113,11 @@ class Listener:
 
 T = TypeVar("T")
 
-CONCERNS_NOBODY = ("execution_finish", "execution_finish_alike")
-"""What changes nothing that another operation asks first: the audit of what has ended already."""
-ATTEMPTS = 20
-"""How often a transaction runs again after it stood in another one's way."""
-WHOLE_MOMENT = 0.05
+KEEPS_PREFETCHES = ("execution_finish", "execution_finish_alike")
+"""Statements that change no prefetched answer: they close audit records."""
+MAX_ATTEMPTS = 20
+"""The attempts of a transaction that conflicts with others."""
+PAUSE_SECONDS = 0.05
 
 SNAPSHOT = Statement(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -143,7 +131,7 @@ MARK = statement(
     "INSERT INTO committed (link, number, at) VALUES (:link, :number, CAST(extract(epoch FROM now()) * 1000 AS bigint))"
     " ON CONFLICT (link) DO UPDATE SET number = excluded.number, at = excluded.at"
 )
-"""What a transaction leaves behind: of two that had one number, before and after a crash, it tells which is there."""
+"""The mark of a committed transaction: after a crash of the server another one may have the same number."""
 MARKED = statement("SELECT 1 FROM committed WHERE link = :link AND number = :number")
 FORGET_MARKS = statement(
     "DELETE FROM committed WHERE link IN (SELECT link FROM committed"
@@ -155,8 +143,8 @@ END_OLD = statement(
 )
 
 
-class Unknown(Exception):
-    """The connection was lost while COMMIT was under way: only the server knows what became of it."""
+class CommitUnknown(Exception):
+    """The connection was lost during COMMIT, so the result is unknown."""
 
     def __init__(self, transaction: str, link: PipelineConnection) -> None:
         super().__init__(f"transaction {transaction}")
@@ -166,7 +154,7 @@ class Unknown(Exception):
 
 
 class OperationFailed(Exception):
-    """One operation of a batch failed, and with it the transaction."""
+    """One operation of a batch driver.failed, and with it the transaction."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -180,119 +168,106 @@ def statements(*, writing: bool) -> dict[str, Statement]:
 
 
 class PostgresDatabase:
-    """Named queries on one link; the transaction around them is the caller's."""
+    """`Database` on one connection; the caller opens and ends the transaction."""
 
     def __init__(self, link: PipelineConnection, queries: dict[str, Statement], *, announces: bool = False) -> None:
         self._link = link
         self._queries = queries
-        self._ahead: dict[tuple[Any, ...], PendingResult] = {}
-        self._coming: dict[tuple[Any, ...], PendingResult] | None = None
-        """What the next operation asks first, where it was asked already."""
-        self._asks_next: Operation[None] | None = None
-        self.counted: Counts = {}
+        self._prefetched: dict[tuple[Any, ...], PendingResult] = {}
+        self._next_prefetched: dict[tuple[Any, ...], PendingResult] | None = None
+        self._prefetch_next: driver.Operation[None] | None = None
+        self.counted: driver.Counts = {}
         self.announces = announces
 
-    def rows(self, query: str, /, **params: Any) -> list[Row]:
-        """Return all rows of a named query."""
-        if self._ahead and (awaited := self._ahead.pop((query, *params.items()), None)) is not None:
-            return rows_of(self._link.answer(awaited))
-        found = self._queries[query]
-        self._change(query)
-        return rows_of(self._link.run(found, params)) if found.text else []
+    def rows(self, query: str, /, **params: Any) -> list[driver.Row]:
+        if self._prefetched and (pending := self._prefetched.pop((query, *params.items()), None)) is not None:
+            return rows_of(self._link.answer(pending))
+        command = self._command(query)
+        return rows_of(self._link.run(command, params)) if command.text else []
 
-    def row(self, query: str, /, **params: Any) -> Row | None:
-        """Return the first row of a named query, None for none."""
-        found = self.rows(query, **params)
-        return found[0] if found else None
+    def row(self, query: str, /, **params: Any) -> driver.Row | None:
+        rows = self.rows(query, **params)
+        return rows[0] if rows else None
 
     def execute(self, query: str, /, **params: Any) -> int:
-        """Run a named statement and return how many rows it changed."""
-        found = self._queries[query]
-        self._change(query)
-        return self._link.run(found, params).command_tuples or 0 if found.text else 0
+        command = self._command(query)
+        return self._link.run(command, params).command_tuples or 0 if command.text else 0
 
-    def later(self, query: str, /, **params: Any) -> None:
-        """Run a named statement whose answer nobody looks at; the next one, or the commit, says if it was refused."""
-        found = self._queries[query]
-        self._change(query)
-        if found.text:
-            self._link.defer(found, params)
+    def defer(self, query: str, /, **params: Any) -> None:
+        command = self._command(query)
+        if command.text:
+            self._link.defer(command, params)
 
-    def ahead(self, query: str, /, **params: Any) -> None:
-        """Ask now, without waiting, what `rows` or `row` of the same operation soon asks in the same words."""
-        found = self._queries[query]
-        self._change(query)
-        if found.text:
-            self._ahead[(query, *params.items())] = self._link.ahead(found, params)
+    def prefetch(self, query: str, /, **params: Any) -> None:
+        command = self._command(query)
+        if command.text:
+            self._prefetched[(query, *params.items())] = self._link.ahead(command, params)
 
     def send(self) -> None:
-        """Let the server begin with what was told and asked so far."""
         self._link.send()
 
-    def ask_next(self) -> None:
-        """Ask what the next operation asks first, apart: what was asked before is answered without waiting for it."""
-        if self._asks_next is None or self._coming is not None:
+    def prefetch_next(self) -> None:
+        """Send the next prefetches apart, so that earlier answers do not wait for them."""
+        if self._prefetch_next is None or self._next_prefetched is not None:
             return
-        own, self._ahead = self._ahead, {}
+        own, self._prefetched = self._prefetched, {}
         self._link.send()
-        self._asks_next(self)
+        self._prefetch_next(self)
         self._link.send()
-        self._ahead, self._coming = own, self._ahead
+        self._prefetched, self._next_prefetched = own, self._prefetched
 
-    def turn_to(self, asks: Operation[None] | None, *, following: Operation[None] | None = None) -> None:
-        """Begin with an operation: what was asked ahead is that of the one before, unless that asked for this one."""
-        asked, self._coming, self._asks_next = self._coming, None, following
-        self._ahead = {} if asked is None else asked
-        if asked is None and asks is not None:
-            asks(self)
+    def start_operation(
+        self, prefetch: driver.Operation[None] | None, *, following: driver.Operation[None] | None = None
+    ) -> None:
+        """Start an operation with the answers that the operation before has prefetched for it, or prefetch them."""
+        prefetched, self._next_prefetched, self._prefetch_next = self._next_prefetched, None, following
+        self._prefetched = {} if prefetched is None else prefetched
+        if prefetched is None and prefetch is not None:
+            prefetch(self)
 
-    def _change(self, query: str) -> None:
-        """Ask again for the next operation: what it asked first may have been changed since."""
-        if self._coming is not None and query not in CONCERNS_NOBODY:
-            self._coming = None
+    def _command(self, query: str) -> Statement:
+        """Return a statement; drop the next operation's prefetched answers, which it may change."""
+        if self._next_prefetched is not None and query not in KEEPS_PREFETCHES:
+            self._next_prefetched = None
+        return self._queries[query]
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
-        """Return all rows of a named query by column name."""
-        found = self._queries[query]
-        self._change(query)
-        if not found.text:
+        command = self._command(query)
+        if not command.text:
             return []
-        result = self._link.run(found, params)
+        result = self._link.run(command, params)
         names = names_of(result)
         return [dict(zip(names, row, strict=True)) for row in rows_of(result)]
 
 
 class PostgresStore:
-    """One database of a server. Reads and inline writes share a few links, each writer thread has its own."""
+    """`OpenStore` of one PostgreSQL database. Reads and inline writes share connections, each writer has its own."""
 
     copied_to: Path | None = None
-    """No copy is made before an upgrade: that is pg_dump's."""
+    """No copy is made before an upgrade: use pg_dump."""
 
     def __init__(self, reach: ConnectionPool) -> None:
         self._reach = reach
         self.place = reach.place
-        self._batches = {aside: Batches(reach) for aside in (False, True)}
-        self._writers: dict[bool, Writer] = {}
+        self._batches = {concurrent: Batches(reach) for concurrent in (False, True)}
+        self._writers: dict[bool, driver.Writer] = {}
 
     @property
     def problem(self) -> str | None:
-        """Why the server cannot be reached, and since when; None while it can."""
         return self._reach.problem
 
-    def read(self, operation: Operation[T]) -> T:
-        """Run `operation` on one consistent snapshot, on the calling thread."""
+    def read(self, operation: driver.Operation[T]) -> T:
         try:
             return self._read(operation)
-        except ConnectionLost:  # a link that nobody used may have ended unnoticed, and others with it
+        except ConnectionLost:  # an idle connection may have ended unnoticed, and others with it
             self._reach.forget_idle()
         try:
             return self._read(operation)
         except ConnectionLost as error:
             raise self._reach.gone(error) from error
 
-    def write(self, operation: Operation[T]) -> T:
-        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
-        for attempt in range(ATTEMPTS):
+    def write(self, operation: driver.Operation[T]) -> T:
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 with self._reach.borrowed(writing=True) as link, translated(self.place):
                     value = self._operate(link, operation)
@@ -300,7 +275,7 @@ class PostgresStore:
                 return value
             except Conflict as error:
                 self._pause_after(attempt, error)
-            except Unknown as unknown:
+            except CommitUnknown as unknown:
                 if self._resolve_soon(unknown):
                     return value
             except ConnectionLost as error:
@@ -309,20 +284,19 @@ class PostgresStore:
                     raise self._reach.gone(error) from error
         raise AssertionError("the last attempt raises")
 
-    def submit(self, operation: Operation[T], manner: WriteOptions = PLAIN) -> "asyncio.Future[T]":
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
-
-        What need not be in order goes to a second one with a link of its own.
-        """
-        aside = manner.aside
-        if aside not in self._writers:
+    def submit(
+        self, operation: driver.Operation[T], options: driver.WriteOptions = driver.PLAIN
+    ) -> "asyncio.Future[T]":
+        """Hand `operation` to a writer thread: concurrent ones to a second thread with its own connection."""
+        concurrent = options.concurrent
+        if concurrent not in self._writers:
             self._reach.stay()
-            self._writers[aside] = Writer(partial(self._commit, aside=aside), end=self._batches[aside].drop)
-        return self._writers[aside].submit(operation, manner)
+            batches = self._batches[concurrent]
+            self._writers[concurrent] = driver.Writer(batches.commit, end=batches.drop)
+        return self._writers[concurrent].submit(operation, options)
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
-        """Call `heard` on the event loop meanwhile, whenever another process may have changed something."""
         self._reach.stay()
         listener = Listener(self._reach, heard=heard)
         try:
@@ -331,14 +305,14 @@ class PostgresStore:
             await listener.close()
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database; what waits for a server that is gone fails."""
+        """Finish the submitted operations and close; operations that wait for a lost server fail."""
         self._reach.give_up()
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
         self._reach.close()
 
-    def _read(self, operation: Operation[T]) -> T:
+    def _read(self, operation: driver.Operation[T]) -> T:
         with self._reach.borrowed() as link, translated(self.place):
             link.begin(SNAPSHOT, writing=False)
             try:
@@ -346,12 +320,12 @@ class PostgresStore:
             finally:
                 end(link)
 
-    def _operate(self, link: PipelineConnection, operation: Operation[T]) -> T:
+    def _operate(self, link: PipelineConnection, operation: driver.Operation[T]) -> T:
         link.begin(BEGIN, writing=True)
         database = PostgresDatabase(link, statements(writing=True), announces=True)
         try:
             value = operation(database)
-            store_counts(database)
+            driver.store_counts(database)
             if database.announces and link.wrote():
                 link.later(ANNOUNCE)
         except BaseException:
@@ -359,61 +333,62 @@ class PostgresStore:
             raise
         return value
 
-    def _commit(self, batch: list[Submitted], *, aside: bool = False) -> list[Done]:
-        return self._batches[aside].commit(batch)
-
-    def _resolve_soon(self, unknown: Unknown) -> bool:
-        """Tell whether a transaction was committed; somebody waits for the answer, so not without end."""
+    def _resolve_soon(self, unknown: CommitUnknown) -> bool:
+        """Return whether a transaction was committed; the caller waits, so give up after some attempts."""
         try:
             return resolve(self._reach, unknown, patient=False)
         except DatabaseGone as error:
-            told = f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
-            raise DatabaseGone(told, hint="look before you try again, when the database is back") from error
+            message = (
+                f"the connection to {self.place} was lost while a change was stored; whether it is, is not known yet"
+            )
+            raise DatabaseGone(message, hint="look before you try again, when the database is back") from error
 
     def _pause_after(self, attempt: int, error: Conflict) -> None:
-        if attempt == ATTEMPTS - 1:
+        if attempt == MAX_ATTEMPTS - 1:
             raise busy(self.place, error) from error
-        self._reach.pause(WHOLE_MOMENT * attempt / ATTEMPTS)
+        self._reach.pause(PAUSE_SECONDS * attempt / MAX_ATTEMPTS)
 
 
 class Batches:
-    """Commits what a writer thread hands over, on a link of its own."""
+    """Commits the batches of a writer thread on its own connection."""
 
     def __init__(self, reach: ConnectionPool) -> None:
         self._reach = reach
         self.place = reach.place
         self._link: PipelineConnection | None = None
 
-    def commit(self, batch: list[Submitted]) -> list[Done]:
-        """Commit what the writer hands over as one transaction; where that cannot be, each operation alone.
+    def commit(self, batch: list[driver.Submitted]) -> list[driver.Done]:
+        """Commit a batch as one transaction; after a conflict or a lost connection, each operation alone.
 
-        Savepoints would be half of what is sent, and many of them slow every reader of the server down: a batch goes
-        without, and runs again with them if one of its operations was refused.
+        Savepoints would double the statements and slow every reader of the server down: a batch first runs without
+        them, and again with them if one of its operations fails.
         """
         try:
             try:
                 return self._together(batch)
             except OperationFailed as refused:
                 if len(batch) == 1:
-                    return failed(batch, refused.error)
+                    return driver.failed(batch, refused.error)
                 return self._together(batch, guarded=True)
         except (Conflict, ConnectionLost):
             return [done for item in batch for done in self._alone(item)]
 
-    def _alone(self, item: Submitted) -> list[Done]:
-        for attempt in range(ATTEMPTS):
+    def _alone(self, item: driver.Submitted) -> list[driver.Done]:
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return self._together([item], guarded=True)
             except Conflict as error:
-                if attempt == ATTEMPTS - 1:
-                    return failed([item], busy(self.place, error))
+                if attempt == MAX_ATTEMPTS - 1:
+                    return driver.failed([item], busy(self.place, error))
             except ConnectionLost:
                 self.drop()
             except Exception as error:
-                return failed([item], error)
-        return failed([item], self._reach.gone(ConnectionLost("the server ended the connection again and again")))
+                return driver.failed([item], error)
+        return driver.failed(
+            [item], self._reach.gone(ConnectionLost("the server ended the connection again and again"))
+        )
 
-    def _together(self, batch: list[Submitted], *, guarded: bool = False) -> list[Done]:
+    def _together(self, batch: list[driver.Submitted], *, guarded: bool = False) -> list[driver.Done]:
         link = self._link = self._link or self._reach.wait()
         try:
             with translated(self.place):
@@ -421,14 +396,14 @@ class Batches:
                 database = PostgresDatabase(link, statements(writing=True))
                 done = []
                 for item, following in zip(batch, [*batch[1:], None], strict=True):
-                    asks_next = None if following is None or guarded else following.manner.asks
-                    done.append(self._attempt(link, database, item, asks_next=asks_next, guarded=guarded))
+                    prefetch_next = None if following is None or guarded else following.options.prefetch
+                    done.append(self._attempt(link, database, item, prefetch_next=prefetch_next, guarded=guarded))
                 with contextlib.nullcontext() if guarded else self._refusing():
-                    store_counts(database)
+                    driver.store_counts(database)
                     if database.announces:
                         link.later(ANNOUNCE)
-                    commit(link, meanwhile=partial(foretell, batch, done))
-        except Unknown as unknown:
+                    commit(link, meanwhile=partial(driver.call_precommit, batch, done))
+        except CommitUnknown as unknown:
             self.drop()
             if not resolve(self._reach, unknown, patient=True):
                 raise ConnectionLost("the commit did not reach the server") from unknown
@@ -444,51 +419,51 @@ class Batches:
         self,
         link: PipelineConnection,
         database: PostgresDatabase,
-        item: Submitted,
+        item: driver.Submitted,
         *,
-        asks_next: Operation[None] | None,
+        prefetch_next: driver.Operation[None] | None,
         guarded: bool,
-    ) -> Done:
+    ) -> driver.Done:
         if not guarded:
             with self._refusing():
-                database.turn_to(item.manner.asks, following=asks_next)
-                return Done(item.future, item.operation(database))
+                database.start_operation(item.options.prefetch, following=prefetch_next)
+                return driver.Done(item.future, item.operation(database))
         link.later(SAVEPOINT)
         counted = database.counted.copy()
         try:
-            database.turn_to(item.manner.asks)
-            done = Done(item.future, item.operation(database))
+            database.start_operation(item.options.prefetch)
+            done = driver.Done(item.future, item.operation(database))
             link.settle()
         except (ConnectionLost, Conflict):
             raise
         except Exception as error:
             with contextlib.suppress(psycopg.Error):
-                link.settle()  # what waits to be sent along may be refused too, and the rest of it passed over
+                link.settle()  # a queued statement may fail too, and the server skips the rest
             link.later(ROLLBACK_TO)
             database.counted = counted
-            done = Done(item.future, error=ours(self.place, error))
+            done = driver.Done(item.future, error=ours(self.place, error))
         link.later(RELEASE)
         return done
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Tell that an operation of a batch was refused; which one, a second attempt with savepoints shows."""
+        """Raise OperationFailed for an error in a batch; the attempt with savepoints shows which operation failed."""
         try:
             yield
-        except (ConnectionLost, Conflict, Unknown):
+        except (ConnectionLost, Conflict, CommitUnknown):
             raise
         except Exception as error:
             raise OperationFailed(ours(self.place, error)) from error
 
     def drop(self) -> None:
-        """Let go of the link; the next batch gets another one."""
+        """Close the connection; the next batch opens another one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
 
-def resolve(reach: ConnectionPool, unknown: Unknown, *, patient: bool) -> bool:
-    """Tell whether a transaction was committed whose COMMIT got no answer."""
+def resolve(reach: ConnectionPool, unknown: CommitUnknown, *, patient: bool) -> bool:
+    """Return whether a transaction without an answer to its COMMIT was committed."""
     reach.forget_idle()
     while True:
         link = reach.wait(patient=patient)
@@ -500,15 +475,15 @@ def resolve(reach: ConnectionPool, unknown: Unknown, *, patient: bool) -> bool:
             continue
         finally:
             link.close()
-        reach.pause(WHOLE_MOMENT)
+        reach.pause(PAUSE_SECONDS)
 
 
 def _under_way(link: PipelineConnection, transaction: str) -> bool:
-    """Tell whether a transaction may still be committed; which one had this number, only its mark says."""
+    """Return whether a transaction may still be committed. Only its mark identifies it."""
     try:
         return bool(rows_of(link.run(STATUS, {"transaction": transaction}))[0][0] == "in progress")
     except InvalidParameterValue:
-        return False  # a crash took it along, and nobody was given its number yet
+        return False  # the server crashed, and no transaction has this number yet
 
 
 def _mark_of(link: PipelineConnection) -> dict[str, str | int]:
@@ -523,8 +498,8 @@ def _leave_mark(link: PipelineConnection) -> None:
 
 
 def commit(link: PipelineConnection, *, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Commit, and do something while the server does; raise Unknown when the connection ends before the answer."""
-    if link.wrote():  # its number must be known before
+    """Commit and call `meanwhile` before the answer; raise CommitUnknown if the connection ends before it."""
+    if link.wrote():  # its number must be known first
         _leave_mark(link)
     try:
         committed = link.ahead(COMMIT, {})
@@ -533,17 +508,17 @@ def commit(link: PipelineConnection, *, meanwhile: Callable[[], None] = lambda: 
         result = link.answer(committed)
     except ConnectionLost:
         if link.transaction is None:
-            raise  # it has written nothing
-        raise Unknown(link.transaction, link) from None
+            raise  # no row was written
+        raise CommitUnknown(link.transaction, link) from None
     if result.command_status == b"ROLLBACK":
         raise StateError("the transaction was rolled back", hint="this is an error in rota: please report it")
 
 
 def commit_or_end(link: PipelineConnection) -> None:
-    """Commit; where the server refuses what was sent along with that, give the transaction up."""
+    """Commit; roll back if a queued statement fails."""
     try:
         commit(link)
-    except (ConnectionLost, Unknown):
+    except (ConnectionLost, CommitUnknown):
         raise
     except BaseException:
         end(link)
@@ -551,6 +526,6 @@ def commit_or_end(link: PipelineConnection) -> None:
 
 
 def end(link: PipelineConnection) -> None:
-    """Give a transaction up, without waiting for that; a link that is lost has ended it already."""
+    """Roll a transaction back without waiting; a lost connection has ended it already."""
     with contextlib.suppress(ConnectionLost):
         link.leave(ROLLBACK)

@@ -27,26 +27,24 @@ HEAD_BYTES = 100
 MAGIC = b"SQLite format 3\0"
 APPLICATION_ID_AT, CHANGES_AT, MARK_AT = slice(68, 72), slice(24, 28), slice(60, 64)
 VERSIONS_AT, WAL = slice(18, 20), b"\x02\x02"
-BUSY_STEP = 0.0005
-BUSY_LIMIT = 5.0
-"""For how many seconds a statement waits for a lock."""
+BUSY_STEP_SECONDS = 0.0005
+BUSY_LIMIT_SECONDS = 5.0
 CHECKPOINT_PAGES = 2_000
 STATEMENTS = 500
-"""Prepared statements kept by each connection: room for all that rota has, of which a scheduler needs more than 100."""
+"""Prepared statements of each connection: room for all queries; a scheduler uses more than 100."""
 CACHE = -8_000
-"""Pages kept by each connection; SQLite takes a negative number as KiB."""
+"""Page cache of each connection; SQLite reads a negative number as KiB."""
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-"""By which numbers the system refuses files for want of space, and for owner, mode or a read-only disk."""
-_FULL_HINT = "free some space; rota goes on by itself"
+_FULL_HINT = "free some space; rota continues by itself"
 _OWNER_HINT = "check owner and mode of the file and its folder"
 _PLACE_HINT = "check that the file is there and that you may write it and its folder"
 DAMAGE_HINT = "nothing was changed; put back a backup, or move the file away to start empty"
 
 
 class SqliteDatabase:
-    """Named queries on one connection; the transaction around them is the caller's."""
+    """`Database` on one connection; the caller opens and ends the transaction. There is nothing to prefetch or send."""
 
     def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
         self._connection = connection
@@ -55,34 +53,29 @@ class SqliteDatabase:
         self.announces = False
 
     def rows(self, query: str, /, **params: Any) -> list[driver.Row]:
-        """Return all rows of a named query."""
         return self._connection.execute(self._queries[query], params).fetchall()
 
     def row(self, query: str, /, **params: Any) -> driver.Row | None:
-        """Return the first row of a named query, None for none."""
-        found = self._connection.execute(self._queries[query], params).fetchall()
-        return found[0] if found else None
+        rows = self._connection.execute(self._queries[query], params).fetchall()
+        return rows[0] if rows else None
 
     def execute(self, query: str, /, **params: Any) -> int:
-        """Run a named statement and return how many rows it changed."""
         self._connection.execute(self._queries[query], params).fetchall()
         return self._connection.changes()
 
-    def later(self, query: str, /, **params: Any) -> None:
-        """Run a named statement whose answer nobody looks at."""
+    def defer(self, query: str, /, **params: Any) -> None:
         self._connection.execute(self._queries[query], params).fetchall()
 
-    def ahead(self, query: str, /, **params: Any) -> None:
-        """Do nothing: no server is far away, so what is asked is asked when it is needed."""
+    def prefetch(self, query: str, /, **params: Any) -> None:
+        """Do nothing."""
 
     def send(self) -> None:
-        """Do nothing: what was told is done."""
+        """Do nothing."""
 
-    def ask_next(self) -> None:
-        """Do nothing, as in `ahead`."""
+    def prefetch_next(self) -> None:
+        """Do nothing."""
 
     def records(self, query: str, /, **params: Any) -> list[dict[str, Any]]:
-        """Return all rows of a named query by column name."""
         cursor = self._connection.execute(self._queries[query], params)
         first = cursor.fetchone()
         if first is None:
@@ -92,7 +85,7 @@ class SqliteDatabase:
 
 
 class SqliteStore:
-    """One database file. Reads and inline writes use a connection per thread, submitted writes the writer's own."""
+    """`OpenStore` of one file. Each thread has a connection for reads and inline writes, the writer thread its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,20 +100,16 @@ class SqliteStore:
         self._head: Head | None = None
         self._overwritten = False
         self.copied_to: Path | None = None
-        """The copy that was made before opening upgraded the database."""
 
     @property
     def place(self) -> str:
-        """Where it is."""
         return str(self.path)
 
     @property
     def problem(self) -> None:
-        """Always None: no server stands between."""
         return None
 
     def read(self, operation: driver.Operation[T]) -> T:
-        """Run `operation` on one consistent snapshot, on the calling thread."""
         connection = self._connection()
         with translated(self.path):
             connection.execute("BEGIN")
@@ -131,7 +120,6 @@ class SqliteStore:
                     connection.execute("ROLLBACK")
 
     def write(self, operation: driver.Operation[T]) -> T:
-        """Run `operation` in a transaction of its own on the calling thread; return after the commit."""
         connection = self._connection()
         with self._write_lock, translated(self.path):
             connection.execute("BEGIN IMMEDIATE")
@@ -146,11 +134,12 @@ class SqliteStore:
                 raise
         return value
 
-    def submit(self, operation: driver.Operation[T], manner: driver.WriteOptions = driver.PLAIN) -> "asyncio.Future[T]":  # noqa: ARG002
-        """Hand `operation` to the writer thread; the future ends after the commit. Call from the event loop.
-
-        Nothing is hastened: one writes at a time, who asks is answered at once, and a commit takes less time.
-        """
+    def submit(
+        self,
+        operation: driver.Operation[T],
+        options: driver.WriteOptions = driver.PLAIN,  # noqa: ARG002
+    ) -> "asyncio.Future[T]":
+        """Hand `operation` to the writer thread. The options have no effect: SQLite has no round trips."""
         if self._writer is None:
             self._checkpointer = _Checkpointer(self.path, allowed=self._is_ours)
             self._writer = driver.Writer(self._commit, end=self._end_writer)
@@ -158,12 +147,12 @@ class SqliteStore:
 
     @contextlib.asynccontextmanager
     async def listening(self, heard: Callable[[], None]) -> AsyncIterator[None]:
-        """Hear nothing: all who use the file are on this machine, and wake each other through the state folder."""
+        """Do nothing: all users of the file are on this machine and wake each other through the state folder."""
         del heard
         yield
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the database; a file that was overwritten is left as it is."""
+        """Finish the submitted operations and close the database; do not touch a file that was overwritten."""
         self._overwritten = not self._is_ours()
         if self._writer is not None:
             self._writer.close()
@@ -178,7 +167,7 @@ class SqliteStore:
         self._local = threading.local()
 
     def keep(self, connection: apsw.Connection) -> None:
-        """Read and write through this connection on the calling thread."""
+        """Use this connection on the calling thread."""
         self._head = self._head or read_head(self.path)
         self._local.connection = connection
         with self._opened_lock:
@@ -197,7 +186,7 @@ class SqliteStore:
             self._written = None
 
     def _is_ours(self) -> bool:
-        """Tell whether the file is the one that was opened: SQLite would mix its log into any other."""
+        """Return whether this is still the opened file: SQLite would mix its log into another one."""
         try:
             head = read_head(self.path)
         except StateError:
@@ -217,7 +206,7 @@ class SqliteStore:
         return connection
 
     def _commit(self, batch: list[driver.Submitted]) -> list[driver.Done]:
-        """Commit a batch as one transaction, a savepoint each, so that one refusal harms no other."""
+        """Commit a batch as one transaction with a savepoint for each operation, so that a failure is isolated."""
         connection = self._written = self._written or self._writer_connection()
         database = SqliteDatabase(connection, self._queries)
         done: list[driver.Done] = []
@@ -246,7 +235,7 @@ class SqliteStore:
                 done = driver.Done(item.future, item.operation(database))
         except Exception as error:
             if not connection.in_transaction:
-                raise  # full or broken disk: SQLite has rolled everything back, so everybody gets this error
+                raise  # full or broken disk: SQLite has rolled everything back, so all operations get this error
             connection.execute("ROLLBACK TO operation")
             database.counted = counted
             done = driver.Done(item.future, error=error)
@@ -255,7 +244,7 @@ class SqliteStore:
 
 
 class _Checkpointer:
-    """Moves the write-ahead log into the database file, on a thread and a connection of its own."""
+    """Moves the write-ahead log into the database file, on its own thread and connection."""
 
     def __init__(self, path: Path, *, allowed: Callable[[], bool]) -> None:
         self._path = path
@@ -266,7 +255,7 @@ class _Checkpointer:
         self._thread.start()
 
     def notice(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
-        """Ask for a checkpoint when the log has grown; called by SQLite after each commit."""
+        """Request a checkpoint of a long log; called by SQLite after each commit."""
         if pages > CHECKPOINT_PAGES and not self._pending:
             self._pending = True
             self._wanted.put("checkpoint")
@@ -285,14 +274,14 @@ class _Checkpointer:
                 if self._allowed():
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except (apsw.Error, StateError):
-                pass  # the log only stays longer; the next commit asks again
+                pass  # the log only stays longer; the next commit requests it again
             self._pending = False
         if connection is not None:
             connection.close()
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Open an existing database with the pragmas that rota's promises rest on, read back."""
+    """Open an existing database, set the pragmas that rota relies on and read them back."""
     check_application(path)
     with translated(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS)
@@ -313,16 +302,16 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     _require(connection, path, "foreign_keys", 1, value="ON")
     # SQLite builds a small table for each longer IN list and RETURNING: 30 µs in a temporary file, 5 in memory.
     _require(connection, path, "temp_store", 2, value="MEMORY")
-    # SQLite's own 2 MB hold neither a page for each of 500 lanes nor what a long queue touches; filled only as needed.
+    # SQLite's default of 2 MB is too small for 500 lanes or a long queue; the cache fills only as needed.
     connection.execute(f"PRAGMA cache_size = {CACHE}").fetchall()
-    # Beside a scheduler the log is moved by its checkpointer; who writes alone does it himself, at twice the size.
+    # The scheduler's checkpointer moves the log; a process that writes alone does it at twice the size.
     connection.wal_autocheckpoint(2 * CHECKPOINT_PAGES)
-    # Else a statement is planned anew for the values of its parameters: 22 µs instead of 4 at a partial index.
+    # Otherwise SQLite plans a statement again for new values: 22 µs instead of 4 at a partial index.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 class LockWait:
-    """Retries every half millisecond for five seconds: SQLite's own back-off starves a second process."""
+    """Retries a lock every half millisecond for five seconds: SQLite's back-off starves a second process."""
 
     def __init__(
         self, *, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -332,11 +321,11 @@ class LockWait:
         self._until = 0.0
 
     def __call__(self, attempts: int) -> bool:
-        """Wait a little; False: the limit is over. A sleep takes up to twice its time, so the clock counts."""
+        """Sleep briefly; return False after the limit. A sleep takes up to twice its time, so the clock decides."""
         now = self._monotonic()
         if attempts == 0:
-            self._until = now + BUSY_LIMIT
-        self._sleep(BUSY_STEP)
+            self._until = now + BUSY_LIMIT_SECONDS
+        self._sleep(BUSY_STEP_SECONDS)
         return now < self._until
 
 
@@ -351,15 +340,15 @@ def _require(connection: apsw.Connection, path: Path, name: str, expected: Any, 
 
 
 def check_application(path: Path) -> None:
-    """Refuse a file that rota did not make, by its head alone: opening it to write could roll it back or move its log.
+    """Refuse a file that rota did not create, by its head: opening it to write could roll it back or move its log.
 
-    SQLite itself must read the head: closing a file of our own would drop the locks of all connections to it.
+    SQLite must read the head: closing our own descriptor would drop the locks of all connections to the file.
     """
     with reachable(path):
         size = path.stat().st_size
     if not os.access(path, os.R_OK | os.W_OK):
         raise DatabaseReadOnly(f"the database {path} cannot be read and written", hint=_OWNER_HINT)
-    if 0 < size < HEAD_BYTES and path.is_file():  # a folder is as short as that on some systems
+    if 0 < size < HEAD_BYTES and path.is_file():  # a folder is this short on some systems
         raise DatabaseCorrupt(f"the database {path} is damaged ({size} bytes long)", hint=DAMAGE_HINT)
     head = read_head(path)
     if head is None or head.application_id != APPLICATION_ID:
@@ -371,26 +360,22 @@ def check_application(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first bytes of a database file itself, without its log: SQLite changes them at checkpoints alone."""
+    """The first bytes of a database file without its log; SQLite changes them only at checkpoints."""
 
     application_id: int
     versions: bytes
     changes: int
-    """Grows with the database, or stays."""
     mark: int
 
     def follows(self, earlier: "Head", *, marks: Collection[int] = ()) -> bool:
-        """Tell whether a checkpoint can have made this of an earlier head; `marks` are those that it may have then."""
+        """Return whether a checkpoint may have made this head of an earlier one, with one of the `marks` if given."""
         if self.application_id != APPLICATION_ID or self.versions != WAL or self.changes < earlier.changes:
             return False
         return not marks or self.mark in marks
 
 
 def read_head(path: Path) -> Head | None:
-    """Read it from the file itself: a checkpoint that is under way, or was cut short, may have left the rest behind.
-
-    None: the file is empty.
-    """
+    """Read the head from the file, None if it is empty; an unfinished checkpoint may not have written the rest."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
     with translated(path):
         file = apsw.VFSFile("", str(path), [flags, 0])
@@ -408,7 +393,7 @@ def read_head(path: Path) -> Head | None:
 
 
 def mark_database(path: Path) -> int:
-    """Write a new number into the head of a database and return it: no other file has it."""
+    """Write a new random number into the head of a database and return it."""
     mark = secrets.randbelow(2**31 - 1) + 1
     connection = connect(path)
     try:
@@ -422,7 +407,7 @@ def mark_database(path: Path) -> int:
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[None]:
-    """Turn the system's errors about the file and its folder into ours, naming the path and a remedy."""
+    """Turn an OSError about the file or its folder into a StateError with path and remedy."""
     try:
         yield
     except OSError as error:
@@ -430,7 +415,7 @@ def reachable(path: Path) -> Iterator[None]:
 
 
 def refusal(path: Path, error: OSError) -> StateError:
-    """Return the system's refusal to use a file of the state folder as an error of ours."""
+    """Return the StateError for an OSError about a file of the state folder."""
     if error.errno in NO_SPACE:
         return StorageFull(f"the disk of {path} is full", hint=_FULL_HINT)
     if error.errno in FORBIDDEN:
@@ -442,7 +427,7 @@ def refusal(path: Path, error: OSError) -> StateError:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn apsw's errors about the file into ours, naming the path and a remedy."""
+    """Turn apsw's errors about the file into rota's, with path and remedy."""
     try:
         yield
     except apsw.FullError as error:
@@ -456,7 +441,7 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.BusyError as error:
         raise DatabaseBusy(
             f"the database {path} is held by another process ({error})",
-            hint="try again; `rota status` shows who serves it",
+            hint="try again; `rota status` shows the process that serves it",
         ) from error
     except apsw.IOError as error:
         raise _input_output(path, error) from error
@@ -481,12 +466,12 @@ LOCKS = "locks"
 
 
 def process_lock_held(state: Path, name: str) -> bool:
-    """Tell whether the process that took this lock is alive."""
+    """Return whether the process of this lock is alive."""
     return is_held(state / LOCKS / name)
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether some process holds the lock of this file; a disk that became read-only does not hide it."""
+    """Return whether a process holds the lock of this file; this works on a read-only disk too."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -500,13 +485,13 @@ def is_held(path: Path) -> bool:
     return False
 
 
-PAGES_A_STEP = 256
-STEPS_BETWEEN_LOOKS = 20_000
-SHOWN = 10
+BACKUP_PAGES = 256
+PROGRESS_STEPS = 20_000
+MAX_DAMAGES = 10
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy one snapshot of `source` to a new file `target`, 0600, whole and synced or not there at all."""
+    """Copy one snapshot of `source` to a new file `target` (0600); a failure leaves no file."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     with reachable(target):
         part.unlink(missing_ok=True)
@@ -524,11 +509,11 @@ def copy_database(source: Path, target: Path) -> None:
 def _copy_pages(source: Path, part: Path) -> None:
     origin, copy = connect(source), apsw.Connection(str(part))
     try:
-        # An open read transaction keeps one snapshot: a commit by another process does not start the copy anew.
+        # An open read transaction keeps one snapshot: otherwise a commit by another process restarts the copy.
         origin.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
         with copy.backup("main", origin, "main") as backup:
             while not backup.done:
-                backup.step(PAGES_A_STEP)
+                backup.step(BACKUP_PAGES)
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
     finally:
         copy.close()
@@ -536,7 +521,7 @@ def _copy_pages(source: Path, part: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut."""
+    """Sync a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -545,23 +530,23 @@ def sync(path: Path) -> None:
 
 
 def quick_check(path: Path, *, stop: threading.Event | None = None) -> tuple[str, ...]:
-    """Return what is damaged in a database, nothing if it is whole; `stop` ends a long look early."""
+    """Return the damages of a database, empty for none; `stop` ends a long check early."""
     connection = connect(path)
     try:
         if stop is not None:
-            connection.set_progress_handler(stop.is_set, STEPS_BETWEEN_LOOKS)
-        found = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({SHOWN})").fetchall()]
+            connection.set_progress_handler(stop.is_set, PROGRESS_STEPS)
+        damages = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGES})").fetchall()]
     except apsw.InterruptError:
         return ()
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return (str(error),)
     finally:
         connection.close()
-    return () if found == ["ok"] else tuple(found)
+    return () if damages == ["ok"] else tuple(damages)
 
 
 def require_whole(path: Path) -> None:
-    """Raise DatabaseCorrupt if a look at the whole database finds damage."""
+    """Raise DatabaseCorrupt if a check of the whole database finds damage."""
     damage = quick_check(path)
     if damage:
         raise DatabaseCorrupt(f"the database {path} is damaged ({damage[0]})", hint=DAMAGE_HINT)

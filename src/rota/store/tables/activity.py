@@ -107,9 +107,9 @@ class Polled:
     data: Mapping[str, Any] | None
 
 
-def ask_poll_job(db: Database) -> None:
+def prefetch_poll_job(db: Database) -> None:
     """Ask `poll_job_id` ahead."""
-    db.ahead("job_id_of", name=POLL)
+    db.prefetch("job_id_of", name=POLL)
 
 
 def poll_job_id(db: Database) -> str | None:

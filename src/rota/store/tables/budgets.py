@@ -178,9 +178,9 @@ def spend_request(db: Database, run_id: str, window_id: int, *, account: str, jo
     return True
 
 
-def ask_held(db: Database) -> None:
+def prefetch_held(db: Database) -> None:
     """Ask ahead what `held` looks at first."""
-    db.ahead("budget_any_held")
+    db.prefetch("budget_any_held")
 
 
 def held(db: Database, run_ids: Sequence[str]) -> list[HeldAmount]:

@@ -92,9 +92,9 @@ def calls(db: Database) -> list[WaitingCall]:
     return [_call(row) for row in db.records("direct_calls")]
 
 
-def ask_anybody_waits(db: Database) -> None:
+def prefetch_anybody_waits(db: Database) -> None:
     """Ask `anybody_waits` ahead."""
-    db.ahead("direct_waiting")
+    db.prefetch("direct_waiting")
 
 
 def anybody_waits(db: Database) -> bool:

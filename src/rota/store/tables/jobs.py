@@ -333,9 +333,9 @@ class JobState(NamedTuple):
     notifies: bool
 
 
-def ask_standing(db: Database, job_id: str) -> None:
+def prefetch_standing(db: Database, job_id: str) -> None:
     """Ask `standing` ahead."""
-    db.ahead("job_standing", id=job_id)
+    db.prefetch("job_standing", id=job_id)
 
 
 def standing(db: Database, job_id: str) -> JobState:

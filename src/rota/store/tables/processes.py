@@ -172,9 +172,9 @@ def _forgiven(db: Database, worker_id: str) -> int:
     return int(row[0]) if row is not None else 0
 
 
-def ask_may_claim(db: Database, epoch: int) -> None:
+def prefetch_may_claim(db: Database, epoch: int) -> None:
     """Ask `may_claim` ahead."""
-    db.ahead("process_claims", epoch=epoch)
+    db.prefetch("process_claims", epoch=epoch)
 
 
 def may_claim(db: Database, epoch: int) -> Claiming | None:
@@ -341,34 +341,34 @@ class CriticalSection(StrEnum):
 
 def wait_briefly(db: Database) -> None:
     """Wait no longer than a second for rows that others hold: DatabaseBusy then, for who tries again by itself."""
-    db.later("lock_briefly")
+    db.defer("lock_briefly")
 
 
 def lock_section(db: Database, turn: CriticalSection) -> None:
     """Wait until nobody else does this."""
-    db.later("turn_hold", key=f"turn:{turn}")
+    db.defer("turn_hold", key=f"turn:{turn}")
 
 
 def lock_jobs_of_runs(db: Database, run_ids: Iterable[str]) -> None:
     """Hold the jobs of these runs: who waits for whom, and what comes next, is decided by one at a time for each."""
-    db.later("jobs_of_runs_hold", ids=write_json(list(run_ids)))
+    db.defer("jobs_of_runs_hold", ids=write_json(list(run_ids)))
 
 
 def hold_jobs_waited_for(db: Database, job_ids: Iterable[str]) -> None:
     """Hold those of these jobs in which somebody waits for a run, or whose failures are counted."""
-    db.later("jobs_waited_for_hold", ids=write_json(list(job_ids)))
+    db.defer("jobs_waited_for_hold", ids=write_json(list(job_ids)))
 
 
 def hold_jobs_named(db: Database, names: Iterable[str]) -> None:
     """Hold several jobs, as all do who need them, in the order of their identifiers."""
-    db.later("jobs_named_hold", names=write_json(list(names)))
+    db.defer("jobs_named_hold", names=write_json(list(names)))
 
 
 def lock_worker(db: Database, worker_id: str) -> None:
     """Hold a worker while its slots are given out (INV-003)."""
-    db.later("worker_hold", worker_id=worker_id)
+    db.defer("worker_hold", worker_id=worker_id)
 
 
 def hold_births(db: Database) -> None:
     """Let no run be born until the transaction ends: every birth counts in its job first."""
-    db.later("births_hold")
+    db.defer("births_hold")

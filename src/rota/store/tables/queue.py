@@ -37,9 +37,9 @@ def declare_pools(db: Database, capacities: Mapping[str, int]) -> None:
     db.execute("pools_drop")
 
 
-def ask_room(db: Database) -> None:
+def prefetch_room(db: Database) -> None:
     """Ask `room` ahead."""
-    db.ahead("pools_room")
+    db.prefetch("pools_room")
 
 
 def room(db: Database) -> Room:

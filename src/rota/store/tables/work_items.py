@@ -44,9 +44,9 @@ def forget(db: Database, claim: str) -> None:
     db.execute("work_forget", claim=claim)
 
 
-def ask_open(db: Database) -> None:
+def prefetch_open(db: Database) -> None:
     """Ask ahead what `open_claims` looks at first."""
-    db.ahead("work_any_open")
+    db.prefetch("work_any_open")
 
 
 def open_claims(db: Database, run_ids: Sequence[str]) -> list[Claim]:
