@@ -173,7 +173,7 @@ async def test_a_worker_lost_three_times_before_the_start_counts_once(scene: Sce
         taken = [runs.ClaimedSlot(run.id, run.job_id, 0, started=False)]
         holder = scene.session.holder
         now = scene.clock.now()
-        claim = partial(runs.claim_runs, taken=taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
+        claim = partial(runs.claim_runs, claimed=taken, worker_id=holder.worker_id, epoch=holder.epoch, now=now)
         assert scene.store.write(claim) == 1
         await scene.crash()
         await scene.start()

@@ -104,7 +104,7 @@ def test_a_search_that_has_far_to_go_says_how_far_it_came_and_goes_on(ran: Site)
     at = ran.clock.now()
     siblings = [NewRunVariant(new_id(at)) for _ in range(LOOKED_AT)]
     shared = NewRun(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
-    ran.store.write(partial(insert_runs, shared=shared, siblings=siblings, first=2))
+    ran.store.write(partial(insert_runs, shared=shared, variants=siblings, first=2))
     page = ran.get("/ui/runs?q=full")
     assert "Nothing found so far" in page.words
     assert "Searched back to" in page.words
