@@ -82,10 +82,26 @@ def test_check_tells_every_problem_on_a_line_and_changes_nothing(project: Projec
     result = project.rota("check")
     assert result.exit_code == 65
     lines = result.stderr.splitlines()
-    assert [line.partition(": ")[0] for line in lines[:-1]] == ["rota.yaml:2:7", "rota.yaml:3:7"]
+    places = [line.partition(": ")[0] for line in lines if line.startswith("rota.yaml")]
+    assert places == ["rota.yaml:2:7", "rota.yaml:3:7"]
     assert lines[-1] == "2 problems, nothing was changed"
     problems = json.loads(project.rota("check", "--json").stderr)["error"]["problems"]
     assert [(one["line"], one["path"]) for one in problems] == [(2, "jobs.a.every"), (3, "jobs.b.cron")]
+
+
+def test_check_shows_the_line_with_a_caret_under_the_value_or_an_unknown_key(project: Project) -> None:
+    project.write("jobs:\n  a: {every: 5m, command: [x]}\n  b:\n    timeout: forever\n    command: [x]\n")
+    for arguments in (["check"], ["--dir", str(project.folder), "check"]):
+        lines = project.rota(*arguments).stderr.splitlines()
+        assert lines[1:3] == ["    a: {every: 5m, command: [x]}", "        ^"]
+        assert lines[4:6] == ["    timeout: forever", "             ^"]
+
+
+def test_check_shows_no_line_that_holds_a_secret(project: Project) -> None:
+    project.write("agents: {a: {adapter: claude, env: {ANTHROPIC_API_KEY: sk-geheim}}}\njobs: {}\n")
+    refused = project.rota("check")
+    assert refused.exit_code == 65
+    assert "sk-geheim" not in refused.stderr
 
 
 def test_schema_is_a_json_schema_that_knows_the_file(project: Project) -> None:

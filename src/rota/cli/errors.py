@@ -1,5 +1,8 @@
 """Errors at the door: their exit codes, and how they are told. The table is documented in docs/commands.md."""
 
+import re
+from pathlib import Path
+
 import click
 
 from rota.cli.output import json_text
@@ -12,6 +15,11 @@ FILE = 65
 NO_PROJECT = 66
 NO_SCHEDULER = 69
 FAULT = 70
+KEY_CODES = frozenset({"unknown_key", "yaml_duplicate_key", "no_effect", "conflict", "job_name"})
+"""Problems of a key, not of its value."""
+SOURCE_WIDTH = 100
+SECRET = re.compile(r"secret|token|passw|api_?key|authorization|://[^/]*@", re.IGNORECASE)
+"""Lines that may hold a secret are not printed."""
 INTERRUPTED = 130
 
 EXIT_CODES: dict[type[RotaError], int] = {
@@ -115,10 +123,31 @@ def report(error: RotaError, *, as_json: bool) -> None:
 
 
 def tell_problems(error: FileProblems) -> None:
-    """Tell the problems of a file on stderr, one a line."""
+    """Print the problems of a file to stderr, each with its line where the project's folder is known."""
     for problem in error.problems:
         click.echo(str(problem), err=True)
+        for line in source_lines(problem, error.folder) if error.folder else ():
+            click.echo(f"    {line}", err=True)
     click.echo(f"{error.message}, {error.effect}", err=True)
+
+
+def source_lines(problem: model.Problem, folder: str) -> list[str]:
+    """Return the line of a problem and a caret under its value, or its key; none where a secret may stand there."""
+    if not problem.file.endswith((".yaml", ".yml")) or re.search(
+        "secret|password", f"{problem.code} {problem.message} {problem.hint}"
+    ):
+        return []
+    try:
+        row = (Path(folder) / problem.file).read_text().split("\n")[problem.line - 1].replace("\t", " ")
+    except (OSError, ValueError, IndexError):
+        return []
+    column, key = problem.column - 1, re.escape(str(problem.at[-1] if problem.at else ""))
+    value = re.match(rf"""(["']?){key}\1 *: +(?=[^ #])""", row[column:])
+    if value and problem.code not in KEY_CODES:
+        column += value.end()
+    text = row.strip()
+    shown = 0 < len(text) <= SOURCE_WIDTH and not SECRET.search(text)
+    return [text, " " * (column - row.index(text)) + "^"] if shown else []
 
 
 def error_json(error: RotaError) -> dict[str, object]:

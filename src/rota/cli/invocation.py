@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from rota.cli.output import HelpContext, json_text, raise_lost_interrupt
+from rota.model.errors import FileProblems
 
 if TYPE_CHECKING:
     from rota.engine.membership.session import Entrance
@@ -96,6 +97,15 @@ class Invocation:
 
             self.acting = maker_here(self) if self.in_run else Author()
         return self.acting
+
+    def source_folder(self) -> str:
+        """Return the folder that the names of files in messages are relative to."""
+        from rota.model.errors import ProjectMissing
+
+        try:
+            return str(self.place().folder)
+        except ProjectMissing:
+            return str(self.cwd)
 
     def own_place(self, verb: str) -> "ProjectPaths":
         """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
@@ -242,7 +252,11 @@ class RotaCommand(click.Command):
         if ctx.ensure_object(Invocation).in_run:
             refuse_agents(ctx.ensure_object(Invocation), ctx)
         ctx.ensure_object(Invocation).typed = _typed(ctx)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except FileProblems as error:
+            error.folder = ctx.ensure_object(Invocation).source_folder()
+            raise
 
 
 def examples() -> list[str]:

@@ -202,12 +202,19 @@ def _is_zero(value: Any) -> bool:
 
 
 def or_word(word: str, reader: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    """Return a reader that takes `word` for None, and else asks `reader`."""
+    """Return a reader that takes `word` for None, and else asks `reader`; the hint for another word names `word`."""
 
     def read(value: Any) -> T | None:
         if isinstance(value, str) and value.strip().lower() == word:
             return None
-        return reader(value)
+        try:
+            return reader(value)
+        except BadValue as refusal:
+            if not isinstance(value, str) or any(character.isdigit() for character in value):
+                raise
+            problem = refusal.problems[0]
+            hint = f"write `{word}`, or {problem.hint.removeprefix('write ')}"
+            raise BadValue(problem.message, code=problem.code, hint=hint) from None
 
     return read
 

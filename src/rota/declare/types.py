@@ -270,7 +270,9 @@ MisfireWord = Annotated[
     spec.MisfirePolicy, Reads(problems.choice(spec.MisfirePolicy)), Schema(words_of(spec.MisfirePolicy))
 ]
 OverlapWord = Annotated[
-    spec.OverlapPolicy, Reads(problems.choice(spec.OverlapPolicy)), Schema(words_of(spec.OverlapPolicy))
+    spec.OverlapPolicy,
+    Reads(problems.choice(spec.OverlapPolicy, otherwise="`forbid` skips a run while another one is unfinished")),
+    Schema(words_of(spec.OverlapPolicy)),
 ]
 IsolateWord = Annotated[spec.Isolate, Reads(problems.choice(spec.Isolate)), Schema(words_of(spec.Isolate))]
 OutputWord = Annotated[

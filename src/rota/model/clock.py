@@ -68,6 +68,8 @@ def iso(at: datetime) -> str:
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3660)
 _WRITTEN = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_PART = r"([0-9]{1,9}(?:[.,][0-9]{1,6})?)\s*(s|sec|second|m|min|minute|h|hr|hour|d|day|w|week)s?"
+WRITTEN_LIMIT = 40
 _MEANT = re.compile(r"(-?)[0-9]+([.,][0-9]+)?\s*([^\W\d_]*)")
 """A number and a unit, whatever is wrong with them."""
 
@@ -82,7 +84,7 @@ def parse_duration(text: str | int, /) -> timedelta:
     """
     seconds = _seconds(text)
     if seconds is None:
-        raise InvalidDuration(text, _mistake(text))
+        raise InvalidDuration(text, _mistake(text), instead=_meant(text))
     if seconds <= 0:
         raise InvalidDuration(text, "is zero" if seconds == 0 else "is negative")
     if seconds > LONGEST.total_seconds():
@@ -98,6 +100,21 @@ def _seconds(text: object) -> int | None:
         return None
     written = _WRITTEN.fullmatch(text.strip().lower())
     return int(written[1]) * UNITS[written[2]] if written else None
+
+
+def _meant(text: object) -> str:
+    """Return a duration that is written otherwise as rota reads it, empty where it is none.
+
+    >>> _meant("1h30m"), _meant("1.5h"), _meant("5 minutes"), _meant("forever")
+    ('90m', '90m', '5m', '')
+    """
+    written = text.strip().lower() if isinstance(text, str) and len(text) <= WRITTEN_LIMIT else ""
+    if not re.fullmatch(rf"(?:{_PART}\s*)+", written):
+        return ""
+    factors = {**UNITS, "w": 7 * UNITS["d"]}
+    seconds = sum(float(number.replace(",", ".")) * factors[unit] for number, unit in re.findall(_PART, written))
+    fits = seconds == int(seconds) and 0 < seconds <= LONGEST.total_seconds()
+    return write_duration(timedelta(seconds=seconds)) if fits else ""
 
 
 def _mistake(text: object) -> str:

@@ -128,6 +128,8 @@ class FileProblems(RotaError, code="file_problems"):
         super().__init__(f"{count} problem{'s' * (count != 1)}")
         self.problems = tuple(problems)
         self.effect = effect
+        self.folder = ""
+        """The project's folder, where its source may be shown."""
 
 
 class JobProblems(FileProblems, code="job_problems"):
@@ -231,11 +233,9 @@ class OptionLike(InvalidValue, code="arg_option_like"):
 class InvalidDuration(InvalidValue, code="duration_format"):
     """A text is not a duration."""
 
-    def __init__(self, text: object, problem: str) -> None:
-        super().__init__(
-            f"{shown(text)} {problem}",
-            hint="write one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds",
-        )
+    def __init__(self, text: object, problem: str, *, instead: str = "") -> None:
+        form = "one whole number and one unit: 30s, 5m, 1h, 1d, or whole seconds"
+        super().__init__(f"{shown(text)} {problem}", hint=f"write {f'{instead}: ' if instead else ''}{form}")
         self.problem = problem
 
 

@@ -42,7 +42,8 @@ def _near(name: str) -> list[str]:
     known = _known()
     written = name[:LONGEST_NAME].lower().replace(" ", "_")
     cities = [full for lower, full in known.items() if lower.endswith(f"/{written}")]
-    close = get_close_matches(written, known, n=3, cutoff=0.75)
+    # The nearest of an abbreviation is another zone: CEST is not EST.
+    close = [] if name.isupper() and "/" not in name else get_close_matches(written, known, n=3, cutoff=0.75)
     return [*cities, *(known[match] for match in close)][:3]
 
 
