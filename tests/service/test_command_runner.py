@@ -85,13 +85,13 @@ def test_a_failed_start_is_told(tmp_path):
     assert (outcome.reason, outcome.error) == (Reason.SPAWN_FAILED, "cannot start 'nope': no such file or directory")
 
 
-@pytest.mark.parametrize("how", ["stop", "kill_now"])
-def test_r08_a_stopped_command_is_failed_by_shutdown_until_somebody_says_otherwise(how, tmp_path):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_r08_a_stopped_command_is_failed_by_shutdown_until_somebody_says_otherwise(at_once, tmp_path):
     marker = Marker(tmp_path)
 
     async def stop(runner, spawned):
         await marker.ready()
-        assert getattr(runner, how)(spawned.identity)
+        assert runner.stop(spawned.identity, at_once=at_once)
 
     outcome = outcome_of(marker.script("ready(); rest()"), tmp_path, stop)
 
@@ -122,7 +122,7 @@ def test_stopping_what_is_gone_is_said_and_harmless(tmp_path):
     async def late(runner, spawned):
         await wait_keeper(spawned.identity)
         assert not runner.stop(spawned.identity)
-        assert not runner.kill_now(spawned.identity)
+        assert not runner.stop(spawned.identity, at_once=True)
 
     assert outcome_of(shell("true"), tmp_path, late).status is Status.COMPLETED
 
@@ -168,13 +168,13 @@ def test_r28_a_run_that_stops_its_keeper_is_timed_out(script, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether a process is stopped is read from /proc")
 @pytest.mark.parametrize("script", [STOPS_ITS_KEEPER, KEEPS_STOPPING_IT], ids=["once", "again and again"])
-@pytest.mark.parametrize("how", ["stop", "kill_now"])
-def test_r28_a_run_that_stops_its_keeper_is_stopped(how, script, tmp_path):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_r28_a_run_that_stops_its_keeper_is_stopped(at_once, script, tmp_path):
     marker = Marker(tmp_path)
 
     async def stop(runner, spawned):
         await marker.ready()
-        assert getattr(runner, how)(spawned.identity)
+        assert runner.stop(spawned.identity, at_once=at_once)
 
     outcome = outcome_of(marker.script(script, term_grace=0.1, env={"ROTA_RUN_ID": RUN_ID}), tmp_path, stop)
 

@@ -106,10 +106,7 @@ class KeeperProcesses:
 
     def stop(self, identity: ProcessIdentity, *, at_once: bool) -> None:
         """Ask a keeper to end its tree: TERM, grace, KILL; or KILL at once."""
-        if at_once:
-            self._runner.kill_now(identity)
-        else:
-            self._runner.stop(identity)
+        self._runner.stop(identity, at_once=at_once)
 
     def alive(self, identity: ProcessIdentity) -> bool:
         """Tell whether this very process still runs."""

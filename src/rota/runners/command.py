@@ -1,4 +1,4 @@
-"""Starting and following of command runs through their keeper, and the interpreter of functions."""
+"""Starts and outcomes of command runs through their keeper, and functions of other interpreters."""
 
 import asyncio
 import errno
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,7 +30,7 @@ from rota.runners.environment import (
     placeholder_values,
 )
 from rota.runners.keeper import ERRORS, OUTCOME
-from rota.runners.output import folder_of, last_line, make_folder, read_from, write_private
+from rota.runners.output import folder_of, last_line, make_folder, read_from, read_json, write_private
 from rota.runners.processes import TAG, kill_tagged, send_signal
 from rota.runners.redacting import FUNCTION
 from rota.runners.result import read_result, read_usage, storable
@@ -45,7 +45,7 @@ CONDITION_GRACE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `rota run --dry-run` shows of a launch: no values of the environment."""
+    """A launch as `rota run --dry-run` shows it: without values of the environment."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -53,7 +53,7 @@ class Description:
 
 
 def prepare(work: Work, run: RunFacts, surroundings: RunSurroundings) -> Launch:
-    """Return the process that does `work`, or raise SecretMissing or SpawnFailed; nothing is started or written."""
+    """Return the process of `work`, or raise SecretMissing or SpawnFailed; start and write nothing."""
     with _refusing():
         return _launch(_argv(work, run, surroundings), work, run=run, surroundings=surroundings)
 
@@ -61,14 +61,14 @@ def prepare(work: Work, run: RunFacts, surroundings: RunSurroundings) -> Launch:
 def prepare_program(
     argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: RunSurroundings, further: Mapping[str, str]
 ) -> Launch:
-    """Return a process of this very argv in the surroundings of `work`; what its `env` says wins over `further`."""
+    """Return a process with this argv in the surroundings of `work`; its `env` overrides `further`."""
     with _refusing():
         launch = _launch(argv, work, run=run, surroundings=surroundings)
     return replace(launch, env={**further, **launch.env})
 
 
 def prepare_check(condition: Condition, work: Work, *, run: RunFacts, surroundings: RunSurroundings) -> Launch:
-    """Return the process that answers a condition, in the folder and environment of the work it guards (R-09)."""
+    """Return the process of a condition, in the folder and environment of its work."""
     with _refusing():
         values = placeholder_values(run)
         argv = tuple(fill(item, values) for item in condition.command)
@@ -85,7 +85,7 @@ def prepare_check(condition: Condition, work: Work, *, run: RunFacts, surroundin
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn a value that this run lacks or has wrong into a start that failed."""
+    """Turn InvalidValue into SpawnFailed."""
     try:
         yield
     except InvalidValue as error:
@@ -110,7 +110,6 @@ def _launch(argv: tuple[str, ...], work: Work, *, run: RunFacts, surroundings: R
 
 
 def _files(run: RunFacts, surroundings: RunSurroundings, *, params: str, child: bool) -> dict[str, str]:
-    """Return what a run finds in its folder when it starts."""
     files = {PARAMS_NAME: params}
     if run.poll_data is not None:
         files[POLL_NAME] = _compact(run.poll_data)
@@ -140,7 +139,7 @@ def _files(run: RunFacts, surroundings: RunSurroundings, *, params: str, child: 
 
 
 def describe(launch: Launch) -> Description:
-    """Return what may be shown of a launch before it is made."""
+    """Return the parts of a launch that may be shown."""
     return Description(argv=launch.argv, cwd=launch.cwd, environment=tuple(sorted(launch.env)))
 
 
@@ -158,18 +157,17 @@ def _argv(work: Work, run: RunFacts, surroundings: RunSurroundings) -> tuple[str
 
 
 def _child(verb: str, name: str, *, work: Work, surroundings: RunSurroundings) -> tuple[str, ...]:
-    return (_python(work, surroundings), "-u", str(CHILD), verb, name, str(surroundings.folder / CONTEXT_NAME))
+    python = sys.executable if work.python is None else _interpreter(work.python, surroundings.project)
+    return (python, "-u", str(CHILD), verb, name, str(surroundings.folder / CONTEXT_NAME))
 
 
-def _python(work: Work, surroundings: RunSurroundings) -> str:
-    if work.python is None:
-        return sys.executable
-    path = os.path.expanduser(work.python)
-    return str(surroundings.project / path) if os.sep in path else path
+def _interpreter(python: str, project: Path) -> str:
+    path = os.path.expanduser(python)
+    return str(project / path) if os.sep in path else path
 
 
 def working_folder(work: Work, run: RunFacts, surroundings: RunSurroundings) -> str:
-    """Return the folder that a run works in, its placeholders filled; raise SpawnFailed where it is not there."""
+    """Return the folder of a run with its placeholders filled; raise SpawnFailed if it is missing."""
     written = os.path.expanduser(fill(work.cwd, placeholder_values(run)))
     folder = os.path.normpath(surroundings.project / written)
     if not os.path.exists(folder):
@@ -181,42 +179,38 @@ def working_folder(work: Work, run: RunFacts, surroundings: RunSurroundings) -> 
 
 
 def _check_program(program: str, cwd: str, path: str) -> None:
-    """Refuse what cannot be started in words that help; the start itself stays the keeper's."""
-    if os.sep in program:
-        found = os.path.join(cwd, program.removeprefix("./"))
-        if not os.path.exists(found):
-            raise SpawnFailed(f"there is no program {found!r}", hint="a path with / is relative to `cwd`")
-        if not os.access(found, os.X_OK) or os.path.isdir(found):
-            raise SpawnFailed(f"{found!r} is not executable", hint=f"run `chmod +x {found}`, or name its interpreter")
+    """Refuse a missing program with a helpful message; the keeper would refuse it too."""
+    if os.sep not in program:
+        _find_on_path(program, cwd, path)
         return
-    _find_on_path(program, cwd, path)
+    file = os.path.join(cwd, program.removeprefix("./"))
+    if not os.path.exists(file):
+        raise SpawnFailed(f"there is no program {file!r}", hint="a path with / is relative to `cwd`")
+    if not os.access(file, os.X_OK) or os.path.isdir(file):
+        raise SpawnFailed(f"{file!r} is not executable", hint=f"run `chmod +x {file}`, or name its interpreter")
 
 
 def check_on_path(program: str, env: Mapping[str, str]) -> None:
-    """Refuse a program that is not on the PATH of a run; one with a path of its own may be made meanwhile."""
+    """Refuse a program that is not on the PATH of a run; a path with / may be created later."""
     if os.sep not in program:
         _find_on_path(program, "", env.get("PATH", os.defpath))
 
 
 def _find_on_path(program: str, cwd: str, path: str) -> None:
-    if not any(_is_program(os.path.join(cwd, folder, program)) for folder in path.split(os.pathsep)):
-        raise SpawnFailed(
-            f"no program {program!r} is on PATH {path!r}", hint="write its whole path, or set PATH under `env:`"
-        )
+    files = (os.path.join(cwd, folder, program) for folder in path.split(os.pathsep))
+    if not any(os.path.isfile(file) and os.access(file, os.X_OK) for file in files):
+        hint = "write its whole path, or set PATH under `env:`"
+        raise SpawnFailed(f"no program {program!r} is on PATH {path!r}", hint=hint)
 
 
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
-SLACK = 5.0
-"""How many seconds later than its keeper the scheduler acts itself."""
+SLACK_SECONDS = 5.0
+"""How much later than its keeper the scheduler acts itself."""
 Ended = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """How a condition's command ended; `error` says why there is no exit code."""
+    """The end of a condition's command; `error` explains a missing exit code."""
 
     exit_code: int | None
     timed_out: bool
@@ -225,32 +219,32 @@ class CheckResult:
 
 
 class CommandRunner:
-    """Starts commands and tells how they ended; the run's folder is all it remembers."""
+    """Starts commands and returns their outcomes; all lasting state is in the run's folder."""
 
-    def __init__(self, spawner: Spawner, state: Path, *, slack: float = SLACK) -> None:
+    def __init__(self, spawner: Spawner, state: Path, *, slack: float = SLACK_SECONDS) -> None:
         self._spawner = spawner
         self._state = state
         self._slack = slack
         self._watches: dict[ProcessIdentity, Watch] = {}
         self._early: dict[ProcessIdentity, bool] = {}
-        """Orders to keepers whose end nobody waits for yet, and whether at once."""
+        """Stops of keepers without a watch yet, and whether at once."""
 
     def folder(self, run_id: str) -> Path:
-        """Return where the files of a run are."""
+        """Return the folder of a run."""
         return folder_of(self._state, run_id)
 
     async def launch(self, launch: Launch, folder: Path) -> Spawned:
-        """Start a keeper for `launch`; the command itself waits until the gate is opened (R-01).
+        """Start a keeper for `launch`; the command waits until the gate is opened.
 
-        SpawnFailed is about this run, StorageFull about all of them.
+        SpawnFailed concerns this run, StorageFull all runs.
         """
         _write_files(launch, folder)
         return await self._spawner.spawn(launch, folder)
 
     async def outcome(self, folder: Path, keeper: ProcessIdentity, work: Work | None = None) -> Outcome:
-        """Wait until the keeper is gone and return how its run ended; the folder's name is the run's id.
+        """Wait until the keeper is gone and return the outcome of its run; the folder's name is the run's id.
 
-        Of `work` the timeout and the grace count: a keeper that does not keep to them is killed, with all below it.
+        A keeper that exceeds the timeout and grace of `work` is killed with its process tree.
         """
         timeout = None if work is None or work.timeout is None else work.timeout.total_seconds()
         grace = 0.0 if work is None else work.term_grace.total_seconds()
@@ -262,7 +256,7 @@ class CommandRunner:
         return to_outcome(ended, folder)
 
     async def _until_gone(self, keeper: ProcessIdentity, *, within: float | None, term_grace: float) -> str | None:
-        """Wait until the keeper is gone; return why it had to be killed, if it had to."""
+        """Wait until the keeper is gone; return why it was killed, or None."""
         watch = Watch(keeper, timeout=within, term_grace=term_grace, slack=self._slack)
         self._watches[keeper] = watch
         if keeper in self._early:
@@ -275,7 +269,7 @@ class CommandRunner:
         return watch.overdue
 
     async def check(self, launch: Launch, folder: Path) -> CheckResult:
-        """Run a condition's command at once, in a folder of its own, and return its answer."""
+        """Run a condition's command without a gate, in a folder of its own, and return its answer."""
         spawned = await self.launch(launch, folder)
         spawned.gate.open()
         try:
@@ -288,24 +282,15 @@ class CommandRunner:
             await asyncio.to_thread(kill_tagged, launch.env.get(TAG, folder.name))
         return to_check(ended, folder)
 
-    def stop(self, keeper: ProcessIdentity) -> bool:
-        """Ask a run to end: TERM, its grace, then KILL; tell whether the keeper was there."""
-        return self._order(keeper, signal.SIGTERM)
-
-    def kill_now(self, keeper: ProcessIdentity) -> bool:
-        """Kill a run's whole tree without grace; tell whether the keeper was there."""
-        return self._order(keeper, signal.SIGUSR1)
-
-    def _order(self, keeper: ProcessIdentity, order: int) -> bool:
-        """Send an order; CONT lets a keeper that its run has stopped hear it."""
-        heard = send_signal(keeper, order)
-        send_signal(keeper, signal.SIGCONT)
-        at_once = order == signal.SIGUSR1
-        if heard and keeper in self._watches:
+    def stop(self, keeper: ProcessIdentity, *, at_once: bool = False) -> bool:
+        """Stop a run: TERM, grace, KILL, or KILL `at_once`; return whether the keeper received the signal."""
+        received = send_signal(keeper, signal.SIGUSR1 if at_once else signal.SIGTERM)
+        send_signal(keeper, signal.SIGCONT)  # for a keeper that its run has stopped
+        if received and keeper in self._watches:
             self._watches[keeper].order(at_once=at_once)
-        elif heard:
+        elif received:
             self._early[keeper] = at_once
-        return heard
+        return received
 
 
 def _write_files(launch: Launch, folder: Path) -> None:
@@ -321,17 +306,13 @@ def _write_files(launch: Launch, folder: Path) -> None:
 
 
 def read_ended(folder: Path) -> Ended | None:
-    """Return what the keeper wrote, None when it wrote nothing."""
-    try:
-        ended: Any = json.loads((folder / OUTCOME).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return ended if isinstance(ended, dict) and "why" in ended else None
+    """Return the outcome file of the keeper, or None."""
+    return read_json(folder / OUTCOME, needs="why")
 
 
 def to_outcome(ended: Ended, folder: Path) -> Outcome:
-    """Return the outcome of a run from its keeper's words and the files it left."""
-    outcome = _READERS[ended["why"]](ended, folder)
+    """Return the outcome of a run from the files that the run and its keeper left."""
+    outcome = _outcome(ended["why"], ended, folder)
     if outcome.status is not Status.COMPLETED:
         outcome = replace(outcome, usage=read_usage(folder / RESULT_NAME))
     seen = ended.get("finished_at_ms")
@@ -342,7 +323,7 @@ def _lost(left: list[int], overdue: str | None, *, timeout: float | None) -> Out
     if left:
         return _failed(Reason.UNKILLABLE, f"the keeper is gone and processes {_pids(left)} cannot be killed")
     if overdue is not None:
-        ended = _READERS[overdue]({"timeout": timeout}, Path())
+        ended = _outcome(overdue, {"timeout": timeout}, Path())
         return replace(ended, error=f"{ended.error}; its keeper was stopped and had to be killed")
     return _failed(Reason.PROCESS_RESTARTED, "the run's keeper ended without an outcome")
 
@@ -356,6 +337,21 @@ def _failed(reason: Reason, error: str, ended: Ended | None = None) -> Outcome:
         error=cut(storable(error), ERROR_LIMIT),
         output_bytes=ended.get("output_bytes"),
     )
+
+
+def _outcome(why: str, ended: Ended, folder: Path) -> Outcome:
+    match why:
+        case "timed_out":
+            after = say_duration(timedelta(seconds=ended.get("timeout") or 0))
+            return _failed(Reason.TIMED_OUT, f"timed out after {after}", ended)
+        case "stopped":
+            return _failed(Reason.SHUTDOWN, "stopped before it had finished", ended)
+        case "spawn_failed":
+            return _failed(Reason.SPAWN_FAILED, str(ended["error"]), ended)
+        case "unkillable":
+            return _failed(Reason.UNKILLABLE, f"processes {_pids(ended['left'])} cannot be killed", ended)
+        case _:
+            return _exited(ended, folder)
 
 
 def _exited(ended: Ended, folder: Path) -> Outcome:
@@ -378,7 +374,7 @@ def _exited(ended: Ended, folder: Path) -> Outcome:
 
 
 def _exited_badly(ended: Ended, folder: Path) -> Outcome:
-    raised = _raised(folder)
+    raised = read_json(folder / FUNCTION)  # only `child.py` writes this file
     if raised is not None:
         reason = Reason.RESULT_INVALID if raised.get("invalid") else Reason.EXCEPTION
         return _failed(reason, str(raised.get("error")), ended)
@@ -400,50 +396,12 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def _raised(folder: Path) -> Mapping[str, Any] | None:
-    """Return what a Python function in a process of its own raised; only `child.py` writes this file."""
-    try:
-        raised: Any = json.loads((folder / FUNCTION).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return raised if isinstance(raised, dict) else None
-
-
-def _timed_out(ended: Ended, _: Path) -> Outcome:
-    return _failed(Reason.TIMED_OUT, f"timed out after {_say_seconds(ended.get('timeout'))}", ended)
-
-
-def _say_seconds(seconds: float | None) -> str:
-    return say_duration(timedelta(seconds=seconds or 0))
-
-
-def _spawn_failed(ended: Ended, _: Path) -> Outcome:
-    return _failed(Reason.SPAWN_FAILED, str(ended["error"]), ended)
-
-
-def _stopped(ended: Ended, _: Path) -> Outcome:
-    return _failed(Reason.SHUTDOWN, "stopped before it had finished", ended)
-
-
-def _unkillable(ended: Ended, _: Path) -> Outcome:
-    return _failed(Reason.UNKILLABLE, f"processes {_pids(ended['left'])} cannot be killed", ended)
-
-
 def _pids(pids: list[int]) -> str:
     return ", ".join(map(str, pids[:20])) + (" …" if len(pids) > 20 else "")
 
 
-_READERS: dict[str, Callable[[Ended, Path], Outcome]] = {
-    "exited": _exited,
-    "timed_out": _timed_out,
-    "stopped": _stopped,
-    "spawn_failed": _spawn_failed,
-    "unkillable": _unkillable,
-}
-
-
 def to_check(ended: Ended | None, folder: Path) -> CheckResult:
-    """Return a condition's answer from its keeper's words; the first 64 KB of its output."""
+    """Return a condition's answer from the outcome of its keeper, with the first 64 KB of its output."""
     output = read_from(folder, 0, limit=CONDITION_OUTPUT_LIMIT).data.decode("utf-8", "replace")
     if ended is None:
         return CheckResult(exit_code=None, timed_out=False, output=output, error="its keeper ended without an outcome")
@@ -453,33 +411,27 @@ def to_check(ended: Ended | None, folder: Path) -> CheckResult:
     return CheckResult(exit_code=None, timed_out=ended["why"] == "timed_out", output=output, error=error)
 
 
-TIMEOUT = 20.0
+RESOLVE_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class InterpreterFinder:
-    """Finds functions as another interpreter would import them; nothing is imported here."""
+    """Finds functions as another interpreter imports them; nothing is imported here."""
 
     python: str
     project: Path
     imports: tuple[str, ...] = ()
-    timeout: float = TIMEOUT
+    timeout: float = RESOLVE_SECONDS
 
     def find(self, functions: Sequence[str], conditions: Sequence[str], sources: Sequence[str] = ()) -> Names:
-        """Return which of the names are missing, and what there is to know of the conditions."""
-        asked = {
-            "imports": list(self.imports),
-            "functions": [*functions, *sources],
-            "conditions": list(conditions),
-            "path": str(self.project),
-        }
-        answer = self._ask(json.dumps(asked))
-        asked_for = [*functions, *sources, *conditions]
-        return answer if isinstance(answer, Names) else Names(dict.fromkeys(asked_for, answer))
+        """Return the missing names, and the facts of the conditions."""
+        callables = [*functions, *sources]
+        question = {"imports": list(self.imports), "functions": callables, "conditions": list(conditions)}
+        answer = self._ask(json.dumps({**question, "path": str(self.project)}))
+        return answer if isinstance(answer, Names) else Names(dict.fromkeys([*callables, *conditions], answer))
 
     def _ask(self, question: str) -> Names | str:
-        program = os.path.expanduser(self.python)
-        program = str(self.project / program) if os.sep in program else program
+        program = _interpreter(self.python, self.project)
         try:
             done = subprocess.run(
                 [program, str(CHILD), "resolve"],
@@ -502,6 +454,6 @@ def _read(done: "subprocess.CompletedProcess[bytes]", program: str) -> Names | s
         missing = {str(name): str(message) for name, message in answer["missing"].items()}
         return Names(missing, frozenset(answer["conditions"]), frozenset(answer["needing_poll"]))
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # it is no answer: what it wrote to stderr may say why
+        pass  # no answer: standard error may have the reason
     lines = clean_for_terminal(done.stderr.decode("utf-8", "replace")).strip().splitlines()
     return f"{program!r} ended with exit {done.returncode}" + (f": {lines[-1]}" if lines else "")

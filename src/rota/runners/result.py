@@ -16,17 +16,16 @@ from rota.model.budgets import MILLION, Usage
 from rota.model.errors import InvalidValue
 from rota.model.records import SCHEDULER_STATE_LIMIT, STATE_LIMIT, SUMMARY_LIMIT, cut
 
-LARGEST = 10**15
+NUMBER_LIMIT = 10**15
 MODEL_LIMIT = 200
-USAGE_KEYS = ("requests", "tokens_in", "tokens_cached", "tokens_out", "usd", "model")
 ENDED = "the run has ended: it may send no more requests"
 
 Counter = Callable[[], "Future[None]"]
-"""Charges one request to the run's accounts; the future fails where one of them has no room."""
+"""Charges one request to the run's accounts; the future fails if an account has no room."""
 
 
 class Meter:
-    """What one call of a function uses; safe from any thread."""
+    """The usage of one call of a function; thread-safe."""
 
     __slots__ = ("_closed", "_count", "_lock", "_reported", "_requests")
 
@@ -38,68 +37,62 @@ class Meter:
         self._closed = False
 
     def charge(self) -> "Future[None] | None":
-        """Begin to charge a request that is about to be sent; None: nothing to wait for."""
+        """Charge a request before it is sent; None: nothing to wait for."""
         if self._closed:
             raise RuntimeError(ENDED)
         return None if self._count is None else self._count()
 
     def counted(self) -> None:
-        """Note that a request was charged."""
+        """Count a charged request."""
         with self._lock:
             self._requests += 1
 
     def add(self, **used: Any) -> None:
-        """Add what the function says it used."""
-        told = judge_keys({key: value for key, value in used.items() if value is not None})
+        """Add usage that the function reports."""
+        judged = judge_keys({key: value for key, value in used.items() if value is not None})
         with self._lock:
-            for key, value in told.items():
+            for key, value in judged.items():
                 self._reported[key] = value if key == "model" else self._reported.get(key, 0) + value
 
     def usage(self, *, sends: bool) -> Usage:
-        """Return what is known; `sends`: the function has a client, so that its requests are all that it sent."""
+        """Return the known usage; `sends`: the function has a client, which counts all its requests."""
         with self._lock:
             reported, sent = dict(self._reported), self._requests
         requests = reported.pop("requests", None)
-        known = sends or requests is not None
-        return Usage(requests=sent + (requests or 0) if known else None, counted=sent, **reported)
+        count = sent + (requests or 0) if sends or requests is not None else None
+        return Usage(requests=count, counted=sent, **reported)
 
     def close(self) -> None:
-        """Let no more requests be sent: the run is over, and its accounts are settled."""
+        """Refuse further requests: the run is over, and its accounts are settled."""
         self._closed = True
-
-    @property
-    def closed(self) -> bool:
-        """Whether the run is over."""
-        return self._closed
 
 
 def judge_usage(value: Any) -> Usage | None:
-    """Return the `usage` of a result; InvalidValue names what is wrong."""
+    """Return the `usage` of a result, or raise InvalidValue."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise InvalidValue("`usage` is not an object", hint=f"its keys are {', '.join(USAGE_KEYS)}")
-    return Usage(**judge_keys({str(key): one for key, one in value.items() if one is not None}))
+        raise InvalidValue("`usage` is not an object", hint=USAGE_HINT)
+    return Usage(**judge_keys({str(key): value[key] for key in value if value[key] is not None}))
 
 
 def judge_keys(used: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers and a model as they are counted: whole ones, money in millionths."""
-    return {key: _READERS.get(key, _unknown)(key, value) for key, value in used.items()}
-
-
-def _unknown(key: str, _value: Any) -> Any:
-    raise InvalidValue(f"`usage` has an unknown key {key!r}", hint=f"its keys are {', '.join(USAGE_KEYS)}")
+    """Return usage as it is counted: whole numbers, money in millionths."""
+    unknown = next((key for key in used if key not in _READERS), None)
+    if unknown is not None:
+        raise InvalidValue(f"`usage` has an unknown key {unknown!r}", hint=USAGE_HINT)
+    return {key: _READERS[key](key, value) for key, value in used.items()}
 
 
 def _whole(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= NUMBER_LIMIT:
         raise InvalidValue(f"`{key}` of the usage is {value!r:.80}, not a whole number from 0 on")
     return value
 
 
 def _money(key: str, value: Any) -> int:
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not number or not isfinite(value) or not 0 <= value <= LARGEST // MILLION:
+    if not number or not isfinite(value) or not 0 <= value <= NUMBER_LIMIT // MILLION:
         raise InvalidValue(f"`{key}` of the usage is {value!r:.80}, not a number of dollars from 0 on")
     return int((Decimal(str(value)) * MILLION).quantize(Decimal(1), ROUND_HALF_UP))
 
@@ -111,13 +104,11 @@ def _model(key: str, value: Any) -> str:
 
 
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
-    "requests": _whole,
-    "tokens_in": _whole,
-    "tokens_cached": _whole,
-    "tokens_out": _whole,
+    **dict.fromkeys(("requests", "tokens_in", "tokens_cached", "tokens_out"), _whole),
     "usd": _money,
     "model": _model,
 }
+USAGE_HINT = f"its keys are {', '.join(_READERS)}"
 
 
 FILE_LIMIT = 64 * 1024
@@ -127,7 +118,7 @@ KEYS = ("summary", "state", "scheduler_state", "files", "usage")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The parts of an outcome that the work itself decides."""
+    """The parts of an outcome that come from the work."""
 
     summary: str | None = None
     state: Mapping[str, Any] | None = None
@@ -137,18 +128,26 @@ class Result:
 
 
 def storable(text: str) -> str:
-    """Return `text` without what a database or a JSON reader would refuse."""
+    """Return `text` without characters that a database or a JSON reader refuses."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def read_result(path: Path) -> Result:
-    """Return the result file's content, an empty result when there is none; InvalidValue names what is wrong."""
+    """Return the content of the result file, empty without a file, or raise InvalidValue."""
     data = _read(path)
-    return Result() if data is None else judge(_parse(data))
+    if data is None:
+        return Result()
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InvalidValue("the result file is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidValue(f"the result file is not JSON: {error}") from None
+    return judge(value)
 
 
 def read_usage(path: Path) -> Usage | None:
-    """Return what a run that failed says it used: what was spent is spent. A wrong result file says nothing."""
+    """Return the usage of a failed run, None for an invalid result file."""
     try:
         return read_result(path).usage
     except InvalidValue:
@@ -157,7 +156,7 @@ def read_usage(path: Path) -> Usage | None:
 
 def _read(path: Path) -> bytes | None:
     try:
-        # NONBLOCK: a command may have left a pipe under this name.
+        # NONBLOCK: the file may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -172,28 +171,22 @@ def _read(path: Path) -> bytes | None:
     return data
 
 
-def _parse(data: bytes) -> Any:
-    try:
-        return json.loads(data, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise InvalidValue("the result file is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidValue(f"the result file is not JSON: {error}") from None
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON value")
 
 
 def judge(value: Any) -> Result:
-    """Return a result from the value of a result file; InvalidValue names what is wrong."""
+    """Return the result in the value of a result file, or raise InvalidValue."""
     if not isinstance(value, dict):
         raise InvalidValue(f"the result is {_kind(value)}, not an object", hint=f"its keys are {', '.join(KEYS)}")
     unknown = next((key for key in value if key not in KEYS), None)
     if unknown is not None:
         raise InvalidValue(f"the result has an unknown key {unknown!r}", hint=f"its keys are {', '.join(KEYS)}")
+    summary = value.get("summary")
+    if not isinstance(summary, str | None):
+        raise InvalidValue(f"`summary` of the result is {_kind(summary)}, not a text")
     return Result(
-        summary=_summary(value.get("summary")),
+        summary=None if summary is None else cut(storable(summary), SUMMARY_LIMIT),
         state=judge_state(value.get("state")),
         scheduler_state=judge_scheduler_state(value.get("scheduler_state")),
         files=_files(value.get("files")),
@@ -201,19 +194,13 @@ def judge(value: Any) -> Result:
     )
 
 
-def _summary(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise InvalidValue(f"`summary` of the result is {_kind(value)}, not a text")
-    return None if value is None else cut(storable(value), SUMMARY_LIMIT)
-
-
 def judge_state(value: Any) -> Mapping[str, Any] | None:
-    """Return a job's new state, refused unless it is a JSON object of at most 16 KB."""
+    """Return a job's new state: a JSON object of at most 16 KB."""
     return _object(value, "state", limit=STATE_LIMIT)
 
 
 def judge_scheduler_state(value: Any) -> Mapping[str, Any] | None:
-    """Return what changes in the document of all jobs, refused unless it is a JSON object of at most 64 KB."""
+    """Return the changes of the shared state: a JSON object of at most 64 KB."""
     return _object(value, "scheduler_state", limit=SCHEDULER_STATE_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""The scheduler's side of the spawner: ask for keepers, hold their gates, learn their end. One loop, no threads."""
+"""The scheduler's side of the spawner: start keepers, hold their gates, wait for their end. One loop, no threads."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,17 +23,18 @@ from rota.runners.spawner import REPLY, REQUEST
 from rota.runners.tree import LINUX
 from rota.runners.writer import OUTPUT_LIMIT
 
-AT_ONCE = 32
-STOP_WAIT = 5.0
-POLL_PAUSE = 0.05
-LOOK_PAUSE = 1.0
-UNKILLABLE_AFTER = 30.0
-"""After how many seconds a keeper gives up what it cannot kill."""
+SPAWNER = Path(__file__).with_name("spawner.py")
+CONCURRENT_SPAWNS = 32
+STOP_WAIT_SECONDS = 5.0
+POLL_SECONDS = 0.05
+LOOK_SECONDS = 1.0
+UNKILLABLE_SECONDS = 30.0
+"""After so long a keeper gives up processes that it cannot kill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A process ready to be started: everything is resolved, nothing has happened yet."""
+    """A process that is ready to start: all values are resolved."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -43,23 +44,23 @@ class Launch:
     output: OutputPolicy = OutputPolicy.FULL
     output_limit: int = OUTPUT_LIMIT
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Files that are written into the run's folder, 0600, before the start."""
+    """Files in the run's folder, mode 0600, written before the start."""
     stdin: str | None = None
-    """The file that is its standard input; None: nothing."""
+    """The file of its standard input."""
     errors_apart: bool = False
-    """Whether standard error is kept apart from the output."""
+    """Whether standard error has a file of its own."""
     secret: tuple[str, ...] = ()
-    """The variables whose values are taken out of the output."""
+    """The variables whose values are redacted in the output."""
 
 
 class Gate:
-    """What holds a keeper back until its pid is committed (R-01)."""
+    """Holds a keeper back until its pid is committed."""
 
     def __init__(self, file: int) -> None:
         self._file: int | None = file
 
     def open(self) -> None:
-        """Let the command start. A keeper that is gone is not an error here: its outcome tells."""
+        """Start the command; the outcome of a keeper that is gone has the error."""
         if self._file is None:
             return
         try:
@@ -69,7 +70,7 @@ class Gate:
         self.close()
 
     def close(self) -> None:
-        """Send the keeper away without running anything, unless the gate was opened."""
+        """End the keeper without starting the command, unless the gate was opened."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -84,14 +85,14 @@ class Spawned:
 
 
 class Spawner:
-    """Runs the spawner process and asks it for keepers; one that died is replaced at the next spawn."""
+    """Runs the spawner process, which starts keepers; the next spawn replaces a dead one."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._replies: deque[asyncio.Future[tuple[int, int]]] = deque()
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(CONCURRENT_SPAWNS)
 
     @property
     def pid(self) -> int | None:
@@ -99,14 +100,14 @@ class Spawner:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start the spawner process. It is exec'd: a forked one would inherit the scheduler's lock (R-28)."""
+        """Start the spawner process by exec: a fork would inherit the scheduler's lock."""
         if self._channel is not None:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET if LINUX else socket.SOCK_STREAM)
         ours.settimeout(0)
         with theirs:
             self._process = subprocess.Popen(
-                _argv(theirs.fileno()),
+                [sys.executable, "-I", "-S", "-X", "utf8", str(SPAWNER), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env=faults.passed_on(),
@@ -120,7 +121,7 @@ class Spawner:
         self._loop.add_reader(ours, self._on_reply)
 
     def stop(self) -> None:
-        """Let the spawner process go; the keepers stay."""
+        """End the spawner process; the keepers stay."""
         self._end(SpawnFailed("the spawner process was stopped"))
 
     def _end(self, answer: SpawnFailed) -> None:
@@ -128,7 +129,7 @@ class Spawner:
         if self._process is None:
             return
         try:
-            self._process.wait(STOP_WAIT)
+            self._process.wait(STOP_WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -158,18 +159,15 @@ class Spawner:
             _answer(self._replies.popleft(), REPLY.unpack(data))
 
     async def spawn(self, launch: Launch, folder: Path) -> Spawned:
-        """Return a keeper for `launch` that waits at its gate and will leave its files in `folder`."""
+        """Return a keeper for `launch` that waits at its gate; its files go to `folder`."""
         async with self._room:
             try:
-                return await self._spawn_twice(launch, folder)
+                try:
+                    return await self._spawn_once(launch, folder)
+                except SpawnerLost:
+                    return await self._spawn_once(launch, folder)
             except OSError as error:
                 raise SpawnFailed(f"no keeper could be started: {error.strerror}") from error
-
-    async def _spawn_twice(self, launch: Launch, folder: Path) -> Spawned:
-        try:
-            return await self._spawn_once(launch, folder)
-        except SpawnerLost:
-            return await self._spawn_once(launch, folder)
 
     async def _spawn_once(self, launch: Launch, folder: Path) -> Spawned:
         self.start()
@@ -178,7 +176,10 @@ class Spawner:
             reply = self._ask(launch, folder, gate=gate)
             faults.point("spawn.asked")
             pid, start = await reply
-            return Spawned(_keeper_identity(pid, start), Gate(held))
+            if pid < 0:
+                hint = "look at the limits on processes and memory"
+                raise SpawnFailed(f"no keeper could be forked: {os.strerror(-pid).lower()}", hint=hint)
+            return Spawned(ProcessIdentity(boot_id(), pid, start or start_time(pid) or 0), Gate(held))
         except BaseException:
             os.close(held)
             raise
@@ -202,44 +203,19 @@ class Spawner:
         return reply
 
 
-def _argv(channel: int) -> list[str]:
-    program = Path(__file__).with_name("spawner.py")
-    return [sys.executable, "-I", "-S", "-X", "utf8", str(program), str(channel)]
-
-
 def _answer(reply: "asyncio.Future[tuple[int, int]]", answer: tuple[int, ...] | SpawnFailed) -> None:
     if reply.done():
-        return  # the caller was cancelled; its gate is closed and the keeper leaves by itself
+        return  # the caller was cancelled: its gate is closed, and the keeper ends
     if isinstance(answer, SpawnFailed):
         reply.set_exception(answer)
     else:
         reply.set_result((answer[0], answer[1]))
 
 
-def _keeper_identity(pid: int, start: int) -> ProcessIdentity:
-    if pid < 0:
-        raise SpawnFailed(
-            f"no keeper could be forked: {os.strerror(-pid).lower()}", hint="look at the limits on processes and memory"
-        )
-    return ProcessIdentity(boot_id=boot_id(), pid=pid, start=start or start_time(pid) or 0)
-
-
 def _spec_file(launch: Launch, folder: Path) -> int:
     """Return an open file without a name that holds the keeper's orders: they contain secrets."""
-    spec = {
-        "argv": launch.argv,
-        "env": dict(launch.env),
-        "cwd": launch.cwd,
-        "timeout": launch.timeout,
-        "term_grace": launch.term_grace,
-        "output": launch.output,
-        "output_limit": launch.output_limit,
-        "stdin": launch.stdin,
-        "errors_apart": launch.errors_apart,
-        "secret": launch.secret,
-        "folder": str(folder),
-    }
-    data = json.dumps(spec).encode()
+    spec = {part.name: getattr(launch, part.name) for part in fields(launch) if part.name != "files"}
+    data = json.dumps({**spec, "env": dict(launch.env), "folder": str(folder)}).encode()
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("rota", os.MFD_CLOEXEC)
     else:
@@ -252,16 +228,15 @@ def _spec_file(launch: Launch, folder: Path) -> int:
 
 
 class Watch:
-    """The scheduler's own deadline behind a keeper's: a run that stops its keeper again and again is ended, too.
+    """The scheduler's own deadline behind a keeper's, for a run that keeps stopping its keeper.
 
-    From when the keeper should have acted it is woken once a second, since CONT disturbs none that works. One that is
-    stopped all the same when its grace is over is killed with all below it, and so is one under which something runs
-    when it should have given up.
+    After its deadline the keeper gets CONT once a second, which is harmless. A keeper that is still stopped after the
+    grace is killed with its process tree, and so is a keeper with running processes after `UNKILLABLE_SECONDS`.
     """
 
     def __init__(self, keeper: ProcessIdentity, *, timeout: float | None, term_grace: float, slack: float) -> None:
         self.overdue: str | None = None
-        """Why the keeper was killed: `timed_out` or `stopped`; None: it was not."""
+        """Why the keeper was killed: `timed_out` or `stopped`; None: not killed."""
         self._keeper = keeper
         self._term_grace = term_grace
         self._slack = slack
@@ -273,67 +248,50 @@ class Watch:
             self._expect(timeout)
 
     def order(self, *, at_once: bool) -> None:
-        """Take note that the keeper was told to end its run."""
+        """Expect the end of the run: the keeper got a signal."""
         if self._due > self._loop.time():
             self._why = "stopped"
         self._term_grace = 0.0 if at_once else self._term_grace
         self._expect(0.0)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _expect(self, seconds: float) -> None:
         self._due = min(self._due, self._loop.time() + seconds)
         self.close()
-        self._timer = self._loop.call_at(self._due + LOOK_PAUSE, self._look)
+        self._timer = self._loop.call_at(self._due + LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         late = self._loop.time() - self._due - self._term_grace - self._slack
-        given_up = late > UNKILLABLE_AFTER and keeps(self._keeper)
+        given_up = late > UNKILLABLE_SECONDS and keeps(self._keeper)
         if (late > 0 and stuck(self._keeper)) or given_up:
             self.overdue = self._why
             self._loop.run_in_executor(None, kill_keeper, self._keeper)
         else:
             send_signal(self._keeper, signal.SIGCONT)
-        self._timer = self._loop.call_later(LOOK_PAUSE, self._look)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
 
 async def wait_keeper(keeper: ProcessIdentity) -> None:
-    """Return when that process is gone; it need not be our child."""
+    """Return when the process is gone; it need not be a child."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
     try:
         handle = os.pidfd_open(keeper.pid)
     except ProcessLookupError:
         return
     except (AttributeError, OSError):
-        await _poll_keeper(keeper)
+        while alive(keeper):
+            loop.call_later(POLL_SECONDS, ready.set)
+            await ready.wait()
+            ready.clear()
         return
     try:
         if alive(keeper):
-            await _readable(handle)
+            loop.add_reader(handle, ready.set)
+            await ready.wait()
     finally:
+        loop.remove_reader(handle)
         os.close(handle)
-
-
-async def _readable(file: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(file, _resolve, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(file)
-
-
-async def _poll_keeper(keeper: ProcessIdentity) -> None:
-    loop = asyncio.get_running_loop()
-    while alive(keeper):
-        pause: asyncio.Future[None] = loop.create_future()
-        loop.call_later(POLL_PAUSE, _resolve, pause)
-        await pause
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
