@@ -14,6 +14,8 @@ from rota.http.context import model_of
 from rota.http.errors import STATUSES, TITLES, HttpRefusal, status_of
 from rota.model import errors as model
 from rota.model.errors import RotaError
+from rota.operations.budgets import UsageJson
+from rota.operations.explain import ExplanationJson
 from rota.operations.views import WholeJobJson, WholeRunJson
 from tests.api.conftest import COMPLETED, Api
 from tests.docs.pages import first_cells, page
@@ -110,7 +112,7 @@ def test_every_code_of_http_is_documented() -> None:
     [
         ("/jobs", schemas.JobPage),
         ("/jobs/hello", WholeJobJson),
-        ("/jobs/hello/explain", schemas.Explanation),
+        ("/jobs/hello/explain", ExplanationJson),
         ("/runs", schemas.RunPage),
         ("/runs/hello:1", WholeRunJson),
         ("/queue", schemas.QueueView),
@@ -120,7 +122,7 @@ def test_every_code_of_http_is_documented() -> None:
         ("/scheduler/poll", schemas.Summary),
         ("/workers", schemas.WorkerPage),
         ("/audit", schemas.EntryPage),
-        ("/usage", schemas.Usage),
+        ("/usage", UsageJson),
     ],
 )
 def test_what_is_answered_has_the_shape_that_is_described(api: Api, path: str, shape: type) -> None:

@@ -9,6 +9,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rota.http.context import COMING, EXTENSIBLE, GROUP, PAST, WHEN, FilterWord, RequestBody, page_of
 from rota.model.serialize import RunJson
 from rota.model.states import WaitingFor
+from rota.operations.admin.audit import EntryJson
+from rota.operations.budgets import AccountJson
+from rota.operations.groups import GroupEntryJson
+from rota.operations.status.attention import NeedJson
 from rota.operations.views import FireJson, JobJson, PauseJson, WholeJobJson
 
 
@@ -60,24 +64,6 @@ class Preview(TypedDict):
     fires: list[FireJson]
 
 
-class Line(TypedDict):
-    """One line of an explanation."""
-
-    label: str
-    text: str
-
-
-class Explanation(TypedDict):
-    """Why a job or run did, did not, or will run, as `rota explain --json`."""
-
-    name: str
-    job: JobJson
-    job_lines: list[Line]
-    run: RunJson | None
-    run_lines: list[Line]
-    decisions: dict[str, Any]
-
-
 class Told(TypedDict):
     """A change, in the shape that the command prints with --json."""
 
@@ -116,51 +102,10 @@ class QueueView(TypedDict):
     pools: list[dict[str, Any]]
 
 
-class Group(TypedDict):
-    """A group, as `rota groups show --json`."""
-
-    id: str
-    group: str
-    name: str
-    status: Literal["RUNNING", "COMPLETED", "PARTIAL", "CANCELLED"]
-    mode: str
-    on_failure: str
-    run_id: str | None
-    retry_of: str | None
-    created_at: str
-    cancel_requested_at: str | None
-    finished_at: str | None
-    counts: dict[str, int]
-    members: list[dict[str, Any]]
+GroupPage = page_of(GroupEntryJson, "GroupPage", "Groups by name.")
 
 
-class GroupEntry(TypedDict):
-    """A group's name and its newest instance."""
-
-    name: str
-    declared: bool
-    newest: Group | None
-
-
-GroupPage = page_of(GroupEntry, "GroupPage", "Groups by name.")
-
-
-class Account(TypedDict):
-    """An account of budgets in its window, as `rota budgets --json`; money in millionths of a dollar."""
-
-    name: str
-    unit: str
-    limit: int
-    per: str
-    used: int
-    left: int
-    settled: int
-    reserved: int
-    since: str
-    until: str
-
-
-AccountPage = page_of(Account, "AccountPage", "Accounts by name.")
+AccountPage = page_of(AccountJson, "AccountPage", "Accounts by name.")
 
 
 class Worker(BaseModel):
@@ -187,56 +132,13 @@ class Worker(BaseModel):
 WorkerPage = page_of(Worker, "WorkerPage", "Workers by name.")
 
 
-class DirectCall(TypedDict):
-    """A direct call, as `rota direct --json`."""
-
-    id: str
-    job: str | None
-    direct: bool
-    status: str
-    reason: str | None
-    ahead: int
-    params: dict[str, Any]
-    asked_at: str
-    started_at: str | None
-    finished_at: str | None
-    exit_code: int | None
-    error: str | None
-    result_summary: str | None
-
-
-class DirectCalls(TypedDict):
-    """The direct calls that wait and run."""
-
-    waiting: list[DirectCall]
-    running: list[DirectCall]
-
-
-class Seen(TypedDict):
-    """Who has acknowledged something, and when."""
-
-    by: str
-    at: str
-
-
-class Need(TypedDict):
-    """Something that needs somebody, as `rota ack --json`; `about` is the run or job that it is about."""
-
-    name: str
-    kind: str
-    what: str
-    command: str
-    about: str | None
-    acknowledged: Seen | None
-
-
-NeedPage = page_of(Need, "NeedPage", "What needs somebody, the worst first.")
+NeedPage = page_of(NeedJson, "NeedPage", "What needs somebody, the worst first.")
 
 
 class Acknowledged(TypedDict):
     """What was acknowledged, or is shown again."""
 
-    items: list[Need]
+    items: list[NeedJson]
     dry_run: bool
 
 
@@ -249,7 +151,7 @@ class System(TypedDict):
     slots_taken: int | None
     jobs: int
     attention: list[dict[str, Any]]
-    acknowledged: list[Need]
+    acknowledged: list[NeedJson]
     running: list[RunJson]
     queued: list[RunJson]
     next: list[dict[str, Any]]
@@ -270,29 +172,7 @@ class Summary(TypedDict):
     suggested_poll_seconds: int
 
 
-class Usage(TypedDict):
-    """What runs used, as `rota usage --json`."""
-
-    by: str
-    since: str
-    until: str
-    rows: list[dict[str, Any]]
-    total: dict[str, Any]
-
-
-class Entry(TypedDict):
-    """A line of the audit: who did what."""
-
-    number: int
-    at: str
-    actor: str
-    face: str
-    action: str
-    target: str
-    detail: dict[str, Any]
-
-
-EntryPage = page_of(Entry, "EntryPage", "Lines of the audit, newest first.")
+EntryPage = page_of(EntryJson, "EntryPage", "Lines of the audit, newest first.")
 
 
 class Health(BaseModel):

@@ -1,19 +1,20 @@
 """Budgets, usage and costs of agents as users see them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.transactions.budgets import charges, current_window
 from rota.model.budgets import Account, Window
 from rota.model.clock import iso
 from rota.model.errors import UnknownAccount
 from rota.model.records import Job
+from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec, Spend
 from rota.operations.jobs import find_job
 from rota.operations.project.locate import in_scope
@@ -166,30 +167,43 @@ def _declared_charge(store: Store | None, account: Account, spend: Spend, *, now
     return Charge(account, window, settled, reserved, estimate_of(spend, account, largest=None))
 
 
-def account_json(view: AccountView) -> dict[str, Any]:
+class AccountJson(TypedDict):
+    """An account of budgets in its window, as `rota budgets --json`; money in millionths of a dollar."""
+
+    name: str
+    unit: str
+    limit: int
+    per: str
+    timezone: str
+    policy: str
+    estimate: int | None
+    declared: bool
+    since: str
+    until: str
+    settled: int
+    reserved: int
+    used: int
+    left: int
+    over: int
+    forecast: int | None
+    forecast_from: str | None
+    forecast_windows: int
+    waiting: list[str]
+
+
+def account_json(view: AccountView) -> AccountJson:
     """Return an account as JSON; money in millionths of a dollar."""
-    account = view.account
-    return {
-        "name": account.name,
-        "unit": account.unit,
-        "limit": account.limit,
-        "per": account.per,
-        "timezone": account.timezone,
-        "policy": account.policy,
-        "estimate": account.estimate,
-        "declared": view.declared,
-        "since": iso(view.window.since),
-        "until": iso(view.window.until),
-        "settled": view.settled,
-        "reserved": view.reserved,
-        "used": view.used,
-        "left": view.left,
-        "over": view.over,
-        "forecast": view.forecast.amount,
-        "forecast_from": view.forecast.basis,
-        "forecast_windows": view.forecast.windows,
-        "waiting": list(view.waiting),
-    }
+    forecast = view.forecast
+    return to_shape(
+        AccountJson,
+        view,
+        **asdict(view.account),
+        since=view.window.since,
+        until=view.window.until,
+        forecast=forecast.amount,
+        forecast_from=forecast.basis,
+        forecast_windows=forecast.windows,
+    )
 
 
 def history_json(history: AccountHistory) -> dict[str, Any]:
@@ -266,7 +280,17 @@ def total_of(rows: Sequence[Used]) -> Used:
     return Used(None, sum(used.runs for used in rows), sum((used.took for used in rows), timedelta()), **amounts)
 
 
-def usage_json(view: UsageView) -> dict[str, Any]:
+class UsageJson(TypedDict):
+    """The usage of runs, as `rota usage --json`."""
+
+    by: str
+    since: str
+    until: str
+    rows: list[dict[str, Any]]
+    total: dict[str, Any]
+
+
+def usage_json(view: UsageView) -> UsageJson:
     """Return usage as JSON."""
     return {
         "by": view.by.value,

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
-from rota.model.clock import iso
 from rota.model.ids import created_at
 from rota.model.records import ProcessIdentity
-from rota.model.serialize import iso_or_none
+from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec
 from rota.model.states import Status
 from rota.operations.jobs import find_job
@@ -129,30 +128,49 @@ def direct_spec(store: Store, view: DirectView) -> JobSpec | None:
     return store.read(lambda db: jobs.version_spec(db, find_job(db, name).id, version))
 
 
-def direct_json(view: DirectView) -> dict[str, Any]:
+class DirectCallJson(TypedDict):
+    """A direct call, as `rota direct --json`."""
+
+    id: str
+    job: str | None
+    direct: bool
+    reserves: bool
+    status: str
+    reason: str | None
+    ahead: int
+    caller: int
+    pid: int | None
+    slot: int | None
+    params: dict[str, Any]
+    asked_at: str
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    error: str | None
+    result_summary: str | None
+
+
+class DirectCallsJson(TypedDict):
+    """The direct calls that wait and run."""
+
+    waiting: list[DirectCallJson]
+    running: list[DirectCallJson]
+
+
+def direct_json(view: DirectView) -> DirectCallJson:
     """Return a direct call as JSON."""
-    return {
-        "id": view.id,
-        "job": view.job,
-        "direct": True,
-        "reserves": view.reserves,
-        "status": view.status.shown.value,
-        "reason": view.reason,
-        "ahead": view.ahead,
-        "caller": view.caller.pid,
-        "pid": view.process.pid if view.process else None,
-        "slot": view.slot,
-        "params": dict(view.params),
-        "asked_at": iso(view.asked_at),
-        "started_at": iso_or_none(view.started_at),
-        "finished_at": iso_or_none(view.finished_at),
-        "exit_code": view.exit_code,
-        "error": view.error,
-        "result_summary": view.summary,
-    }
+    return to_shape(
+        DirectCallJson,
+        view,
+        direct=True,
+        status=view.status.shown,
+        caller=view.caller.pid,
+        pid=view.process.pid if view.process else None,
+        result_summary=view.summary,
+    )
 
 
-def calls_json(calls: DirectCallsView) -> dict[str, Any]:
+def calls_json(calls: DirectCallsView) -> DirectCallsJson:
     """Return the direct calls of a project as JSON."""
     return {
         "waiting": [direct_json(view) for view in calls.waiting],

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.activity import claiming_paused, everything_paused
 from rota.model.records import Run
-from rota.model.serialize import run_json
+from rota.model.serialize import RunJson, run_json, to_shape
 from rota.model.spec import Draw
 from rota.model.states import FINAL, Held, Status
 from rota.operations.capacity import pool_wait
 from rota.operations.jobs import UNFINISHED_SHOWN, JobView, job_view
 from rota.operations.runs import find_any, run_view
 from rota.operations.status.status import SWITCHED_OFF, Heartbeat, Liveness, heartbeat, switched_off, with_ticks
-from rota.operations.views import job_json
+from rota.operations.views import JobJson, job_json
 from rota.operations.workers import all_drained
 from rota.store.driver import Database, Store
 from rota.store.tables import groups, jobs, queue, run_queries
@@ -141,13 +141,31 @@ def _held(db: Database, run: Run, *, held: Heartbeat, now: datetime) -> Holding:
     return by
 
 
-def explanation_json(view: ExplanationView) -> dict[str, Any]:
+class LineJson(TypedDict):
+    """One line of an explanation."""
+
+    label: str
+    text: str
+
+
+class ExplanationJson(TypedDict):
+    """Why a job or run did, did not, or will run, as `rota explain --json`."""
+
+    name: str
+    job: JobJson
+    job_lines: list[LineJson]
+    run: RunJson | None
+    run_lines: list[LineJson]
+    decisions: dict[str, Any]
+
+
+def explanation_json(view: ExplanationView) -> ExplanationJson:
     """Return an explanation as JSON: the lines for people, and the records behind them."""
     return {
         "name": view.name,
         "job": job_json(view.job, fires=1),
-        "job_lines": [{"label": line.label, "text": line.text} for line in view.job_lines],
+        "job_lines": [to_shape(LineJson, line) for line in view.job_lines],
         "run": run_json(view.run) if view.run else None,
-        "run_lines": [{"label": line.label, "text": line.text} for line in view.run_lines],
+        "run_lines": [to_shape(LineJson, line) for line in view.run_lines],
         "decisions": dict(view.run.decisions) if view.run else {},
     }

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, TypedDict
 
-from rota.model.clock import iso
 from rota.model.errors import (
     InvalidValue,
     UnknownGroup,
 )
 from rota.model.ids import is_id
 from rota.model.records import Group, Job, Run
-from rota.model.serialize import iso_or_none, run_json
+from rota.model.serialize import iso_or_none, run_json, to_shape
 from rota.model.spec import Kind
 from rota.model.states import GroupStatus, Status
 from rota.rules.queue_order import GROUP_LANE
@@ -145,27 +144,41 @@ def counts(view: GroupView) -> dict[str, int]:
     return {word: count for word, count in found.items() if count}
 
 
-def group_json(view: GroupView) -> dict[str, Any]:
+class GroupJson(TypedDict):
+    """A group, as `rota groups show --json`."""
+
+    id: str
+    group: str
+    name: str
+    status: Literal["RUNNING", "COMPLETED", "PARTIAL", "CANCELLED"]
+    mode: str
+    on_failure: str
+    run_id: str | None
+    retry_of: str | None
+    created_at: str
+    cancel_requested_at: str | None
+    finished_at: str | None
+    counts: dict[str, int]
+    members: list[dict[str, Any]]
+
+
+class GroupEntryJson(TypedDict):
+    """A group's name and its newest instance."""
+
+    name: str
+    declared: bool
+    schedule: str | None
+    next_at: str | None
+    newest: GroupJson | None
+
+
+def group_json(view: GroupView) -> GroupJson:
     """Return a group in the fixed shape that others build on."""
-    group = view.group
-    return {
-        "id": group.id,
-        "group": group.handle,
-        "name": group.name,
-        "status": group.status.value,
-        "mode": group.mode.value,
-        "on_failure": group.on_failure.value,
-        "run_id": group.run_id,
-        "retry_of": view.repeated,
-        "created_at": iso(group.created_at),
-        "cancel_requested_at": iso_or_none(group.cancel_requested_at),
-        "finished_at": iso_or_none(group.finished_at),
-        "counts": counts(view),
-        "members": [_seat_json(seat) for seat in view.seats],
-    }
+    members, group = [_seat_json(seat) for seat in view.seats], view.group
+    return to_shape(GroupJson, group, group=group.handle, retry_of=view.repeated, counts=counts(view), members=members)
 
 
-def line_json(line: GroupLine) -> dict[str, Any]:
+def line_json(line: GroupLine) -> GroupEntryJson:
     """Return a group with its newest instance as JSON."""
     return {
         "name": line.name,

@@ -10,7 +10,7 @@ from rota.model.clock import iso
 from rota.model.records import Claim, Job
 from rota.model.serialize import DeliveryJson, RunJson, delivery_json, encode, iso_or_none, run_json, to_shape
 from rota.model.states import Held, Status
-from rota.operations.groups import GroupView, group_json
+from rota.operations.groups import GroupJson, GroupView, group_json
 from rota.operations.jobs import JobView
 from rota.operations.runs import RunView
 from rota.rules.schedule.instants import explain_schedule
@@ -123,7 +123,7 @@ class WholeRunJson(RunJson):
     decisions: dict[str, Any]
     deliveries: list[DeliveryJson]
     execution: ExecutionJson | None
-    group: dict[str, Any] | None
+    group: GroupJson | None
 
 
 def job_json(view: JobView, *, fires: int = 5) -> JobJson:

@@ -99,10 +99,10 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
                 call = _direct_call(store, handle)
                 if call is not None:
                     words = _cancel_call(invocation, place, store, call, dry_run=dry_run)
-                    name, shape = call.name, direct_json(call)
+                    name, shape = call.name, dict(direct_json(call))
                 else:
                     run, words = _cancel(invocation, place, store, handle, dry_run=dry_run)
-                    name, shape = run.handle, {**run_json(run)}
+                    name, shape = run.handle, dict(run_json(run))
             except RotaError as error:
                 refused.append(error)  # one that cannot be cancelled does not keep the others
                 continue

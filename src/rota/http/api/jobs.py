@@ -28,7 +28,7 @@ from rota.model.errors import InvalidValue
 from rota.model.serialize import RunJson, run_json
 from rota.operations.admin.access import Scope
 from rota.operations.bulk import Range, backfill, backfilled_json, paused_json, resumed_json, trigger_many
-from rota.operations.explain import explain, explanation_json
+from rota.operations.explain import ExplanationJson, explain, explanation_json
 from rota.operations.jobs import JobView, job_data, list_jobs, show_job
 from rota.operations.pause import JobSelection, pause, resume
 from rota.operations.project import apply
@@ -175,7 +175,7 @@ def preview_job(desk: DeskOf, job: JobName, n: Annotated[int, Query(ge=1, le=500
     return answer({"job": found.name, "timezone": found.spec.schedule.timezone, "fires": fires_json(found, n=n)})
 
 
-@jobs_routes.on("GET", "/jobs/{job}/explain", scope=Scope.READ, answer=schemas.Explanation)
+@jobs_routes.on("GET", "/jobs/{job}/explain", scope=Scope.READ, answer=ExplanationJson)
 def explain_job(desk: DeskOf, job: JobName) -> Response:
     """Tell why a job did, did not, or will run."""
     return answer(explanation_json(explain(desk.store, job, state=desk.state, now=desk.now)))

@@ -38,8 +38,8 @@ from rota.operations import budgets, group_actions, groups
 from rota.operations.admin.access import Scope
 from rota.operations.bulk import Filter, cancel_matching, edited_json, match_runs, moved_json
 from rota.operations.direct_actions import LOOK_AGAIN, direct_call, wait_a_little
-from rota.operations.direct_calls import calls_json, direct_calls, direct_json
-from rota.operations.explain import explain, explanation_json
+from rota.operations.direct_calls import DirectCallJson, DirectCallsJson, calls_json, direct_calls, direct_json
+from rota.operations.explain import ExplanationJson, explain, explanation_json
 from rota.operations.groups import group_around
 from rota.operations.jobs import project_timezone
 from rota.operations.output import fetch_output, follow_bytes, output_of, snapshot_of, why_no_output
@@ -178,7 +178,7 @@ def move_queued_run(desk: DeskOf, run: RunName, wish: schemas.MoveWish) -> Respo
     return answer(moved_json(moved, dry_run=wish.dry_run))
 
 
-@runs_routes.on("GET", "/runs/{run}/explain", scope=Scope.READ, answer=schemas.Explanation)
+@runs_routes.on("GET", "/runs/{run}/explain", scope=Scope.READ, answer=ExplanationJson)
 def explain_run(desk: DeskOf, run: RunName) -> Response:
     """Tell why a run did, did not, or will run."""
     view = show_run(desk.store, run)
@@ -320,13 +320,13 @@ class WaitingRequests:
 waiting = WaitingRequests()
 
 
-@direct_routes.on("GET", "/direct", scope=Scope.READ, answer=schemas.DirectCalls)
+@direct_routes.on("GET", "/direct", scope=Scope.READ, answer=DirectCallsJson)
 def get_direct_calls(desk: DeskOf) -> Response:
     """List who waits for a slot, and who has one."""
     return answer(calls_json(desk.store.read(direct_calls)))
 
 
-@direct_routes.on("POST", "/direct", scope=Scope.RUN, answer=schemas.DirectCall)
+@direct_routes.on("POST", "/direct", scope=Scope.RUN, answer=DirectCallJson)
 async def call_directly(desk: DeskOf, wish: schemas.DirectWish, request: Request) -> Response:
     """Execute a job in the next free slot and wait for its end; a client that goes away gives its place up."""
     with waiting:
@@ -370,7 +370,7 @@ def get_groups(desk: DeskOf) -> Response:
     return answer(page([groups.line_json(line) for line in lines], following=None))
 
 
-@queue_routes.on("POST", "/groups", scope=Scope.RUN, answer=schemas.Group, status=202)
+@queue_routes.on("POST", "/groups", scope=Scope.RUN, answer=groups.GroupJson, status=202)
 def create_group(desk: DeskOf, wish: schemas.GroupWish) -> Response:
     """Make a group of jobs at run time, with all of its members or not at all."""
     view = group_actions.create(
@@ -387,13 +387,13 @@ def create_group(desk: DeskOf, wish: schemas.GroupWish) -> Response:
     return answer(groups.group_json(view), status=202)
 
 
-@queue_routes.on("GET", "/groups/{group}", scope=Scope.READ, answer=schemas.Group)
+@queue_routes.on("GET", "/groups/{group}", scope=Scope.READ, answer=groups.GroupJson)
 def get_group(desk: DeskOf, group: GroupName) -> Response:
     """Show a group with its members."""
     return answer(groups.group_json(groups.show_group(desk.store, group)))
 
 
-@queue_routes.on("POST", "/groups/{group}/cancel", scope=Scope.RUN, answer=schemas.Group)
+@queue_routes.on("POST", "/groups/{group}/cancel", scope=Scope.RUN, answer=groups.GroupJson)
 def cancel_group(desk: DeskOf, group: GroupName, wish: schemas.OptionalDryRun) -> Response:
     """Cancel a group: queued members at once, running ones by stopping them."""
     dry_run = wish.dry_run
@@ -421,13 +421,13 @@ def get_budgets(desk: DeskOf) -> Response:
     return answer(page([budgets.account_json(view) for view in found], following=None))
 
 
-@queue_routes.on("GET", "/budgets/{account}", scope=Scope.READ, answer=schemas.Account)
+@queue_routes.on("GET", "/budgets/{account}", scope=Scope.READ, answer=budgets.AccountJson)
 def get_budget(desk: DeskOf, account: Word) -> Response:
     """Show an account with its last windows and who spent most."""
     return answer(budgets.history_json(budgets.show_account(desk.store, account, now=desk.now)))
 
 
-@queue_routes.on("GET", "/usage", scope=Scope.READ, answer=schemas.Usage)
+@queue_routes.on("GET", "/usage", scope=Scope.READ, answer=budgets.UsageJson)
 def get_usage(
     desk: DeskOf,
     by: Annotated[budgets.By, Query()] = budgets.By.JOB,

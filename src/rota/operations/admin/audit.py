@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
-from rota.model.clock import Clock, iso
+from rota.model.clock import Clock
+from rota.model.serialize import to_shape
 from rota.store.driver import PLAIN, Database, Operation, Store, T, WriteOptions
 from rota.store.tables import audit
 from rota.store.tables.audit import IdempotentRequest
@@ -96,17 +97,21 @@ def read_trail(
     return store.read(partial(audit.entries, limit=limit, before=before, since=since, actor=actor))
 
 
-def entry_json(entry: audit.AuditEntry) -> dict[str, Any]:
+class EntryJson(TypedDict):
+    """A line of the audit: an action and its actor."""
+
+    number: int
+    at: str
+    actor: str
+    face: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+def entry_json(entry: audit.AuditEntry) -> EntryJson:
     """Return a line of the audit as JSON."""
-    return {
-        "number": entry.number,
-        "at": iso(entry.at),
-        "actor": entry.actor,
-        "face": entry.face,
-        "action": entry.action,
-        "target": entry.target,
-        "detail": dict(entry.detail),
-    }
+    return to_shape(EntryJson, entry)
 
 
 class IdempotencyKey:

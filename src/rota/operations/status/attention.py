@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rota.engine.activity import KIND as TICK
 from rota.engine.membership.control import installed_version
@@ -16,6 +16,7 @@ from rota.model.agents import provider_pool
 from rota.model.amounts import counted
 from rota.model.clock import iso, say_duration
 from rota.model.records import Abandoned, Claim, Run
+from rota.model.serialize import to_shape
 from rota.model.spec import JobSpec
 from rota.model.states import Reason, Status
 from rota.operations.capacity import HoldView
@@ -114,17 +115,28 @@ def mark_of(one: Attention) -> str:
     return hashlib.sha256(one.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def need_json(need: AttentionItem) -> dict[str, Any]:
-    """Return something that needs somebody as JSON."""
-    one, seen = need.attention, need.seen
-    return {
-        "name": one.name,
-        "kind": one.kind,
-        "what": one.what,
-        "command": one.command,
-        "about": one.subject or None,
-        "acknowledged": None if seen is None else {"by": seen.actor, "at": iso(seen.at)},
-    }
+class SeenJson(TypedDict):
+    """The acknowledgement of an item."""
+
+    by: str
+    at: str
+
+
+class NeedJson(TypedDict):
+    """An item that needs attention, as `rota ack --json`; `about` is its run or job."""
+
+    name: str
+    kind: str
+    what: str
+    command: str
+    about: str | None
+    acknowledged: SeenJson | None
+
+
+def need_json(need: AttentionItem) -> NeedJson:
+    """Return an item that needs attention as JSON."""
+    seen = None if need.seen is None else to_shape(SeenJson, need.seen, by=need.seen.actor)
+    return to_shape(NeedJson, need.attention, about=need.attention.subject or None, acknowledged=seen)
 
 
 def attention(
