@@ -13,12 +13,22 @@ import click
 from click.core import ParameterSource
 
 from rota.cli.output import HelpContext, json_text, raise_lost_interrupt
-from rota.model.errors import FileProblems
+from rota.model.clock import parse_duration
+from rota.model.errors import (
+    AgentRefused,
+    FileProblems,
+    NotApplied,
+    ProjectIncluded,
+    ProjectMissing,
+    RotaError,
+    RunUnknown,
+    UnknownJob,
+)
+from rota.model.ids import is_id
 
 if TYPE_CHECKING:
     from rota.engine.membership.session import Entrance
     from rota.model.clock import Clock
-    from rota.model.errors import RotaError
     from rota.model.proposals import Author
     from rota.operations.project.locate import ProjectPaths
     from rota.store.driver import Store
@@ -100,8 +110,6 @@ class Invocation:
 
     def source_folder(self) -> str:
         """Return the folder that the names of files in messages are relative to."""
-        from rota.model.errors import ProjectMissing
-
         try:
             return str(self.place().folder)
         except ProjectMissing:
@@ -109,8 +117,6 @@ class Invocation:
 
     def own_place(self, verb: str) -> "ProjectPaths":
         """Return the place of a project with a scheduler of its own; ProjectIncluded inside an included one."""
-        from rota.model.errors import ProjectIncluded
-
         place = self.place()
         if place.scope:
             raise ProjectIncluded(str(place.nearest), str(place.folder), verb=verb)
@@ -118,8 +124,6 @@ class Invocation:
 
     def full_name(self, name: str) -> str:
         """Return the name of a job or run as it is stored: inside an included project `triage` is `api/triage`."""
-        from rota.model.ids import is_id
-
         if "/" in name.partition(":")[0] or is_id(name) or not (scope := self.place().scope):
             return name
         return f"{scope}/{name}"
@@ -163,7 +167,6 @@ class Invocation:
     @contextmanager
     def store(self, *, create: bool = False) -> "Iterator[tuple[ProjectPaths, Store]]":
         """Open the project's database; without `create` something must have been applied before."""
-        from rota.model.errors import NotApplied, UnknownJob
         from rota.operations.project.locate import is_applied, open_place
 
         place = self.place()
@@ -186,8 +189,6 @@ class Invocation:
 
         The change is made by then: that it could not be noted is told.
         """
-        from rota.model.errors import RotaError
-
         try:
             if self.applied():
                 with self.store() as (_, store):
@@ -211,7 +212,6 @@ class Invocation:
 def _declares(folder: Path, name: str) -> bool:
     """Tell whether the file names a job or group, without checking the rest of it."""
     from rota.declare.yaml import load
-    from rota.model.errors import RotaError
 
     try:
         data = load(folder / "rota.yaml").data
@@ -328,8 +328,6 @@ def print_json(value: Any) -> None:
 
 def read_duration(text: str) -> timedelta:
     """Return the duration of an option: 30s, 5m, 1h, 1d, or whole seconds."""
-    from rota.model.clock import parse_duration
-
     return parse_duration(int(text) if text.isdecimal() else text)
 
 
@@ -378,7 +376,6 @@ def command_path(ctx: click.Context) -> str:
 
 def maker_here(invocation: "Invocation") -> "Author":
     """Return who types this command inside a run: that run, if it is live in the project that the command is for."""
-    from rota.model.errors import ProjectMissing
     from rota.operations.project.locate import open_place
     from rota.operations.tools.context import RUN_ID, maker_of, stranger
 
@@ -397,8 +394,6 @@ def maker_here(invocation: "Invocation") -> "Author":
 
 def refuse_agents(invocation: "Invocation", ctx: click.Context) -> None:
     """Refuse a command inside an agent's run that changes what agents may not change, and all without rights."""
-    from rota.model.errors import AgentRefused
-
     path = command_path(ctx)
     if path in STATELESS or (path == "mcp" and _only_lists(invocation, ctx)):
         return
@@ -425,8 +420,6 @@ def _only_lists(invocation: "Invocation", ctx: click.Context) -> bool:
 
 
 def _unknown(invocation: "Invocation", run_id: str, path: str) -> "RotaError":
-    from rota.model.errors import ProjectMissing, RunUnknown
-
     try:
         where = str(invocation.place().folder)
     except ProjectMissing:

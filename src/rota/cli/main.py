@@ -12,6 +12,7 @@ import click
 from rota.cli.errors import FAULT, INTERRUPTED, exit_code, report, report_usage
 from rota.cli.invocation import Invocation, RotaCommand, print_json, refuse_empty
 from rota.cli.output import HelpContext, clean_streams, give_up, interrupts_noted, is_unwritable, open_closed_streams
+from rota.model.errors import OutputUnwritable, ProjectMissing, RotaError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -206,8 +207,6 @@ class Root(click.Group):
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
-    from rota.model.errors import OutputUnwritable, RotaError
-
     if isinstance(error, click.ClickException):
         error = RotaError(error.format_message())
     if is_unwritable(error):
@@ -285,8 +284,6 @@ There is no rota.yaml in this folder or above it.
 
 def _alone(ctx: click.Context, invocation: Invocation) -> Any:
     """Run `rota status` inside a project; elsewhere print the first steps."""
-    from rota.model.errors import ProjectMissing
-
     try:
         invocation.place()
     except ProjectMissing:

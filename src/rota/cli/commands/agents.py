@@ -8,12 +8,16 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.cli.output import Cell, Column, print_pairs, print_table
+from rota.model.agents import Access, provider_pool
 from rota.model.amounts import counted
+from rota.text.ansi import plain
+from rota.text.format import ago
+from rota.text.jobs import say_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rota.cli.output import Cell
     from rota.operations.agents import AgentsView, AgentView
     from rota.operations.tools.catalog import Tool
     from rota.operations.tools.toolbox import Toolbox
@@ -50,7 +54,6 @@ def _look(invocation: Invocation, name: str | None = None) -> "tuple[AgentsView,
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.cli.output import Column, print_table
     from rota.operations.agents import agents_json
 
     view, zone = _look(invocation)
@@ -76,8 +79,6 @@ def _tell_problem(view: "AgentsView") -> None:
 
 
 def _tell_remedy(view: "AgentView") -> None:
-    from rota.text.ansi import plain
-
     if view.remedy:
         click.echo(f"{view.known.name}: {plain(view.remedy)}")
     if view.held is not None:
@@ -87,8 +88,6 @@ def _tell_remedy(view: "AgentView") -> None:
 
 
 def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
-    from rota.cli.output import Cell
-
     known, found = view.known, view.found
     state = state_words(view, zone, now=now)
     return [
@@ -106,14 +105,11 @@ def _row(view: "AgentView", zone: str, *, now: datetime) -> "list[Cell | str]":
 
 
 def _yes(value: bool | None, yes: str, no: str) -> "Cell | str":  # noqa: FBT001
-    from rota.cli.output import Cell
-
     return UNKNOWN if value is None else Cell(yes, "green") if value else Cell(no, "red")
 
 
 def _last(view: "AgentView", *, now: datetime) -> str:
     from rota.operations.text import outcome_words
-    from rota.text.format import ago
 
     if view.last is None:
         return "never"
@@ -123,10 +119,6 @@ def _last(view: "AgentView", *, now: datetime) -> str:
 
 def state_words(view: "AgentView", zone: str, *, now: datetime) -> str:
     """Return whether an agent can work: `ready`, what it lacks, or how long its provider is held."""
-    from rota.model.agents import provider_pool
-    from rota.text.ansi import plain
-    from rota.text.jobs import say_hold
-
     if view.found.problem:
         return plain(view.found.problem)
     if view.held is not None:
@@ -159,16 +151,12 @@ def check(invocation: Invocation, *, name: str | None) -> int:
 
 
 def _tell_whole(view: "AgentView", zone: str, *, now: datetime) -> None:
-    from rota.cli.output import print_pairs
-
     state = state_words(view, zone, now=now)
     click.echo(f"{view.known.name}  {click.style(state, fg='green' if state == 'ready' else 'red')}")
     print_pairs(_pairs(view, now=now))
 
 
 def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
-    from rota.text.ansi import plain
-
     known, found = view.known, view.found
     yield "adapter", known.adapter + (f", provider {known.provider}" if known.provider else "")
     yield "program", f"{found.path or 'not found'} {found.version}".rstrip()
@@ -189,8 +177,6 @@ def _pairs(view: "AgentView", *, now: datetime) -> "Iterable[tuple[str, str]]":
 
 
 def _capabilities(view: "AgentView") -> str:
-    from rota.model.agents import Access
-
     kind = view.known.kind
     assert kind is not None
     can = kind.capabilities

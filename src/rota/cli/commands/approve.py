@@ -2,12 +2,22 @@
 
 import sys
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.output import Column, print_pairs, print_table
 from rota.model.amounts import counted, say_dollars
+from rota.model.clock import iso
+from rota.model.records import cut
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import coming_fires, next_fires
+from rota.text.ansi import clean_for_terminal, plain
+from rota.text.format import full_time
+from rota.text.jobs import say_made
+from rota.text.schedule import next_fire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +48,9 @@ def approve_command(invocation: Invocation, *, job: str | None, yes: bool, dry_r
 
 
 def _list(invocation: Invocation, store: "Store") -> None:
-    from rota.cli.output import Column, print_table
-    from rota.model.records import cut
     from rota.operations.jobs import project_timezone
     from rota.operations.proposals import waiting
     from rota.operations.views import provisional_json
-    from rota.text.ansi import plain
-    from rota.text.format import full_time
 
     found = [job for job in store.read(waiting) if invocation.covers(job.name)]
     if invocation.as_json:
@@ -66,7 +72,6 @@ def _list(invocation: Invocation, store: "Store") -> None:
 
 
 def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dry_run: bool) -> int:
-    from functools import partial
 
     from rota.engine.membership.control import wake
     from rota.operations.proposal_actions import approve
@@ -89,8 +94,6 @@ def _approve(invocation: Invocation, store: "Store", name: str, *, yes: bool, dr
 
 
 def _first(job: "Job", now: datetime) -> str:
-    from rota.text.schedule import next_fire
-
     return "; " + next_fire(job, now=now)
 
 
@@ -113,11 +116,7 @@ def _tell(invocation: Invocation, job: "Job", *, approved: bool, note: str) -> i
 
 def _show(job: "Job", now: datetime) -> None:
     """Print all that an approval is for: the exact prompt, access, budget and the next fires."""
-    from rota.cli.output import print_pairs
     from rota.operations.text import spec_pairs
-    from rota.rules.schedule.instants import explain_schedule
-    from rota.text.ansi import clean_for_terminal
-    from rota.text.jobs import say_made
 
     work = job.spec.work.agent
     assert work is not None, "only tasks for agents wait for approval"
@@ -135,9 +134,6 @@ def _show(job: "Job", now: datetime) -> None:
 
 
 def _start(fire: "UpcomingFire", zone: str, *, now: datetime) -> str:
-    from rota.model.clock import iso
-    from rota.text.format import full_time
-
     told = f"{full_time(fire.at, zone, now=now)} ({zone})"
     return told if zone == "UTC" else f"{told}, {iso(fire.at)}"
 
@@ -150,8 +146,6 @@ def _fires(job: "Job", now: datetime) -> list[dict[str, Any]]:
 
 def _coming(job: "Job", now: datetime) -> "Sequence[UpcomingFire]":
     """Return when a job would start if it was approved now, or does since it is."""
-    from rota.rules.schedule.preview import coming_fires, next_fires
-
     if job.provisional_at is None:
         return coming_fires(job, n=FIRES)
     return next_fires(job.spec.schedule, now, FIRES, created_at=now, name=job.name)
@@ -202,9 +196,6 @@ def _removal_confirmed(invocation: Invocation) -> bool:
 
 
 def _preview(found: "Sequence[Job]") -> None:
-    from rota.cli.output import Column, print_table
-    from rota.rules.schedule.instants import explain_schedule
-
     if not found:
         click.echo("that maker has no jobs")
         return

@@ -8,6 +8,8 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.model.amounts import counted
+from rota.model.clock import cut_to_ms
+from rota.text.format import full_time, read_instant, roughly
 
 if TYPE_CHECKING:
     from rota.operations.bulk import Backfilled, Range
@@ -61,9 +63,7 @@ def _zone(store: "Store", job: str) -> str:
 
 
 def _range(since: str, until: str, zone: str, *, now: datetime, parallel: bool, only_missed: bool) -> "Range":
-    from rota.model.clock import cut_to_ms
     from rota.operations.bulk import Range
-    from rota.text.format import read_instant
 
     begin = cut_to_ms(read_instant(since, zone, now=now))
     if DATE.fullmatch(until.strip()):
@@ -75,8 +75,6 @@ def _range(since: str, until: str, zone: str, *, now: datetime, parallel: bool, 
 
 
 def _lines(done: "Backfilled", zone: str, *, parallel: bool, dry_run: bool, now: datetime) -> list[str]:
-    from rota.text.format import full_time
-
     left_out = [
         *([f"{counted(done.existing, 'instant')} with a run of an earlier backfill"] if done.existing else []),
         *([f"{counted(done.ran, 'instant')} that ran when due"] if done.ran else []),
@@ -100,7 +98,6 @@ def _amount(done: "Backfilled") -> str:
 
 def _manner(done: "Backfilled", *, parallel: bool) -> str:
     from rota.operations.bulk import is_group
-    from rota.text.format import roughly
 
     manner = "all at once" if parallel else f"one {'group' if is_group(done) else 'run'} at a time"
     if done.each is None:

@@ -12,6 +12,10 @@ from rota.cli.errors import INTERRUPTED
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import direct_stream
 from rota.model.amounts import counted, sized
+from rota.model.clock import say_duration
+from rota.model.errors import NotApplied, ProjectMissing
+from rota.operations.verify.report import report_json
+from rota.text.ansi import plain
 
 if TYPE_CHECKING:
     from rota.operations.admin.backup import Restored
@@ -27,7 +31,6 @@ def backup_command(invocation: Invocation, *, file: Path, with_output: bool) -> 
 
     A backup contains no secrets. `rota restore` restores it, on this machine or another, with all jobs paused.
     """
-    from rota.model.errors import NotApplied
     from rota.operations.admin.backup import back_up
 
     place = invocation.place()
@@ -80,8 +83,6 @@ def restore_command(invocation: Invocation, *, file: Path, force: bool, dry_run:
 
 
 def _tell(told: "Restored", *, dry_run: bool) -> None:
-    from rota.model.clock import say_duration
-
     passed = counted(told.instants, "instant") if told.instants is not None else "more than 10,000 instants"
     age = f"from {told.manifest.host}, {say_duration(told.age)} old, {passed} passed"
     click.echo(f"{'would restore' if dry_run else 'restored'} {counted(told.jobs, 'job')} into {told.state}: {age}")
@@ -139,7 +140,6 @@ def migrate_command(invocation: Invocation, *, source: str | None, target: str, 
 
 def _spot(invocation: Invocation, text: str | None) -> "MigrationEnd":
     """Return an end of the move; outside of a project both must be named in full."""
-    from rota.model.errors import ProjectMissing
     from rota.operations.admin.migrate import MigrationEnd, read_spot
 
     state: Path | None
@@ -202,8 +202,6 @@ def _tell_counts(
 
 
 def _print(moved: "MigrationResult") -> None:
-    from rota.operations.verify.report import report_json
-
     print_json(
         {
             "dry_run": False,
@@ -219,8 +217,6 @@ def _print(moved: "MigrationResult") -> None:
 
 
 def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
-    from rota.text.ansi import plain
-
     again = ", continuing an earlier migration" if moved.resumed else ""
     rows = f"{counted(moved.rows, 'row')} in {counted(len(moved.tables), 'table')}"
     click.echo(f"copied {rows}{again}; checksums are equal on both sides")
@@ -243,8 +239,6 @@ def _print_migrated(invocation: Invocation, moved: "MigrationResult") -> None:
 
 
 def _own_state(invocation: Invocation) -> "Path | None":
-    from rota.model.errors import ProjectMissing
-
     try:
         return invocation.place().state
     except ProjectMissing:

@@ -9,7 +9,13 @@ import click
 from rota.cli.commands.run import follow_run, force_option, param_option, read_params, start_words, tell_pause
 from rota.cli.errors import NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, conclude, dry_run_option, print_json, read_duration
+from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
+from rota.model.errors import RotaError, RunIsFinal
+from rota.model.ids import is_id
+from rota.model.serialize import run_json
+from rota.model.states import WaitingFor
+from rota.rules.admission import verdict_word
 
 if TYPE_CHECKING:
     from rota.model.records import Run
@@ -71,7 +77,6 @@ def _filter(
     waiting_for: str | None,
     older_than: str | None,
 ) -> "Filter":
-    from rota.model.states import WaitingFor
     from rota.operations.bulk import Filter
 
     if waiting_for is not None and (running or waiting_for not in set(WaitingFor)):
@@ -87,8 +92,6 @@ def _filter(
 
 
 def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool) -> None:
-    from rota.model.errors import RotaError
-    from rota.model.serialize import run_json
     from rota.operations.direct_calls import direct_json
 
     told: list[dict[str, Any]] = []
@@ -113,7 +116,6 @@ def _cancel_each(invocation: Invocation, runs: tuple[str, ...], *, dry_run: bool
 
 
 def _direct_call(store: "Store", handle: str) -> "DirectView | None":
-    from rota.model.ids import is_id
     from rota.operations.direct_calls import direct_view
 
     return direct_view(store, handle) if is_id(handle) else None
@@ -123,7 +125,6 @@ def _cancel_call(
     invocation: Invocation, place: "ProjectPaths", store: "Store", call: "DirectView", *, dry_run: bool
 ) -> str:
     """Take a direct call out of its line, or have it stopped (R-13)."""
-    from rota.model.errors import RunIsFinal
     from rota.operations.direct_actions import withdraw
 
     if call.status.final:
@@ -217,8 +218,6 @@ def _stop(place: "ProjectPaths", store: "Store", swept: "Swept") -> None:
 
 
 def _preview(found: "Sequence[Matched]") -> None:
-    from rota.cli.output import Column, print_table
-
     if not found:
         click.echo("no unfinished run is meant by that")
         return
@@ -272,8 +271,6 @@ def retry_command(
 
     With --follow the exit codes are those of `rota run`.
     """
-    from rota.model.errors import RotaError
-
     if follow and (len(runs) > 1 or dry_run):
         raise click.UsageError("--follow goes with one RUN, and not with --dry-run")
     wishes: dict[str, Any] = {"again": again, "force": force, "params": read_params(params), "dry_run": dry_run}
@@ -319,10 +316,8 @@ def _follow(invocation: Invocation, place: "ProjectPaths", store: "Store", retri
 
 def _print_retried(invocation: Invocation, place: "ProjectPaths", store: "Store", retried: "Retried") -> dict[str, Any]:
     """Say what became of one run; return it as JSON: the new run, or what would be run again."""
-    from rota.model.serialize import run_json
     from rota.operations.runs import show_run
     from rota.operations.status.status import attended
-    from rota.rules.admission import verdict_word
 
     run, born = retried.run, retried.born
     first = f" (the first of {run.count or 'more than 10,000'} instants)" if run.covers_to else ""

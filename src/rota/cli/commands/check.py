@@ -9,6 +9,13 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.model.amounts import counted
+from rota.model.serialize import iso_or_none
+from rota.model.spec import Kind
+from rota.rules.schedule.blackouts import has_lulls
+from rota.rules.schedule.cursor import first_cursor
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import fires_from
+from rota.text.format import from_now, full_time
 
 if TYPE_CHECKING:
     from rota.declare.plan import JobChange, Plan
@@ -37,7 +44,6 @@ def check_command(invocation: Invocation) -> None:
 
 def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
     from rota.operations.text import limit_words
-    from rota.rules.schedule.instants import explain_schedule
 
     click.echo(f"{declared.settings.file.name}: {_counts(declared)}: {click.style('ok', fg='green')}")
     for one in declared.included:
@@ -58,8 +64,6 @@ def _show(invocation: Invocation, declared: "Declared", now: datetime) -> None:
 
 def _counts(declared: "Declared") -> str:
     """Return how much the file declares: `2 groups, 6 jobs`."""
-    from rota.model.spec import Kind
-
     groups = sum(spec.work.kind is Kind.GROUP for spec in declared.jobs)
     jobs = counted(len(declared.jobs) - groups, "job")
     return f"{counted(groups, 'group')}, {jobs}" if groups else jobs
@@ -67,8 +71,6 @@ def _counts(declared: "Declared") -> str:
 
 def coming_words(spec: "JobSpec", now: datetime) -> str:
     """Return when a job that is new now would first fire, or why it would not."""
-    from rota.text.format import from_now, full_time
-
     if not spec.enabled:
         return "disabled"
     if spec.schedule.manual or spec.schedule.reboot:
@@ -85,10 +87,6 @@ def coming_words(spec: "JobSpec", now: datetime) -> str:
 
 def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
     """Return when a job that is new now would first fire."""
-    from rota.rules.schedule.blackouts import has_lulls
-    from rota.rules.schedule.cursor import first_cursor
-    from rota.rules.schedule.preview import fires_from
-
     cursor = first_cursor(spec, created_at=now)
     if cursor.next_for is None or not has_lulls(spec.schedule):
         return cursor.next_at
@@ -97,9 +95,6 @@ def first_fire(spec: "JobSpec", now: datetime) -> datetime | None:
 
 
 def _as_json(declared: "Declared", now: datetime) -> dict[str, Any]:
-    from rota.model.serialize import iso_or_none
-    from rota.rules.schedule.instants import explain_schedule
-
     return {
         "file": str(declared.settings.file),
         "ok": True,
@@ -209,8 +204,6 @@ _MARKS = {
 
 
 def _reading(change: "JobChange") -> str:
-    from rota.rules.schedule.instants import explain_schedule
-
     if change.kind.value not in ("create", "revive") or change.spec is None:
         return ""
     return f", {explain_schedule(change.spec.schedule)}" + ("" if change.spec.enabled else ", disabled")

@@ -10,6 +10,15 @@ import click
 
 from rota.cli.invocation import Invocation, print_json
 from rota.model.amounts import counted
+from rota.model.clock import iso
+from rota.model.serialize import iso_or_none
+from rota.model.spec import SessionMode
+from rota.rules.admission import Defer, Refuse, Skip
+from rota.rules.budgets import judge, say_amount, say_used
+from rota.rules.outcome import say_retry
+from rota.text.ansi import plain
+from rota.text.jobs import say_brief, say_room
+from rota.text.schedule import say_quiet_now
 
 if TYPE_CHECKING:
     from rota.operations.dry_run import DryRunReport
@@ -51,9 +60,6 @@ def _pairs(found: "DryRunReport", *, force: bool, retry: bool, now: datetime) ->
     import json
 
     from rota.operations.dry_run import overlap_words
-    from rota.rules.outcome import say_retry
-    from rota.text.ansi import plain
-    from rota.text.jobs import say_room
 
     spec = found.spec
     note = "" if found.applied else " (as the file says; it is not applied yet)"
@@ -93,9 +99,6 @@ def _where(found: "DryRunReport") -> str:
 
 def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
     """Return what an agent would be given: the prompt's length, its session, what is carried over, what comes after."""
-    from rota.model.spec import SessionMode
-    from rota.text.jobs import say_brief
-
     asked = found.asked
     if asked is None:
         return []
@@ -111,8 +114,6 @@ def _asked(found: "DryRunReport") -> list[tuple[str, str]]:
 
 def _quiet(found: "DryRunReport", now: datetime) -> str | None:
     """Return the job's quiet hours; a start by hand does not heed them."""
-    from rota.text.schedule import say_quiet_now
-
     told = say_quiet_now(found.spec.schedule, now=now)
     return told if told is None or told.endswith("open") else f"{told}; a start by hand ignores them"
 
@@ -137,8 +138,6 @@ def _names(environment: tuple[str, ...]) -> str:
 
 
 def _conditions(found: "DryRunReport", *, force: bool) -> list[str]:
-    from rota.text.ansi import plain
-
     conditions = found.spec.gates.conditions
     if not conditions:
         return ["none"]
@@ -153,8 +152,6 @@ def _conditions(found: "DryRunReport", *, force: bool) -> list[str]:
 
 
 def _budgets(found: "DryRunReport") -> list[str]:
-    from rota.rules.budgets import say_amount, say_used
-
     told = []
     for one in found.charges:
         used = say_used(one.used, one.account.limit, one.account.unit)
@@ -164,10 +161,6 @@ def _budgets(found: "DryRunReport") -> list[str]:
 
 
 def _budget_obstacles(found: "DryRunReport") -> list[str]:
-    from rota.model.clock import iso
-    from rota.rules.admission import Defer, Skip
-    from rota.rules.budgets import judge
-
     verdict = judge(found.charges)
     if isinstance(verdict, Skip):
         return [f"it would be SKIPPED {verdict.reason}: {verdict.why}"]
@@ -175,9 +168,6 @@ def _budget_obstacles(found: "DryRunReport") -> list[str]:
 
 
 def _obstacles(found: "DryRunReport") -> list[str]:
-    from rota.rules.admission import Defer, Refuse, Skip
-    from rota.text.ansi import plain
-
     told = [f"it would be refused: {found.refused}"] if found.refused else []
     if found.problem:
         told.append(f"it would fail at once: {plain(found.problem)}")
@@ -194,7 +184,6 @@ def _obstacles(found: "DryRunReport") -> list[str]:
 
 def _as_json(found: "DryRunReport") -> dict[str, Any]:
     from rota.engine.transactions.budgets import charge_json
-    from rota.model.serialize import iso_or_none
     from rota.operations.dry_run import peeked_json
 
     return {

@@ -9,9 +9,13 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.model.amounts import counted
+from rota.model.errors import FileProblems, Problem
+from rota.model.serialize import iso_or_none
+from rota.rules.schedule.instants import explain_schedule
+from rota.rules.schedule.preview import COMPARED
+from rota.text.ansi import plain
 
 if TYPE_CHECKING:
-    from rota.model.errors import Problem
     from rota.operations.project.edit import Added
     from rota.operations.project.transfer import Imported
 
@@ -66,7 +70,6 @@ def _one_or_all(crons: tuple[str, ...]) -> Any:
 
 def _show(added: "Added", now: datetime, *, dry_run: bool) -> None:
     from rota.cli.commands.check import coming_words
-    from rota.rules.schedule.instants import explain_schedule
 
     name, line = added.spec.name, added.insertion.line
     schedule = explain_schedule(added.spec.schedule)
@@ -89,8 +92,6 @@ def _tell_notes(added: "Added") -> None:
 
 def _as_json(added: "Added", now: datetime, *, dry_run: bool) -> dict[str, Any]:
     from rota.cli.commands.check import first_fire
-    from rota.model.serialize import iso_or_none
-    from rota.rules.schedule.instants import explain_schedule
 
     return {
         "dry_run": dry_run,
@@ -135,8 +136,6 @@ def import_command(invocation: Invocation, *, kind: str, file: str | None, syste
 
 
 def _read(invocation: Invocation, file: str | None, *, kind: str) -> tuple[bytes, str]:
-    from rota.model.errors import FileProblems, Problem
-
     if file in (None, "-"):
         if file is None and sys.stdin.isatty():
             example = (
@@ -154,8 +153,6 @@ def _read(invocation: Invocation, file: str | None, *, kind: str) -> tuple[bytes
 
 
 def _report(found: "Imported", *, kind: str) -> None:
-    from rota.text.ansi import plain
-
     translation = found.translation
     noun = "line" if kind == "crontab" else "job"
     written, left_out = counted(len(translation.jobs), "job"), len(translation.left_out)
@@ -171,8 +168,6 @@ def _report(found: "Imported", *, kind: str) -> None:
 
 def _warn_of_doubles(found: "Imported", *, file: str | None, system: bool) -> None:
     """Say how the crontab is taken out: by its own means, and without what stays with cron."""
-    from rota.text.ansi import plain
-
     if system:
         place = plain(file) if file else "the file that they are from, such as /etc/crontab"
         remove = f"put a `#` before its lines in {place}"
@@ -186,8 +181,6 @@ def _warn_of_doubles(found: "Imported", *, file: str | None, system: bool) -> No
 
 
 def _tell_compared(found: "Imported") -> None:
-    from rota.rules.schedule.preview import COMPARED
-
     if not found.differences:
         _say(f"checked: the next {COMPARED} fires of each job are the same instants as cron's")
         return
@@ -198,8 +191,6 @@ def _tell_compared(found: "Imported") -> None:
 
 
 def _say_remarks(heading: str, remarks: "tuple[Problem, ...]") -> None:
-    from rota.text.ansi import plain
-
     if remarks:
         _say(heading)
     for remark in remarks:

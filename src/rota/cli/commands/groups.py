@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
-from rota.cli.output import COLOURS, Cell, coloured
+from rota.cli.output import COLOURS, Cell, Column, coloured, print_table
+from rota.model.serialize import run_json
+from rota.model.spec import GroupMode, Member, OnFailure
 from rota.model.states import GroupStatus, Reason, Status, WaitingFor
 from rota.operations.groups import GroupLine, GroupView, SeatView, counts
 from rota.operations.text import took
 from rota.rules.schedule.instants import explain_schedule
 from rota.text.ansi import plain
 from rota.text.format import briefly, day_time, full_time
-
-if TYPE_CHECKING:
-    from rota.model.spec import Member
-
 
 NOTHING = "nothing was changed (--dry-run)"
 
@@ -32,7 +30,6 @@ def groups_command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.cli.output import Column, print_table
     from rota.operations.groups import line_json, list_groups
     from rota.operations.jobs import project_timezone
 
@@ -101,7 +98,6 @@ def retry(invocation: Invocation, *, group: str, force: bool, dry_run: bool) -> 
     GROUP itself is final and does not change.
     """
     from rota.engine.membership.control import wake
-    from rota.model.serialize import run_json
     from rota.operations.group_actions import retry as retry_group
     from rota.operations.groups import group_json
 
@@ -141,7 +137,6 @@ def run(
 ) -> None:
     """Create a group NAME of jobs, all or none. MEMBER is JOB, or JOB:PARAM=VALUE,PARAM=VALUE."""
     from rota.engine.membership.control import wake
-    from rota.model.spec import GroupMode, Member, OnFailure
     from rota.operations.group_actions import create
 
     if not members:
@@ -166,7 +161,6 @@ def run(
 
 def _member(text: str) -> "Member":
     from rota.cli.commands.run import read_params
-    from rota.model.spec import Member
 
     job, _, params = text.partition(":")
     return Member(job, read_params(params.split(",")) if params else {})

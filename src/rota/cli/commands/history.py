@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.output import Cell, Column, colour_of, print_table
 from rota.model.amounts import counted
+from rota.model.ids import is_id
+from rota.model.serialize import run_json
+from rota.text.ansi import clean_for_terminal, plain
+from rota.text.format import read_instant
 
 if TYPE_CHECKING:
-    from rota.cli.output import Cell
     from rota.model.spec import JobSpec
     from rota.operations.project.locate import ProjectPaths
     from rota.operations.runs import SearchResult
@@ -61,11 +65,9 @@ def history_command(
     each: bool,
 ) -> None:
     """Show runs, newest first. Equal adjacent runs of a job share a line, `disk-check ×288`; not with --json."""
-    from rota.model.serialize import run_json
     from rota.operations.jobs import project_timezone
     from rota.operations.runs import RunFilter, history_with
     from rota.operations.text import Lines, history_lines, stretch_of
-    from rota.text.format import read_instant
 
     now = invocation.now()
     with invocation.store() as (_, store):
@@ -96,7 +98,6 @@ def history_command(
 
 
 def _show(stretches: "tuple[Stretch, ...]", zone: str, *, now: datetime) -> None:
-    from rota.cli.output import Column, print_table
     from rota.operations.text import cost_words, token_words
 
     if not stretches:
@@ -114,9 +115,7 @@ def _show(stretches: "tuple[Stretch, ...]", zone: str, *, now: datetime) -> None
 
 
 def _row(stretch: "Stretch", zone: str, *, now: datetime) -> "list[Cell | str]":
-    from rota.cli.output import Cell, colour_of
     from rota.operations.text import denied_words, shown_status, started_words, took, why_words
-    from rota.text.ansi import plain
 
     newest, times = stretch.newest, stretch.times
     name = newest.handle if stretch.runs == 1 else newest.job
@@ -135,7 +134,6 @@ def show_matches(invocation: Invocation, text: str, *, name: str | None, since: 
     """Print the lines that hold `text`, of one run, of a job's runs or of all, newest runs first."""
     from rota.operations.jobs import project_timezone
     from rota.operations.runs import search_output
-    from rota.text.format import read_instant
 
     with invocation.store() as (place, store):
         start = read_instant(since, project_timezone(store), now=invocation.now()) if since else None
@@ -148,8 +146,6 @@ def show_matches(invocation: Invocation, text: str, *, name: str | None, since: 
 
 
 def _print_match(found: "SearchResult", text: str) -> None:
-    from rota.text.ansi import plain
-
     for match in found.matches:
         click.echo(f"{match.run.handle}:{match.line}: {plain(match.text)}")
     if not found.matches:
@@ -230,7 +226,6 @@ def logs_command(
 
 def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -> str:
     """Return the run whose output is meant: of a job alone not one that never started, such as a skipped instant."""
-    from rota.model.ids import is_id
     from rota.operations.runs import find_run, find_started, find_unfinished
 
     if is_id(name):
@@ -246,7 +241,6 @@ def _meant(invocation: Invocation, store: "Store", name: str, *, follow: bool) -
 
 def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name: str) -> Look:
     """Return a look at a run, or at a direct call."""
-    from rota.model.ids import is_id
     from rota.operations.direct_calls import direct_spec, direct_view
     from rota.operations.output import fetch_output, why_no_output, why_no_output_of_call
     from rota.operations.runs import show_run
@@ -277,7 +271,6 @@ def _look_at(invocation: Invocation, place: "ProjectPaths", store: "Store", name
 
 def _text(place: "ProjectPaths", source: OutputSource, lines: int | None, *, raw: bool) -> str:
     from rota.operations.output import output_of
-    from rota.text.ansi import clean_for_terminal
 
     text = b"".join(output_of(place.state, source.id, lines=lines)).decode("utf-8", "replace")
     return text if raw else clean_for_terminal(text)

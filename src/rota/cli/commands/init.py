@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.model.errors import StateError
 
 if TYPE_CHECKING:
     from rota.agents.registry import AgentProbe
@@ -109,7 +110,6 @@ def trust_command(invocation: Invocation, *, remove: bool, dry_run: bool) -> Non
 
     Without trust, `rota check` and other commands read the source of Python modules and execute none of it.
     """
-    from rota.model.errors import StateError
     from rota.operations.project.load import is_trusted, named_modules, set_trust
 
     folder, environ = invocation.place().folder, invocation.environ

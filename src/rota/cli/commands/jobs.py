@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
-from rota.cli.output import Pairs, print_pairs
+from rota.cli.output import Cell, Column, Pairs, colour_of, coloured, print_pairs, print_table
 from rota.model.amounts import counted, say_money
+from rota.model.ids import is_id
+from rota.model.records import Run
+from rota.rules.schedule.instants import explain_schedule
+from rota.text.ansi import plain
+from rota.text.format import full_time
+from rota.text.jobs import say_made
+from rota.text.schedule import next_fire
 
 if TYPE_CHECKING:
     from rota.cli.output import Row
-    from rota.model.records import Run
     from rota.operations.direct_calls import DirectView
     from rota.operations.groups import GroupView
     from rota.operations.jobs import JobView
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
 @click.pass_obj
 def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str | None, retired: bool) -> None:
     """List jobs: schedule, recent results, next fire."""
-    from rota.cli.output import Column, print_table
     from rota.operations.jobs import list_jobs, project_timezone
     from rota.operations.proposals import made_by
     from rota.operations.text import LEGEND
@@ -55,7 +60,6 @@ def list_command(invocation: Invocation, *, labels: tuple[str, ...], maker: str 
 
 
 def _row(view: "JobView", zone: str, *, now: datetime) -> "Row":
-    from rota.cli.output import Cell, colour_of
     from rota.operations.text import next_words, outcome_words, schedule_words, ticks
 
     last = (view.unfinished or view.last)[:1]
@@ -90,8 +94,6 @@ def show_command(invocation: Invocation, *, name: str) -> None:
 
     Show a direct call by its identifier.
     """
-    from rota.model.ids import is_id
-    from rota.model.records import Run
     from rota.operations.direct_calls import direct_view
     from rota.operations.jobs import job_view
     from rota.operations.runs import find_any, run_view
@@ -125,11 +127,6 @@ def _show_job(invocation: Invocation, store: "Store", view: "JobView") -> None:
 
 def _job_pairs(view: "JobView", state: dict[str, Any], now: datetime) -> Pairs:
     from rota.operations.text import outcome_words, spec_pairs, ticks
-    from rota.rules.schedule.instants import explain_schedule
-    from rota.text.ansi import plain
-    from rota.text.format import full_time
-    from rota.text.jobs import say_made
-    from rota.text.schedule import next_fire
 
     job, tz = view.job, view.job.spec.schedule.timezone
     if job.spec.description:
@@ -159,7 +156,6 @@ def _show_run(invocation: Invocation, store: "Store", view: "RunView") -> None:
     if invocation.as_json:
         print_json(whole_run_json(view, group))
         return
-    from rota.cli.output import colour_of
     from rota.operations.text import outcome_words, run_pairs
 
     run, now = view.run, invocation.now()
@@ -184,7 +180,6 @@ def _show_group(view: "RunView", group: "GroupView | None", *, now: datetime) ->
 
 
 def _show_call(invocation: Invocation, store: "Store", view: "DirectView") -> None:
-    from rota.cli.output import coloured
     from rota.operations.direct_calls import direct_json
 
     if invocation.as_json:
@@ -199,8 +194,6 @@ def _call_pairs(view: "DirectView", store: "Store", *, now: datetime) -> Pairs:
     from rota.operations.direct_calls import direct_spec
     from rota.operations.jobs import project_timezone
     from rota.operations.text import work_words
-    from rota.text.ansi import plain
-    from rota.text.format import full_time
 
     zone = project_timezone(store)
     yield "id", view.id
@@ -242,7 +235,6 @@ def explain_command(invocation: Invocation, *, name: str) -> None:
     if found.run is None:
         click.echo("it has no runs yet")
         return
-    from rota.cli.output import coloured
 
     head, status, rest = found.title.partition(found.run.status.shown.value)
     click.echo(f"{head}{coloured(found.run.status, status)}{rest}")
@@ -250,7 +242,5 @@ def explain_command(invocation: Invocation, *, name: str) -> None:
 
 
 def _lines(lines: "Sequence[ExplainLine]") -> None:
-    from rota.text.ansi import plain
-
     for line in lines:
         click.echo(f"  {line.label:12} {plain(line.text)}")

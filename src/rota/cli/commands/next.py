@@ -2,14 +2,22 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from typing import Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json, read_duration
-
-if TYPE_CHECKING:
-    from rota.model.spec import Schedule
+from rota.model.clock import iso, say_duration
+from rota.model.errors import RotaError, UnknownJob
+from rota.model.spec import Schedule
+from rota.rules.schedule.blackouts import waiting_run
+from rota.rules.schedule.cron import check_cron
+from rota.rules.schedule.preview import UpcomingFire, coming_fires, next_fires
+from rota.rules.schedule.timezone import zone
+from rota.rules.schedule.timezone import zone as zone_of
+from rota.text.format import from_now, full_time, read_instant
+from rota.text.schedule import next_fire, say_deferred
 
 MOST = 10_000
 
@@ -78,7 +86,6 @@ def next_command(
 
 def _project_zone(invocation: Invocation) -> str:
     """Return the zone in which a project's file would be read; UTC outside of one, and where it is broken."""
-    from rota.model.errors import RotaError
     from rota.operations.jobs import project_timezone
     from rota.operations.project.load import load_project
 
@@ -94,19 +101,12 @@ def _project_zone(invocation: Invocation) -> str:
 
 
 def _after(text: str | None, timezone: str, now: datetime) -> datetime:
-    from rota.text.format import read_instant
-
     return now if text is None else read_instant(text, timezone, now=now)
 
 
 def _schedule(
     cron: tuple[str, ...], interval: str | None, instant: str | None, timezone: str, *, since: datetime
 ) -> "Schedule":
-    from rota.model.spec import Schedule
-    from rota.rules.schedule.cron import check_cron
-    from rota.rules.schedule.timezone import zone
-    from rota.text.format import read_instant
-
     tz = zone(timezone).key
     if cron:
         return Schedule(cron=tuple(map(check_cron, cron)), timezone=tz)
@@ -116,8 +116,6 @@ def _schedule(
 
 
 def _of_schedule(schedule: "Schedule", after: datetime, limit: int) -> list[Coming]:
-    from rota.rules.schedule.preview import next_fires
-
     fires = next_fires(schedule, after, limit)
     return [Coming(fire.at, fire.nominal, schedule.timezone) for fire in fires]
 
@@ -150,7 +148,6 @@ def _tell_pauses(invocation: Invocation, name: str | None) -> None:
 def _why_none(invocation: Invocation, name: str) -> str:
     """Return why a job has no coming fires, as far as it is known."""
     from rota.operations.jobs import show_job
-    from rota.text.schedule import next_fire
 
     if not invocation.applied():
         return "no coming fires"
@@ -161,7 +158,6 @@ def _why_none(invocation: Invocation, name: str) -> str:
 
 def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming] | None:
     from rota.operations.jobs import list_jobs
-    from rota.rules.schedule.preview import coming_fires, next_fires
 
     with invocation.store() as (_, store):
         stored = [view.job for view in list_jobs(store)]
@@ -186,19 +182,14 @@ def _of_stored(invocation: Invocation, name: str | None, *, since: datetime | No
 
 def _begin(schedule: "Schedule", since: datetime) -> datetime:
     """Return from where to look for fires after `since`: instants of quiet hours fire at their end."""
-    from rota.rules.schedule.blackouts import waiting_run
-
     quiet = waiting_run(schedule, since)
     return since if quiet is None else quiet.since - timedelta(milliseconds=1)
 
 
 def _of_file(invocation: Invocation, name: str | None, *, since: datetime | None, limit: int) -> list[Coming]:
-    from difflib import get_close_matches
 
     from rota.cli.commands.check import first_fire
-    from rota.model.errors import UnknownJob
     from rota.operations.project.load import load_project
-    from rota.rules.schedule.preview import UpcomingFire, next_fires
 
     place, now = invocation.place(), invocation.now()
     specs = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.jobs
@@ -228,11 +219,6 @@ def _answer(invocation: Invocation, found: list[Coming], *, now: datetime, zone:
 
 
 def _line(fire: Coming, zone: str | None, *, now: datetime, width: int) -> str:
-    from rota.model.clock import iso, say_duration
-    from rota.rules.schedule.preview import UpcomingFire
-    from rota.text.format import from_now, full_time
-    from rota.text.schedule import say_deferred
-
     tz = zone or fire.timezone
     local = f"{full_time(fire.at, tz, now=now, seconds=True)} {tz}"
     utc = "" if tz == "UTC" else f"  {iso(fire.at)}"
@@ -244,9 +230,6 @@ def _line(fire: Coming, zone: str | None, *, now: datetime, width: int) -> str:
 
 
 def _as_json(fire: Coming, zone: str | None, *, single: bool) -> dict[str, Any]:
-    from rota.model.clock import iso
-    from rota.rules.schedule.timezone import zone as zone_of
-
     local = fire.at.astimezone(zone_of(zone or fire.timezone))
     told = {"at": iso(fire.at), "local": local.isoformat(timespec="milliseconds" if local.microsecond else "seconds")}
     if fire.deferred:

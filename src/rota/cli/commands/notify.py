@@ -6,7 +6,12 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
+from rota.model.notifications import Channel, DeliveryStatus
+from rota.model.serialize import delivery_json
+from rota.text.ansi import plain
+from rota.text.format import full_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,7 +29,6 @@ def notify_command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.cli.output import Column, print_table
     from rota.operations.jobs import project_timezone
     from rota.operations.notifications import list_targets, target_json
 
@@ -42,9 +46,6 @@ def _list(invocation: Invocation) -> None:
 
 
 def _cells(view: "TargetView", zone: str, *, now: "datetime") -> list[str]:
-    from rota.model.notifications import Channel
-    from rota.text.format import full_time
-
     target, last = view.target, view.last
     unsigned = target.channel is Channel.WEBHOOK and not target.signing
     told = f"{target.channel}{', unsigned' if unsigned else ''}"
@@ -55,9 +56,6 @@ def _cells(view: "TargetView", zone: str, *, now: "datetime") -> list[str]:
 
 
 def _state(view: "TargetView", zone: str, *, now: "datetime") -> str:
-    from rota.text.ansi import plain
-    from rota.text.format import full_time
-
     known = view.endpoint
     if known.disabled_at is not None:
         return f"off: {plain(known.error or '')}"
@@ -73,7 +71,6 @@ def test(invocation: Invocation, *, name: str) -> int:
     """Send a test notification to the target NAME of rota.yaml, applied or not. Exit codes: 0 delivered, 1 failed."""
     from rota.operations.notifications import find_target, receipt_json, try_target
     from rota.operations.project.load import load_project
-    from rota.text.ansi import plain
 
     place, now = invocation.place(), invocation.now()
     settings = load_project(place.folder, invocation.environ, state=place.state, now=now).declared.settings
@@ -142,9 +139,6 @@ def deliveries_command(
 def _list_deliveries(
     invocation: Invocation, *, failed: bool, pending: bool, job: str | None, target: str | None, limit: int
 ) -> None:
-    from rota.cli.output import Column, print_table
-    from rota.model.notifications import DeliveryStatus
-    from rota.model.serialize import delivery_json
     from rota.operations.jobs import project_timezone
     from rota.operations.notifications import list_deliveries
 
@@ -166,9 +160,6 @@ def _list_deliveries(
 
 
 def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]:
-    from rota.text.ansi import plain
-    from rota.text.format import full_time
-
     again = f"; again {full_time(one.next_at, zone, now=now, seconds=True)}" if one.next_at and one.attempts else ""
     told = "exit 0" if one.answer == 0 else str(one.answer or "")
     answer = plain(one.error or "") or told
@@ -185,7 +176,6 @@ def _delivery_cells(one: "Delivery", zone: str, *, now: "datetime") -> list[str]
 def retry(invocation: Invocation, *, ids: tuple[str, ...], failed: bool, dry_run: bool) -> None:
     """Send notifications again, under their own ids: those that end with ID, or all that failed."""
     from rota.engine.membership.control import wake
-    from rota.model.serialize import delivery_json
     from rota.operations.notifications import retry_deliveries
     from rota.operations.status.status import serves
 

@@ -8,6 +8,8 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
 from rota.model.amounts import counted
+from rota.model.clock import cut_to_ms
+from rota.text.format import read_coming
 
 if TYPE_CHECKING:
     from rota.engine.activity import PauseState
@@ -87,9 +89,6 @@ def tell_scheduler(state: Path) -> None:
 
 
 def _end(duration: str | None, until: str | None, *, zone: str, now: datetime) -> datetime | None:
-    from rota.model.clock import cut_to_ms
-    from rota.text.format import read_coming
-
     if duration:
         return cut_to_ms(now + read_duration(duration))
     return cut_to_ms(read_coming(until, zone, now=now)) if until else None

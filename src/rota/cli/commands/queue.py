@@ -1,6 +1,7 @@
 """`rota queue`, `move` and `edit`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,8 @@ import click
 
 from rota.cli.commands.run import param_option, read_params
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.output import Column, print_table
+from rota.text.format import roughly
 
 if TYPE_CHECKING:
     from rota.cli.output import Cell
@@ -56,8 +59,6 @@ def queue_command(invocation: Invocation, *, limit: int) -> None:
 
 def _covered(invocation: Invocation, view: "QueueView", limit: int) -> "QueueView":
     """Return what of the queue is shown here: inside an included project only its own runs, at their places."""
-    from dataclasses import replace
-
     if not invocation.place().scope:
         return view
     ready = [one for one in view.ready if invocation.covers(one.run.job)]
@@ -87,8 +88,6 @@ def _head(view: "QueueView", zone: str, *, now: datetime) -> Iterator[str]:
 
 
 def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
-    from rota.cli.output import Column, print_table
-
     columns = [*(Column(name) for name in ("PLACE", "RUN", "SINCE", "PRIORITY", "POOLS")), Column("WHY", flexible=True)]
     rows = [
         *(_direct(call, now=now) for call in view.direct),
@@ -101,8 +100,6 @@ def _show(view: "QueueView", zone: str, *, now: datetime) -> None:
 
 
 def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
-    from rota.text.format import roughly
-
     return [
         "direct",
         call.name,
@@ -115,7 +112,6 @@ def _direct(call: "DirectView", *, now: datetime) -> "list[Cell | str]":
 
 def _ready(one: "ReadyRun", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
     from rota.operations.queue import draw_words, hold_words
-    from rota.text.format import roughly
 
     since, why = roughly(now - one.run.created_at), hold_words(one, view, zone=zone, now=now)
     return [str(one.place), one.run.handle, since, str(one.run.priority), draw_words(one), why]
@@ -123,7 +119,6 @@ def _ready(one: "ReadyRun", view: "QueueView", zone: str, *, now: datetime) -> "
 
 def _waiting(run: "Run", view: "QueueView", zone: str, *, now: datetime) -> "list[Cell | str]":
     from rota.operations.queue import waiting_words
-    from rota.text.format import roughly
 
     since, why = roughly(now - run.created_at), waiting_words(run, view, zone=zone, now=now)
     return ["–", run.handle, since, str(run.priority), "", why]

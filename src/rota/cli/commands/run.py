@@ -13,7 +13,16 @@ import click
 from rota import faults
 from rota.cli.errors import INTERRUPTED, NO_SCHEDULER
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
+from rota.cli.output import coloured, print_pairs
+from rota.model.agents import provider_pool
 from rota.model.amounts import counted
+from rota.model.errors import InvalidValue
+from rota.model.serialize import run_json
+from rota.rules.budgets import say_usage
+from rota.text.ansi import plain
+from rota.text.format import briefly, clock_time
+from rota.text.jobs import say_hold
+from rota.text.runs import say_retrying
 
 if TYPE_CHECKING:
     from rota.engine.transactions.insert import RunRef
@@ -156,7 +165,6 @@ def start_words(invocation: Invocation) -> str:
 
 
 def _tell_queued(invocation: Invocation, run: "Run", *, served: bool, off: bool) -> None:
-    from rota.model.serialize import run_json
     from rota.operations.status.status import SWITCHED_OFF
 
     if invocation.as_json:
@@ -232,7 +240,6 @@ class _Following:
 
     def _started(self) -> None:
         from rota.operations.jobs import project_timezone
-        from rota.text.format import clock_time
 
         if self._quiet or self._run.started_at is None:
             return
@@ -267,8 +274,6 @@ class _Following:
                 click.echo(f"│ {line}")
 
     def _finish(self) -> int:
-        from rota.model.serialize import run_json
-
         if self._quiet:
             print_json(run_json(self._run))
         else:
@@ -280,7 +285,6 @@ class _Following:
     def _tell_retry(self) -> None:
         """Say that a failure is tried again: whoever started it by hand would not expect that."""
         from rota.operations.runs import show_run
-        from rota.text.runs import say_retrying
 
         view = show_run(self._store, self._run.id)
         retry = next((one for one in view.chain if one.retry_of == self._run.id), None)
@@ -290,10 +294,7 @@ class _Following:
             )
 
     def _final_line(self) -> str:
-        from rota.cli.output import coloured
         from rota.operations.text import session_words, shown_status, took
-        from rota.rules.budgets import say_usage
-        from rota.text.ansi import plain
 
         run = self._run
         reason = f" {run.reason}" if run.reason else ""
@@ -303,8 +304,6 @@ class _Following:
         return f"{run.handle}  {coloured(run.status, shown_status(run))}{reason}  {words}   rota show {run.handle}"
 
     def _leave_at_limit(self) -> int:
-        from rota.model.serialize import run_json
-
         self._say("", end_line=True)
         if self._quiet:
             print_json(run_json(self._run))
@@ -357,8 +356,6 @@ def trigger_command(
 
 
 def _text(invocation: Invocation, file: str) -> str:
-    from rota.model.errors import InvalidValue
-
     if file == "-":
         return sys.stdin.read()
     try:
@@ -375,8 +372,6 @@ def read_lines(text: str) -> dict[int, dict[str, Any]]:
 
 
 def _params(line: str, number: int) -> dict[str, Any]:
-    from rota.model.errors import InvalidValue
-
     try:
         found = json.loads(line, parse_constant=_no_number)
     except ValueError as error:
@@ -468,7 +463,6 @@ def call(invocation: Invocation, job: str, params: dict[str, Any], *, bound: tim
 
 def rehearse_call(invocation: Invocation, job: str, params: dict[str, Any]) -> int:
     """Show what a direct call would do; nothing is asked for."""
-    from rota.cli.output import print_pairs
     from rota.operations.direct_actions import rehearse_direct, require_scheduler
     from rota.operations.text import work_words
 
@@ -563,10 +557,8 @@ class _Calling:
 
     def _held(self) -> str:
         """Return until when the provider of the job's agent is held: the caller waits as long."""
-        from rota.model.agents import provider_pool
         from rota.operations.capacity import hold_of_job
         from rota.operations.jobs import project_timezone
-        from rota.text.jobs import say_hold
 
         hold = hold_of_job(self._store, self._job)
         if hold is None:
@@ -576,7 +568,6 @@ class _Calling:
 
     def _started(self, view: "DirectView") -> None:
         from rota.operations.jobs import project_timezone
-        from rota.text.format import clock_time
 
         if self._open and view.started_at is not None:
             at = clock_time(view.started_at, project_timezone(self._store))
@@ -618,10 +609,6 @@ class _Calling:
 
 def final_line(view: "DirectView") -> str:
     """Return how a direct call ended, on one line."""
-    from rota.cli.output import coloured
-    from rota.text.ansi import plain
-    from rota.text.format import briefly
-
     reason = f" {view.reason}" if view.reason else ""
     took = briefly(view.finished_at - view.started_at) if view.finished_at and view.started_at else ""
     words = " · ".join(part for part in (took, plain(view.error), plain(view.summary)) if part)

@@ -8,6 +8,8 @@ import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.cli.output import Cell, Column, print_table
+from rota.model.errors import SecretMissing
 
 if TYPE_CHECKING:
     from rota.operations.admin.secrets import SecretView
@@ -27,8 +29,6 @@ def secrets_command(ctx: click.Context) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    from rota.cli.output import Cell, Column, print_table
-    from rota.model.errors import SecretMissing
     from rota.operations.admin.secrets import look_at_secrets, secret_json
 
     place = invocation.place()

@@ -15,6 +15,7 @@ from rota.cli.invocation import (
     read_duration,
 )
 from rota.model.amounts import counted
+from rota.model.errors import NoScheduler, NotApplied
 
 if TYPE_CHECKING:
     from rota.http.server import Flags
@@ -102,7 +103,6 @@ def _flags(
 
 def _known_zone(invocation: Invocation) -> str:
     """Return the zone in which the project was read last, for lines before its file is loaded."""
-    from rota.model.errors import NotApplied
     from rota.operations.jobs import project_timezone
 
     try:
@@ -175,7 +175,6 @@ def _bound(within: str | None, *, at_once: bool) -> timedelta | None:
 
 def _stop(invocation: Invocation, mode: str, within: timedelta | None, *, dry_run: bool) -> None:
     from rota.engine.membership.locks import serving_pid
-    from rota.model.errors import NoScheduler
     from rota.operations.status.status import Carries, ask_to_stop, heartbeat, serves
 
     state = invocation.own_place("stop").state

@@ -1,14 +1,23 @@
 """`rota service`: the scheduler as a service of systemd or launchd."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json, read_duration
-
-if TYPE_CHECKING:
-    from rota.operations.admin.service import Service
+from rota.model.errors import ServiceUnavailable
+from rota.model.store_url import has_password
+from rota.operations.admin.service import (
+    Service,
+    ServiceFacts,
+    find_manager,
+    lingers,
+    no_manager,
+    output_of_service,
+    own_program,
+)
+from rota.text.ansi import clean_for_terminal
 
 ACTIONS = ("install", "remove", "restart", "status", "logs")
 ME = "-"
@@ -81,7 +90,6 @@ def _distance(every: str | None, *, tick: bool) -> timedelta | None:
 def _service(
     invocation: Invocation, *, system: bool, user: str | None, every: timedelta | None, only_text: bool
 ) -> "Service":
-    from rota.operations.admin.service import Service, ServiceFacts, find_manager, no_manager, own_program
     from rota.operations.project.load import load_project
 
     place = invocation.own_place("service install")
@@ -106,9 +114,6 @@ def _service(
 
 def _told_store(invocation: Invocation) -> str:
     """Return the store that the environment names; everybody can read a service's file, so no password goes there."""
-    from rota.model.errors import ServiceUnavailable
-    from rota.model.store_url import has_password
-
     store = invocation.environ.get("ROTA_STORE", "")
     if has_password(store):
         hint = "write `store: postgresql://user:${secret:NAME}@host/database` into rota.yaml, or use ~/.pgpass"
@@ -154,8 +159,6 @@ def _answer(invocation: Invocation, service: "Service", action: str, *, dry_run:
 
 
 def _tell_lingering(invocation: Invocation, service: "Service") -> None:
-    from rota.operations.admin.service import lingers
-
     if service.manager == "systemd" and not service.facts.system and not lingers(invocation.environ):
         click.echo("it ends when you log out; to let it go on: loginctl enable-linger")
     click.echo("look at it with rota status, rota service logs")
@@ -173,9 +176,6 @@ def _status(invocation: Invocation, service: "Service") -> int:
 
 
 def _logs(invocation: Invocation, service: "Service", lines: int) -> None:
-    from rota.operations.admin.service import output_of_service
-    from rota.text.ansi import clean_for_terminal
-
     text = output_of_service(service, lines=lines)
     if invocation.as_json:
         print_json({"name": service.facts.name, "output": text})

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
-from rota.cli.output import Cell, Column, Row
+from rota.cli.output import Cell, Column, Row, print_table
 from rota.model.amounts import counted
 from rota.model.budgets import Unit
+from rota.model.errors import StateError
 from rota.operations.simulate.player import span_words
 from rota.operations.simulate.report import AccountReport, LevelReport, SimulationReport, summed_cost
 from rota.operations.simulate.tally import JobReport
@@ -116,7 +117,6 @@ def _simulated(invocation: Invocation, request: "SimulationRequest") -> "Simulat
 
 
 def _draw(report: "SimulationReport", path: Path) -> None:
-    from rota.model.errors import StateError
     from rota.operations.simulate.svg import draw
 
     try:
@@ -126,8 +126,6 @@ def _draw(report: "SimulationReport", path: Path) -> None:
 
 
 def _show(report: "SimulationReport", svg: Path | None) -> None:
-    from rota.cli.output import print_table
-
     for line in lines_before(report):
         click.echo(line)
     columns, rows = table(report)

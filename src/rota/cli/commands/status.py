@@ -3,20 +3,28 @@
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
+from rota.cli.output import Column, print_table
+from rota.model.agents import provider_pool
 from rota.model.amounts import counted
+from rota.model.clock import say_duration
+from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
+from rota.model.records import cut
+from rota.model.store_url import shown
 from rota.operations.status.summary import SchedulerSummary, WorkerView, summary_json
-from rota.text.format import day_time
+from rota.rules.budgets import say_amount, say_this, say_used
+from rota.text.ansi import plain
+from rota.text.format import ago, day_time, roughly
+from rota.text.jobs import say_abandoned, say_hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rota.model.errors import StateError
     from rota.model.records import Run
     from rota.operations.capacity import HoldView
     from rota.operations.direct_calls import DirectCallsView
@@ -71,7 +79,6 @@ def _poll_summary(invocation: Invocation, worker: str | None) -> int:
 
 
 def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
-    from rota.model.errors import DatabaseBusy, DatabaseGone, DatabaseReadOnly, StateError
     from rota.operations.jobs import project_timezone
     from rota.operations.status.status import SystemView, heartbeat, look, system_json
 
@@ -97,14 +104,10 @@ def _status(invocation: Invocation, *, strict: bool, loops: bool) -> int:
 
 
 def _place_json(place: "ProjectPaths") -> dict[str, str]:
-    from rota.model.store_url import shown
-
     return {"project": str(place.folder), "scope": place.scope, "store": shown(place.store)}
 
 
 def _show(invocation: Invocation, view: "SystemView", *, zone: str, applied: bool) -> None:
-    from rota.model.store_url import shown
-
     place = invocation.place()
     invocation.tell_scope()
     click.echo(f"{place.nearest.name}    {_head(view, zone, start=invocation.spelled('serve'), now=invocation.now())}")
@@ -135,8 +138,6 @@ def _tell_closed(invocation: Invocation, view: "SystemView", error: "StateError"
 
 
 def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
-    from rota.text.format import day_time
-
     yield from _attention(view)
     yield from _pauses(view, zone, now=now)
     if view.cadence is not None and view.cadence.project.adaptive:
@@ -165,9 +166,6 @@ def _lines(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
 
 def _attention(view: "SystemView") -> Iterator[str]:
     """Tell what needs somebody, each on a line that fits, then what somebody has seen."""
-    from rota.model.records import cut
-    from rota.text.ansi import plain
-
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     if view.attention:
         yield click.style("attention", bold=True)
@@ -197,8 +195,6 @@ def _pauses(view: "SystemView", zone: str, *, now: datetime) -> Iterator[str]:
 
 def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
     from rota.operations.status.status import Liveness
-    from rota.text.ansi import plain
-    from rota.text.format import ago
 
     beat = view.heartbeat
     if beat.ticks is not None:
@@ -227,8 +223,6 @@ def _head(view: "SystemView", zone: str, *, start: str, now: datetime) -> str:
 
 def _stop(answer: Mapping[str, Any], zone: str, *, now: datetime) -> str:
     """Tell what a scheduler that stops waits for: `waits for 2 runs, until 12:30:15`."""
-    from rota.text.format import day_time
-
     stop = answer["stopping"]
     told = [counted(stop[key], word) for key, word in (("running", "run"), ("direct", "direct call")) if stop[key]]
     if not told:
@@ -260,8 +254,6 @@ def _elsewhere(beat: "Heartbeat") -> str:
 
 
 def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
-    from rota.text.format import ago, day_time
-
     activity, project = view.activity, view.project
     quiet = f"quiet hours until {day_time(project.quiet_until, zone, now=now)}, " if project.quiet_until else ""
     last = f"{ago(activity.at, now)} ago: {activity.what}" if activity else "never"
@@ -271,10 +263,6 @@ def _mode(view: "CadenceView", zone: str, *, now: datetime) -> str:
 
 def _poll(view: "PollView", *, now: datetime) -> str:
     """Return how often the poll comes and how the last one went: `every 15 s, last 200 OK 4 s ago`."""
-    from rota.model.clock import say_duration
-    from rota.text.ansi import plain
-    from rota.text.format import ago
-
     often = f"every {say_duration(view.interval)}" if view.interval else "only when a run needs it"
     waiting = f", {view.waiting} waiting for it" if view.waiting else ""
     if view.last is None:
@@ -285,8 +273,6 @@ def _poll(view: "PollView", *, now: datetime) -> str:
 
 def _ticks(beat: "Heartbeat", *, now: datetime) -> str:
     """Return when the last tick looked: `ticks: last 8 s ago, usually every 10 s · 1 of 16 slots taken`."""
-    from rota.text.format import ago, roughly
-
     ticks = beat.ticks
     assert ticks is not None
     assert ticks.last is not None
@@ -308,8 +294,6 @@ def _running(view: "SystemView", *, now: datetime) -> str:
 
 
 def _abandoned(view: "SystemView", *, now: datetime) -> str:
-    from rota.text.jobs import say_abandoned
-
     told = [f"{one.handle} {say_abandoned(one, now=now)}" for one in view.abandoned[:SHOWN]]
     more = f" and {len(view.abandoned) - SHOWN} more" if len(view.abandoned) > SHOWN else ""
     return " · ".join(told) + more
@@ -327,11 +311,6 @@ def direct_words(calls: "DirectCallsView") -> str:
 
 def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
     """Return who is held and why: `provider anthropic held until 11:00, 1 waiting: usage limit reached (fix:8)`."""
-    from rota.model.agents import provider_pool
-    from rota.model.records import cut
-    from rota.text.ansi import plain
-    from rota.text.jobs import say_hold
-
     hold = view.hold
     by = f" ({view.run})" if view.run else ""
     why = f"{cut(plain(hold.why), WHY)}{by}   rota agents release {hold.provider}"
@@ -339,8 +318,6 @@ def _hold(view: "HoldView", zone: str, *, now: datetime) -> str:
 
 
 def _waits(view: "SystemView", run: "Run", zone: str, *, now: datetime) -> str:
-    from rota.text.format import day_time
-
     hold = view.held.get(run.id)
     if hold is not None and hold.until is not None:
         return f" (provider hold until {day_time(hold.until, zone, now=now)})"
@@ -365,8 +342,6 @@ def _pools(view: "SystemView") -> str:
 
 def _spent(view: "SystemView") -> str:
     """Return what is used of the accounts: `today $1.92 of $10.00 (claude-day)`, and what is in the way."""
-    from rota.rules.budgets import say_amount, say_this, say_used
-
     told = []
     for one in view.budgets[:SHOWN]:
         account = one.account
@@ -379,9 +354,6 @@ def _spent(view: "SystemView") -> str:
 
 
 def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
-    from datetime import timedelta
-
-    from rota.text.format import day_time
 
     if not view.heartbeat.fires:
         return "nothing: the scheduler is stopping"
@@ -393,9 +365,6 @@ def _next(view: "SystemView", zone: str, *, now: datetime) -> str:
 
 
 def _show_loops(view: "SystemView", zone: str, *, now: datetime) -> None:
-    from rota.cli.output import Column, print_table
-    from rota.text.format import day_time
-
     rows = [
         [
             loop["name"],
@@ -498,18 +467,13 @@ def _change(
 
 
 def _told(need: "AttentionItem", *, undo: bool, dry_run: bool) -> str:
-    from rota.text.ansi import plain
-
     would = "would be" if dry_run else "is"
     done = "shown again" if undo else "quiet until something new happens"
     return f"{need.attention.name} {would} {done} ({need.attention.kind}: {plain(need.attention.what)})"
 
 
 def _list(invocation: Invocation, needs: "Sequence[AttentionItem]") -> None:
-    from rota.cli.output import Column, print_table
     from rota.operations.status.attention import need_json
-    from rota.text.ansi import plain
-    from rota.text.format import ago
 
     if invocation.as_json:
         print_json([need_json(one) for one in needs])

@@ -12,6 +12,9 @@ import click
 from rota.cli.errors import FILE
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.output import background_streams, let_go
+from rota.model.clock import iso
+from rota.model.serialize import run_json
+from rota.operations.admin.service import own_program
 
 if TYPE_CHECKING:
     from rota.cli.console import TickConsole
@@ -97,8 +100,6 @@ def _looked(invocation: Invocation, report: "TickReport", console: "TickConsole"
 
 def _in_background(invocation: Invocation, place: "ProjectPaths", flags: list[str]) -> int:
     """Start a tick of its own session and wait until its look is over; return the exit code that it tells."""
-    from rota.operations.admin.service import own_program
-
     read, write = os.pipe()
     json_flag = ["--json"] if invocation.as_json else []
     child = subprocess.Popen(
@@ -138,8 +139,6 @@ def _preview(invocation: Invocation, place: "ProjectPaths") -> int:
 def report_json(report: "TickReport") -> dict[str, Any]:
     """Return what a tick did as JSON."""
     from rota.cli.console import fired_json
-    from rota.model.clock import iso
-    from rota.model.serialize import run_json
 
     return {
         "dry_run": False,

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.output import Cell, Column, Row, print_pairs, print_table
 from rota.model.amounts import say_money
+from rota.model.clock import say_duration
+from rota.rules.budgets import say_account, say_amount, say_this, say_used, say_window
+from rota.text.format import full_time, read_instant, whole_seconds
 
 if TYPE_CHECKING:
     from rota.operations.budgets import AccountHistory, AccountView, UsageView
@@ -41,7 +45,6 @@ def usage_command(invocation: Invocation, *, by: str, since: str, job: str | Non
     """Show the usage of runs and direct calls. `?` is unknown; `≥` means that some runs reported no usage."""
     from rota.operations.budgets import By, look_at_usage, usage_json
     from rota.operations.jobs import project_timezone
-    from rota.text.format import read_instant
 
     if as_csv and invocation.as_json:
         raise click.UsageError("--csv and --json do not go together")
@@ -72,9 +75,6 @@ def _csv(view: "UsageView") -> str:
 
 
 def _show(view: "UsageView", tz: str) -> None:
-    from rota.cli.output import Column, print_table
-    from rota.text.format import full_time
-
     if not view.rows:
         click.echo(f"nothing ran since {full_time(view.since, tz, now=view.until)} ({tz})")
         return
@@ -97,9 +97,6 @@ NOBODY = {"job": "(reserved slots)", "agent": "(no agent)", "model": "(unknown)"
 
 def _columns() -> "list[tuple[str, Callable[[Used], str]]]":
     """Return the columns: what everybody has first, money last."""
-    from rota.model.clock import say_duration
-    from rota.text.format import whole_seconds
-
     return [
         ("RUNS", lambda used: f"{used.runs:,}"),
         ("TIME", lambda used: say_duration(whole_seconds(used.took))),
@@ -142,9 +139,7 @@ def budgets_command(invocation: Invocation, *, account: str | None) -> None:
 
 
 def _show_all(views: "list[AccountView]", *, now: datetime) -> None:
-    from rota.cli.output import Cell, Column, Row, print_table
     from rota.operations.text import forecast_words, reopens_words
-    from rota.rules.budgets import say_amount
 
     titles = ("ACCOUNT", "USED", "", "RESERVED", "LEFT", "REOPENS", "FORECAST")
     columns = [Column(title, flexible=title == "REOPENS") for title in titles]
@@ -175,8 +170,6 @@ def bar(view: "AccountView") -> str:
 
 
 def _settled(view: "AccountView") -> str:
-    from rota.rules.budgets import say_used
-
     return say_used(view.settled, view.account.limit, view.account.unit)
 
 
@@ -189,9 +182,7 @@ def _remarks(view: "AccountView") -> Iterator[str]:
 
 
 def _show_one(found: "AccountHistory", *, now: datetime) -> None:
-    from rota.cli.output import print_pairs
     from rota.operations.text import forecast_words, reopens_words
-    from rota.rules.budgets import say_account, say_amount
 
     view, unit = found.view, found.view.account.unit
     click.echo(f"{view.account.name}  {say_account(view.account)}")
@@ -210,9 +201,6 @@ def _show_one(found: "AccountHistory", *, now: datetime) -> None:
 
 
 def _show_windows(found: "AccountHistory") -> None:
-    from rota.cli.output import Column, print_table
-    from rota.rules.budgets import say_amount, say_window
-
     account = found.view.account
     if not found.windows:
         click.echo("nothing was charged to it yet")
@@ -236,9 +224,6 @@ def _show_windows(found: "AccountHistory") -> None:
 
 
 def _show_spenders(found: "AccountHistory") -> None:
-    from rota.cli.output import Column, print_table
-    from rota.rules.budgets import say_amount, say_this
-
     account, total = found.view.account, found.view.used
     if not found.spenders:
         return

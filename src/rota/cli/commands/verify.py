@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, print_json
+from rota.cli.output import Column, print_table
 from rota.model.amounts import counted
+from rota.model.errors import ProjectMissing
+from rota.operations.verify.report import report_json
+from rota.rules.health_checks import Severity, worst
+from rota.text.ansi import plain
+from rota.text.format import full_time, read_instant
 
 if TYPE_CHECKING:
     from rota.operations.verify.report import AuditReport
@@ -21,7 +27,6 @@ def verify_command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool
 
     Read-only; the scheduler may keep running. Exit codes: 0 clean, 1 violations found.
     """
-    from rota.operations.verify.report import report_json
     from rota.operations.verify.verify import verify
 
     with invocation.store() as (place, store):
@@ -36,8 +41,6 @@ def verify_command(invocation: Invocation, *, jobs: tuple[str, ...], quick: bool
 
 
 def _show(report: "AuditReport") -> None:
-    from rota.text.ansi import plain
-
     checked = report.checked
     amounts = ((checked.jobs, "job"), (checked.spans, "span"), (checked.instants, "instant"), (checked.rows, "row"))
     click.echo(f"checked {', '.join(counted(amount, noun) for amount, noun in amounts)}")
@@ -65,10 +68,7 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
 
     Exit codes: 0 if there is no problem (warnings and notes do not count), else 1.
     """
-    from rota.model.errors import ProjectMissing
     from rota.operations.admin.doctor import examine, findings_json
-    from rota.rules.health_checks import Severity, worst
-    from rota.text.ansi import plain
 
     try:
         place = invocation.place()
@@ -102,11 +102,8 @@ def doctor_command(invocation: Invocation, *, quiet: bool) -> int:
 @click.pass_obj
 def audit_command(invocation: Invocation, *, actor: str | None, since: str | None, limit: int) -> None:
     """Show the audit log of changes by commands, HTTP and tools, newest first. It is append-only."""
-    from rota.cli.output import Column, print_table
     from rota.operations.admin.audit import entry_json, read_trail
     from rota.operations.jobs import project_timezone
-    from rota.text.ansi import plain
-    from rota.text.format import full_time, read_instant
 
     now = invocation.now()
     with invocation.store() as (_, store):

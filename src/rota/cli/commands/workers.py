@@ -1,16 +1,19 @@
 """`rota workers`: the machines that run jobs; take one out of service, or off the list."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.invocation import Invocation, RotaCommand, dry_run_option, print_json
 from rota.cli.main import RotaGroup
+from rota.cli.output import Cell, Column, print_table
+from rota.rules.queue_order import say_takes
+from rota.text.format import ago, full_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rota.cli.output import Cell
     from rota.operations.workers import WorkerState
 
 DOES = {
@@ -34,9 +37,7 @@ def workers_command(ctx: click.Context, *, labels: tuple[str, ...]) -> None:
 
 
 def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
-    from functools import partial
 
-    from rota.cli.output import Column, print_table
     from rota.operations.jobs import project_timezone
     from rota.operations.workers import read_labels, worker_json, worker_states
 
@@ -57,10 +58,6 @@ def _list(invocation: Invocation, *, labels: tuple[str, ...]) -> None:
 
 
 def _cells(one: "WorkerState", zone: str, *, now: "datetime") -> "list[Cell | str]":
-    from rota.cli.output import Cell
-    from rota.rules.queue_order import say_takes
-    from rota.text.format import ago, full_time
-
     state = one.presence.value
     name = f"{one.worker.called} (here)" if one.here else one.worker.called
     slots = f"{one.taken} of {one.slots}" if one.slots is not None and one.kinds else str(one.taken or "–")
