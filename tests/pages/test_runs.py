@@ -9,7 +9,7 @@ from rota.model.ids import new_id
 from rota.model.records import Outcome
 from rota.model.states import Reason, Status, Trigger
 from rota.operations.jobs import find_job
-from rota.operations.runs import LOOKED_AT
+from rota.operations.runs import MAX_SCANNED_ROWS
 from rota.store.tables.runs import NewRun, NewRunVariant, insert_runs
 from tests.pages.conftest import Site
 
@@ -102,7 +102,7 @@ def test_a_page_leads_to_the_older_runs_and_back(site: Site) -> None:
 def test_a_search_that_has_far_to_go_says_how_far_it_came_and_goes_on(ran: Site) -> None:
     job = ran.store.read(partial(find_job, name="other"))
     at = ran.clock.now()
-    siblings = [NewRunVariant(new_id(at)) for _ in range(LOOKED_AT)]
+    siblings = [NewRunVariant(new_id(at)) for _ in range(MAX_SCANNED_ROWS)]
     shared = NewRun(id=new_id(at), job=job, trigger=Trigger.MANUAL, created_at=at)
     ran.store.write(partial(insert_runs, shared=shared, variants=siblings, first=2))
     page = ran.get("/ui/runs?q=full")

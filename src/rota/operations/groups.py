@@ -1,16 +1,12 @@
-"""Groups as they are stored: find, list, show and follow them."""
+"""Queries over groups: find, list, show and follow them."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, Literal, TypedDict
 
-from rota.model.errors import (
-    InvalidValue,
-    UnknownGroup,
-)
+from rota.model.errors import InvalidValue, UnknownGroup
 from rota.model.ids import is_id
 from rota.model.records import Group, Job, Run
 from rota.model.serialize import iso_or_none, run_json, to_shape
@@ -25,7 +21,7 @@ from rota.text.runs import attempts_of
 
 @dataclass(frozen=True, slots=True)
 class SeatView:
-    """One place of a group: its newest attempt, the ones before it, and how many there may be."""
+    """One member of a group: its newest attempt, the earlier ones, and the maximum number."""
 
     run: Run
     earlier: tuple[Run, ...]
@@ -39,17 +35,17 @@ class GroupView:
     group: Group
     seats: tuple[SeatView, ...]
     repeated: str | None = None
-    """The handle of the group that this one repeats."""
+    """The handle of the group that this one retries."""
 
     @property
     def retryable(self) -> bool:
-        """Whether there is something to repeat."""
+        """Whether the group has failed members to retry."""
         return self.group.status in (GroupStatus.PARTIAL, GroupStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group as lists show it: its job, None for one made at run time, and its newest instance, None before it ran."""
+    """A group of a list: its job, None if it has none, and its newest instance, None before it ran."""
 
     name: str
     job: Job | None
@@ -57,20 +53,18 @@ class GroupLine:
 
 
 def list_groups(store: Store) -> list[GroupLine]:
-    """Return the declared groups, and those made at run time, by name, each with its newest instance."""
+    """Return the declared groups, and those created at run time, by name, each with its newest instance."""
     return store.read(_list_groups)
 
 
 def _list_groups(db: Database) -> list[GroupLine]:
     declared = {job.name: job for job in jobs.all_jobs(db) if job.spec.work.kind is Kind.GROUP}
     shown = {name for name, job in declared.items() if job.retired_at is None}
-    made = {name for name in groups.group_names(db) if name not in declared}
-    return [GroupLine(name, declared.get(name), _newest(db, name)) for name in sorted(shown | made)]
-
-
-def _newest(db: Database, name: str) -> GroupView | None:
-    found = groups.newest_groups(db, name, limit=1)
-    return group_view(db, found[0]) if found else None
+    lines = []
+    for name in sorted(shown | {name for name in groups.group_names(db) if name not in declared}):
+        newest = groups.newest_groups(db, name, limit=1)
+        lines.append(GroupLine(name, declared.get(name), group_view(db, newest[0]) if newest else None))
+    return lines
 
 
 def show_group(store: Store, handle: str) -> GroupView:
@@ -80,31 +74,28 @@ def show_group(store: Store, handle: str) -> GroupView:
 
 def group_view(db: Database, group: Group) -> GroupView:
     """Return a group with its members."""
-    by_place = groupby(groups.member_runs(db, group.id), key=lambda run: run.place)
     repeated = groups.group_by_id(db, group.retry_of) if group.retry_of else None
-    seats = tuple(_seat(db, list(attempts)) for _, attempts in by_place)
-    return GroupView(group, seats, repeated.handle if repeated else None)
+    seats = []
+    for _, attempts in groupby(groups.member_runs(db, group.id), key=lambda run: run.place):
+        *earlier, newest = attempts
+        spec = jobs.version_spec(db, newest.job_id, newest.version)
+        seats.append(SeatView(newest, tuple(earlier), attempts_of(newest, spec)))
+    return GroupView(group, tuple(seats), repeated.handle if repeated else None)
 
 
 def group_around(db: Database, run: Run) -> GroupView | None:
-    """Return the group that a run is a member of, or whose own run it is; None for neither."""
+    """Return the group that a run belongs to, or that it represents; None for neither."""
     group = groups.group_by_id(db, run.group_id) if run.group_id else groups.group_of_run(db, run.id)
     return group_view(db, group) if group else None
-
-
-def _seat(db: Database, attempts: Sequence[Run]) -> SeatView:
-    *earlier, newest = attempts
-    spec = jobs.version_spec(db, newest.job_id, newest.version)
-    return SeatView(newest, tuple(earlier), attempts_of(newest, spec))
 
 
 def find_group(db: Database, handle: str) -> Group:
     """Return the group that a handle names, or raise UnknownGroup with the nearest name."""
     if is_id(handle):
-        found = groups.group_by_id(db, handle.lower()) or groups.group_of_run(db, handle.lower())
-        if found is None:
+        group = groups.group_by_id(db, handle.lower()) or groups.group_of_run(db, handle.lower())
+        if group is None:
             raise UnknownGroup(handle)
-        return found
+        return group
     name, colon, number = handle.rpartition(":")
     if colon and number.isdecimal():
         return _numbered(db, name, int(number))
@@ -116,13 +107,13 @@ def find_group(db: Database, handle: str) -> Group:
 
 
 def _numbered(db: Database, name: str, number: int) -> Group:
-    found = groups.group_by_number(db, name, number)
-    if len(found) > 1:
-        listed = " or ".join(group.id for group in found)
+    matches = groups.group_by_number(db, name, number)
+    if len(matches) > 1:
+        listed = " or ".join(group.id for group in matches)
         raise InvalidValue(f"{name}:{number} names two groups", hint=f"write an identifier: {listed}")
-    if not found:
+    if not matches:
         raise _unknown(db, f"{name}:{number}", name)
-    return found[0]
+    return matches[0]
 
 
 def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
@@ -136,12 +127,11 @@ def _unknown(db: Database, handle: str, name: str) -> UnknownGroup:
 
 
 def counts(view: GroupView) -> dict[str, int]:
-    """Return how many members stand where; those that always run are counted apart."""
-    ordinary = Counter(seat.run.status.shown.value.lower() for seat in view.seats if not seat.run.always)
-    always = sum(seat.run.always for seat in view.seats)
-    words = ("completed", "failed", "skipped", "cancelled", "running", "queued")
-    found = {word: ordinary[word] for word in words} | {"always": always}
-    return {word: count for word, count in found.items() if count}
+    """Return the number of members by status; `always` members are counted apart."""
+    found = Counter(seat.run.status.shown.value.lower() for seat in view.seats if not seat.run.always)
+    found["always"] = sum(seat.run.always for seat in view.seats)
+    words = ("completed", "failed", "skipped", "cancelled", "running", "queued", "always")
+    return {word: found[word] for word in words if found[word]}
 
 
 class GroupJson(TypedDict):
@@ -173,8 +163,18 @@ class GroupEntryJson(TypedDict):
 
 
 def group_json(view: GroupView) -> GroupJson:
-    """Return a group in the fixed shape that others build on."""
-    members, group = [_seat_json(seat) for seat in view.seats], view.group
+    """Return a group as JSON."""
+    group = view.group
+    members = [
+        {
+            "place": seat.run.place,
+            "always": seat.run.always,
+            "max_attempts": seat.attempts,
+            "earlier": [run.handle for run in seat.earlier],
+            "run": run_json(seat.run),
+        }
+        for seat in view.seats
+    ]
     return to_shape(GroupJson, group, group=group.handle, retry_of=view.repeated, counts=counts(view), members=members)
 
 
@@ -189,45 +189,35 @@ def line_json(line: GroupLine) -> GroupEntryJson:
     }
 
 
-def _seat_json(seat: SeatView) -> dict[str, Any]:
-    return {
-        "place": seat.run.place,
-        "always": seat.run.always,
-        "max_attempts": seat.attempts,
-        "earlier": [run.handle for run in seat.earlier],
-        "run": run_json(seat.run),
-    }
-
-
 def running_members(view: GroupView) -> list[Run]:
-    """Return the members that hold a slot."""
+    """Return the members with a slot."""
     return [seat.run for seat in view.seats if seat.run.status in (Status.DISPATCHED, Status.RUNNING)]
 
 
 class MemberReader:
-    """Follows the members of a group as a person who watches it reads them: a line each time one moves on."""
+    """Follows the members of a group: a line for each change of status."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._told: dict[str, Status] = {}
+        self._seen: dict[str, Status] = {}
 
     def lines(self) -> list[str]:
-        """Return what changed since the last look."""
+        """Return the changes since the last call."""
         return self._store.read(self._changes)
 
     def rest(self) -> list[str]:
-        """Return what is left to tell of a group that ended."""
+        """Return the remaining changes of a finished group."""
         return self.lines()
 
     def _changes(self, db: Database) -> list[str]:
         group = groups.group_of_run(db, self._run_id)
-        found = groups.member_runs(db, group.id) if group else []
-        changed = [run for run in found if self._told.get(run.id, Status.QUEUED) is not run.status.shown]
-        self._told |= {run.id: run.status.shown for run in changed}
+        members = groups.member_runs(db, group.id) if group else []
+        changed = [run for run in members if self._seen.get(run.id, Status.QUEUED) is not run.status.shown]
+        self._seen |= {run.id: run.status.shown for run in changed}
         return [f"{run.handle}  {run.status.shown}{f' {run.reason}' if run.reason else ''}" for run in changed]
 
 
 def follow_members(store: Store, run: Run) -> MemberReader | None:
-    """Return a reader of a group's members, None for a run that is no group's."""
+    """Return a reader of a group's members; None unless the run represents a group."""
     return MemberReader(store, run.id) if run.lane_id == GROUP_LANE else None

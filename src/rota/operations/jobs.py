@@ -1,7 +1,7 @@
 """Queries over jobs: one, many, pages and versions."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ from rota.store.tables.jobs import Version
 
 TIMEZONE_KEY = "timezone"
 HELD = "held: "
-"""How the problem of a file begins whose change waits for a person."""
+"""The beginning of the problem of a file whose change waits for a person."""
 ENABLED_KEY = "scheduler_enabled"
 LAST_OUTCOMES = 10
 UNFINISHED_SHOWN = 100
@@ -28,7 +28,7 @@ UNFINISHED_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as lists show it: with its unfinished and its newest runs; of a long queue the oldest ones."""
+    """A job with its unfinished and its newest runs; of a long queue the oldest ones."""
 
     job: Job
     unfinished: tuple[Run, ...]
@@ -54,23 +54,23 @@ def find_job(db: Database, name: str) -> Job:
     """Return the job of this name, or raise UnknownJob with the nearest name."""
     job = jobs.job_by_name(db, name)
     if job is None:
-        known = {one.lower(): one for one in jobs.job_names(db)}
-        raise UnknownJob(name, [known[one] for one in get_close_matches(name.lower(), known, n=1)])
+        by_lower = {other.lower(): other for other in jobs.job_names(db)}
+        raise UnknownJob(name, [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1)])
     return job
 
 
 def list_jobs(store: Store, *, labels: Sequence[str] = (), retired: bool = False) -> list[JobView]:
-    """Return the jobs that carry all of `labels`, by name."""
-    return store.read(partial(_list_jobs, labels=labels, retired=retired))
+    """Return the jobs with all of `labels`, by name."""
 
+    def read(db: Database) -> list[JobView]:
+        chosen = [job for job in jobs.all_jobs(db) if has_labels(job, labels) and (retired or job.retired_at is None)]
+        return [job_view(db, job) for job in chosen]
 
-def _list_jobs(db: Database, *, labels: Sequence[str], retired: bool) -> list[JobView]:
-    chosen = [job for job in jobs.all_jobs(db) if has_labels(job, labels) and (retired or job.retired_at is None)]
-    return [job_view(db, job) for job in chosen]
+    return store.read(read)
 
 
 def has_labels(job: Job, labels: Sequence[str]) -> bool:
-    """Tell whether a job carries all of these labels."""
+    """Return whether a job has all of these labels."""
     return set(labels) <= set(job.spec.labels)
 
 
@@ -86,20 +86,20 @@ def show_job(store: Store, name: str) -> JobView:
 
 
 def job_data(store: Store, job_id: str) -> Mapping[str, Any]:
-    """Return what the functions of a job have stored for its next run."""
+    """Return the state that the functions of a job stored for its next run."""
     return store.read(lambda db: jobs.job_state(db, job_id))
 
 
 def project_timezone(store: Store) -> str:
-    """Return the zone in which people of this project read times."""
+    """Return the time zone of the project."""
     row = store.read(lambda db: db.row("meta_get", key=TIMEZONE_KEY))
     return str(row[0]) if row else "UTC"
 
 
-LARGEST = 200
+MAX_PAGE = 200
 FAILING = "failing"
 STATES = ("running", "idle", FAILING, "paused", "disabled", "provisional", "used up", "retired")
-"""What a page may be narrowed to: the states of a job, and whether its last run failed."""
+"""The filters of a page: the states of a job, and `failing` if its last run failed."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -112,7 +112,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs are meant: `text` is looked for in name, description and labels. No state: all but retired ones."""
+    """A filter of jobs: `text` searches name, description and labels. Without a state: all but retired jobs."""
 
     text: str = ""
     labels: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job of a page; `failing`: its newest run that did its work failed."""
+    """A job of a page; `failing`: its newest run that was not skipped failed."""
 
     view: JobView
     failing: bool
@@ -130,7 +130,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class JobsPage:
-    """Some jobs, where they stand among those that match, and how many of these there are of each state and label."""
+    """A page of matching jobs, with the number of matches by state and label."""
 
     lines: tuple[JobLine, ...]
     number: int
@@ -142,63 +142,45 @@ class JobsPage:
 
 
 def page_of_jobs(store: Store, query: JobQuery, *, number: int = 1, limit: int = 50) -> JobsPage:
-    """Return one page of the jobs that are looked for; a page beyond the last is the last."""
+    """Return one page of matching jobs; a number beyond the last page returns the last page."""
     if query.state and query.state not in STATES:
         raise InvalidValue(f"jobs have no state {query.state[:60]!r}", hint=f"there are: {', '.join(STATES)}")
-    if not 1 <= limit <= LARGEST:
-        raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {LARGEST}")
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidValue(f"a page of {limit} is not possible", hint=f"ask for 1 to {MAX_PAGE}")
     return store.read(partial(_page, query=query, number=number, limit=limit))
 
 
 def _page(db: Database, *, query: JobQuery, number: int, limit: int) -> JobsPage:
     stored = jobs.all_jobs(db)
-    running, failing = _running(db), jobs.failing_jobs(db)
-    found = [job for job in stored if _matches(job, query)]
-    states = {job.id: _states(job, running=running, failing=failing) for job in found}
-    chosen = [job for job in found if (query.state in states[job.id] if query.state else job.retired_at is None)]
+    running, failing = defaultdict[str, list[Run]](list), jobs.failing_jobs(db)
+    for run in run_queries.running_runs(db):
+        running[run.job_id].append(run)
+    matches = [job for job in stored if _matches(job, query)]
+    states = {job.id: [JobView(job, tuple(running[job.id]), ()).state] for job in matches}
+    for job in matches:
+        states[job.id] += [FAILING] if job.id in failing and job.retired_at is None else []
+    chosen = [job for job in matches if (query.state in states[job.id] if query.state else job.retired_at is None)]
+    if query.sort is Sort.NEXT:
+        chosen.sort(key=lambda job: (job.next_at or _LAST, job.name))
     pages = max(1, -(-len(chosen) // limit))
     number = min(max(number, 1), pages)
-    shown = _sorted(chosen, query.sort)[(number - 1) * limit : number * limit]
+    shown = chosen[(number - 1) * limit : number * limit]
+    labels = Counter(label for job in matches if job.retired_at is None for label in job.spec.labels)
     return JobsPage(
         lines=tuple(JobLine(view, view.job.id in failing) for view in _views(db, shown, running)),
         number=number,
         pages=pages,
         matching=len(chosen),
         stored=sum(job.retired_at is None for job in stored),
-        states=Counter(state for told in states.values() for state in told),
-        labels=_labels(found),
+        states=Counter(state for job_states in states.values() for state in job_states),
+        labels=dict(sorted(labels.items(), key=lambda item: (-item[1], item[0]))),
     )
-
-
-def _running(db: Database) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for run in run_queries.running_runs(db):
-        found.setdefault(run.job_id, []).append(run)
-    return found
 
 
 def _matches(job: Job, query: JobQuery) -> bool:
     words = query.text.casefold().split()
-    spec = job.spec
-    text = "\n".join((job.name, spec.description or "", *spec.labels)).casefold()
+    text = "\n".join((job.name, job.spec.description or "", *job.spec.labels)).casefold()
     return has_labels(job, query.labels) and all(word in text for word in words)
-
-
-def _states(job: Job, *, running: Mapping[str, Sequence[Run]], failing: set[str]) -> tuple[str, ...]:
-    state = JobView(job, tuple(running.get(job.id, ())), ()).state
-    return (state, FAILING) if job.id in failing and job.retired_at is None else (state,)
-
-
-def _sorted(found: Sequence[Job], sort: Sort) -> list[Job]:
-    if sort is Sort.NAME:
-        return list(found)  # they are read by name
-    return sorted(found, key=lambda job: (job.next_at or _LAST, job.name))
-
-
-def _labels(found: Iterable[Job]) -> Mapping[str, int]:
-    """Return the labels of jobs, those of most jobs first."""
-    counted = Counter(label for job in found if job.retired_at is None for label in job.spec.labels)
-    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _views(db: Database, shown: Sequence[Job], running: Mapping[str, Sequence[Run]]) -> list[JobView]:
@@ -216,7 +198,7 @@ FIRST = ("made",)
 
 @dataclass(frozen=True, slots=True)
 class VersionView:
-    """A version of a job, and what differs from the one before it, in the words of the file."""
+    """A version of a job, and its differences from the previous one, by key."""
 
     version: Version
     changes: tuple[str, ...]
@@ -224,7 +206,7 @@ class VersionView:
 
 @dataclass(frozen=True, slots=True)
 class VersionsPage:
-    """Some versions of a job, newest first; `below` is where the older ones begin, None at the end."""
+    """Some versions of a job, newest first; `below` is the position of the next page, None at the end."""
 
     shown: tuple[VersionView, ...]
     below: int | None
@@ -237,22 +219,18 @@ def list_versions(store: Store, name: str, *, below: int | None = None, limit: i
 
 def versions_in(db: Database, *, name: str, below: int | None = None, limit: int = 10) -> VersionsPage:
     """Return versions inside a transaction."""
-    found = jobs.versions(db, find_job(db, name).id, below=NEWEST if below is None else below, limit=limit + 1)
-    shown = [VersionView(after, _changes(before, after)) for after, before in pairwise(found)]
-    if len(found) <= limit:
-        shown += [VersionView(oldest, FIRST) for oldest in found[-1:]]
-    return VersionsPage(tuple(shown), shown[-1].version.number if len(found) > limit and shown else None)
+    versions = jobs.versions(db, find_job(db, name).id, below=NEWEST if below is None else below, limit=limit + 1)
+    shown = [VersionView(after, _changes(before, after)) for after, before in pairwise(versions)]
+    if len(versions) <= limit:
+        shown += [VersionView(oldest, FIRST) for oldest in versions[-1:]]
+    return VersionsPage(tuple(shown), shown[-1].version.number if len(versions) > limit and shown else None)
 
 
 def _changes(before: Version, after: Version) -> tuple[str, ...]:
-    """Return what a version changed: keys of the job, or only whether it fires."""
-    told = (*differences(before.spec, after.spec), *_turned(before, after))
-    return told or ("stored again",)
-
-
-def _turned(before: Version, after: Version) -> Sequence[str]:
+    """Return the changes of a version: keys of the job, or whether it fires."""
+    changes = differences(before.spec, after.spec)
     if before.paused != after.paused:
-        return ("paused",) if after.paused else ("resumed",)
+        return (*changes, "paused" if after.paused else "resumed")
     if before.schedules != after.schedules and before.spec.enabled == after.spec.enabled:
-        return ("fires from here on",) if after.schedules else ("fires no more",)
-    return ()
+        return (*changes, "fires from here on" if after.schedules else "fires no more")
+    return tuple(changes) or ("stored again",)

@@ -1,4 +1,4 @@
-"""Who is told of runs, what was delivered, and doing it by hand: the same for every face (DEC-009)."""
+"""Notification targets and deliveries: list, test, enable and retry."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from rota.store.driver import Database, Store, rolled_back
 from rota.store.tables import notifications
 from rota.store.tables.notifications import Endpoint
 
-MOST_RETRIED = 1000
+MAX_RETRIED_DELIVERIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """A target, what is known of its endpoint, and its newest delivery."""
+    """A target, the state of its endpoint, and its newest delivery."""
 
     target: Target
     endpoint: Endpoint
@@ -39,33 +39,32 @@ def list_targets(store: Store) -> list[TargetView]:
 
 
 def _targets(db: Database) -> list[TargetView]:
-    found = notifications.targets(db)
-    last = {name: notifications.listed(db, target=name, limit=1) for name in found}
-    return [
-        TargetView(target, notifications.endpoint(db, target.endpoint), next(iter(last[name]), None))
-        for name, target in sorted(found.items())
-    ]
+    views = []
+    for name, target in sorted(notifications.targets(db).items()):
+        last = next(iter(notifications.listed(db, target=name, limit=1)), None)
+        views.append(TargetView(target, notifications.endpoint(db, target.endpoint), last))
+    return views
 
 
 def find_target(targets: Mapping[str, Target], name: str) -> Target:
-    """Return a target by name; UnknownTarget says which is near."""
+    """Return a target by name, or raise UnknownTarget with the nearest name."""
     if name not in targets:
         raise UnknownTarget(name, get_close_matches(name, targets, n=1))
     return targets[name]
 
 
 def try_target(target: Target, settings: Settings, *, environ: Mapping[str, str], now: datetime) -> DeliveryResult:
-    """Send a test to a target at once, and return what became of it."""
-    message = new_id(now)
-    letter = Message(f"msg_{message}", target, trial_payload(message, now=now), at=now)
+    """Send a test to a target at once, and return the result."""
+    message_id = new_id(now)
+    message = Message(f"msg_{message_id}", target, trial_payload(message_id, now=now), at=now)
     try:
-        return ThreadedPost(settings, environ).deliver(letter)
+        return ThreadedPost(settings, environ).deliver(message)
     except RotaError as error:
         return DeliveryResult(ok=False, error=str(error), hopeless=True)
 
 
 def trial_payload(message: str, *, now: datetime) -> dict[str, Any]:
-    """Return what a test sends: a run that never was, in the shape of all others."""
+    """Return the payload of a test: an invented run in the usual shape."""
     nothing = ("waiting_for", "scheduled_for", "covers_to", "count", "retry_of", "exit_code", "error", "usage")
     return {
         "id": message,
@@ -87,7 +86,7 @@ def trial_payload(message: str, *, now: datetime) -> dict[str, Any]:
 
 
 def enable_target(store: Store, name: str, *, dry_run: bool = False) -> bool:
-    """Send to an endpoint again that was switched off or left alone; tell whether it was."""
+    """Enable an endpoint after failures; return whether it was disabled or closed."""
     target = find_target(store.read(notifications.targets), name)
     operation = partial(notifications.endpoint_works, name=target.endpoint)
     return rolled_back(store, operation) if dry_run else store.write(operation)
@@ -102,34 +101,33 @@ def list_deliveries(
         run_id = store.read(partial(find_run, handle=about)).id
     elif about is not None:
         job_id = store.read(partial(find_job, name=about)).id
-    found = partial(notifications.listed, status=status, run_id=run_id, job_id=job_id, target=target, limit=limit)
-    return store.read(found)
+    return store.read(
+        partial(notifications.listed, status=status, run_id=run_id, job_id=job_id, target=target, limit=limit)
+    )
 
 
 def retry_deliveries(
     store: Store, names: Sequence[str], *, failed: bool, now: datetime, dry_run: bool
 ) -> list[Delivery]:
-    """Send deliveries again under their own ids: those that are named, or all that failed. Return them."""
+    """Retry deliveries under their own ids: the named ones, or all failed ones. Return them."""
     operation = partial(_retry, names=names, failed=failed, now=now)
     return rolled_back(store, operation) if dry_run else store.write(operation)
 
 
 def _retry(db: Database, *, names: Sequence[str], failed: bool, now: datetime) -> list[Delivery]:
-    found = [_named(db, name) for name in names]
+    deliveries = []
+    for name in names:
+        matches = notifications.named(db, name)
+        if len(matches) != 1:
+            raise UnknownDelivery(name, several=bool(matches))
+        deliveries += matches
     if failed:
-        found += notifications.listed(db, status=DeliveryStatus.FAILED, limit=MOST_RETRIED)
-    return [one for one in dict.fromkeys(found) if notifications.repeat(db, one.id, now=now)]
-
-
-def _named(db: Database, name: str) -> Delivery:
-    found = notifications.named(db, name)
-    if len(found) != 1:
-        raise UnknownDelivery(name, several=bool(found))
-    return found[0]
+        deliveries += notifications.listed(db, status=DeliveryStatus.FAILED, limit=MAX_RETRIED_DELIVERIES)
+    return [delivery for delivery in dict.fromkeys(deliveries) if notifications.repeat(db, delivery.id, now=now)]
 
 
 def target_json(view: TargetView) -> dict[str, Any]:
-    """Return a target; an address that is a secret by the secret's name."""
+    """Return a target as JSON; a secret address by the secret's name."""
     target, endpoint = view.target, view.endpoint
     return {
         "name": target.name,
@@ -148,5 +146,5 @@ def target_json(view: TargetView) -> dict[str, Any]:
 
 
 def receipt_json(target: Target, receipt: DeliveryResult) -> dict[str, Any]:
-    """Return what became of a test."""
+    """Return the result of a test as JSON."""
     return {"target": target.name, "ok": receipt.ok, "answer": receipt.answer, "error": receipt.error}

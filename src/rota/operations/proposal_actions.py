@@ -1,4 +1,4 @@
-"""What is made with the tools: jobs within `agent_policy`, their approval, and their removal."""
+"""Actions on jobs that the tools create: creation within `agent_policy`, approval and removal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +25,24 @@ Done = Literal["created", "changed", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A job that was asked for, and what that did."""
+    """A requested job, and the effect of the request."""
 
     job: Job
     done: Done
 
 
 def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, policy: AgentPolicy | None = None) -> Put:
-    """Make a job, or change the one of this name; raise what the policy, its owner or a double of it say against it."""
+    """Create a job, or change the one of this name; refuse by policy, by owner, or as a duplicate.
+
+    The name of a stored job may differ in case, and the job may be retired.
+    """
     lock_section(db, CriticalSection.DECLARE)
     policy = jobs.policy(db) if policy is None else policy
-    found = _named(db, wanted.name)
-    if found is not None:
-        refuse_others(found, maker)
-    alive = found if found is not None and _lives(found, now) else None
+    name = next((name for name in jobs.job_names(db) if name.casefold() == wanted.name.casefold()), wanted.name)
+    stored = jobs.job_by_name(db, name)
+    if stored is not None:
+        refuse_others(stored, maker)
+    alive = stored if stored is not None and _lives(stored, now) else None
     expires_at = alive.made.expires_at if alive and alive.made else now + policy.expires_after
     spec = replace(wanted, schedule=replace(wanted.schedule, end_at=expires_at))
     provisional = _judge(db, spec, alive, maker=maker, policy=policy, now=now)
@@ -47,7 +51,7 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, pol
         return Put(alive, "unchanged")
     made = Provenance(maker.name, now, maker.run_id, maker.depth + 1, expires_at)
     made = alive.made if alive is not None and alive.made is not None else made
-    job_id = _store(db, spec, found, made=made, provisional=provisional, now=now)
+    job_id = _store(db, spec, stored, made=made, provisional=provisional, now=now)
     if alive is None:
         jobs.count_making(db, maker.name, "job", now=now, since=now - HOUR)
     done: Done = "created" if alive is None else "changed"
@@ -56,18 +60,12 @@ def put_made(db: Database, wanted: JobSpec, *, maker: Author, now: datetime, pol
     return Put(jobs.job_by_id(db, job_id), done)
 
 
-def _named(db: Database, name: str) -> Job | None:
-    """Return the job of this name, a retired one too, or one whose name differs in case only."""
-    known = next((one for one in jobs.job_names(db) if one.casefold() == name.casefold()), name)
-    return jobs.job_by_name(db, known)
-
-
 def _lives(job: Job, now: datetime) -> bool:
     return job.retired_at is None and job.used_up_at is None and not job.expired(now)
 
 
 def refuse_others(job: Job, maker: Author) -> None:
-    """Refuse to change a job that somebody else made, or a file declares."""
+    """Refuse to change a job of another author, or of a file."""
     if job.made is None:
         from_file = job.source.startswith(FILE)
         raise NotYours(job.name, "comes from rota.yaml" if from_file else "was not made with the tools")
@@ -78,7 +76,7 @@ def refuse_others(job: Job, maker: Author) -> None:
 def _judge(
     db: Database, spec: JobSpec, alive: Job | None, *, maker: Author, policy: AgentPolicy, now: datetime
 ) -> bool:
-    """Return whether a job has to wait for approval; raise PolicyRefused where it may not be at all."""
+    """Return whether a job must wait for approval; raise PolicyRefused if the policy forbids it."""
     active = jobs.active_count(db, maker.name, but=alive.id if alive else None, now=now) if spec.enabled else 0
     created = jobs.made_since(db, maker.name, kind="job", since=now - HOUR)
     facts = MakerFacts(maker, active=active, created=created, new=alive is None)
@@ -91,7 +89,7 @@ def _judge(
 
 
 def _refuse_double(db: Database, spec: JobSpec, *, maker: Author, now: datetime) -> None:
-    """Point at an enabled job of the same author that asks the same, instead of making a second one."""
+    """Raise DuplicateJob if the same author has an equal enabled job."""
     wanted = _fingerprint(spec)
     if wanted is None or not spec.enabled:
         return
@@ -102,7 +100,7 @@ def _refuse_double(db: Database, spec: JobSpec, *, maker: Author, now: datetime)
 
 
 def _fingerprint(spec: JobSpec) -> tuple[object, ...] | None:
-    """Return what makes two jobs of one author the same; None where the work is not an agent's.
+    """Return the identity of a job for its author; None if the work is not an agent's.
 
     The task with case and blanks folded, the schedule without its bounds, `run_once`, and the target: agent, model and
     the chats or endpoints that are notified.
@@ -117,23 +115,23 @@ def _fingerprint(spec: JobSpec) -> tuple[object, ...] | None:
 
 
 def _store(
-    db: Database, spec: JobSpec, found: Job | None, *, made: Provenance, provisional: bool, now: datetime
+    db: Database, spec: JobSpec, stored: Job | None, *, made: Provenance, provisional: bool, now: datetime
 ) -> str:
     tzdata = tzdata_version()
     give_pool(db, spec)
-    if found is not None and found.retired_at is not None:
-        jobs.give_up_name(db, found)  # deleted, or its time was over: the name goes to a new job
-        found = None
-    if found is None:
+    if stored is not None and stored.retired_at is not None:
+        jobs.give_up_name(db, stored)  # deleted or expired: a new job gets the name
+        stored = None
+    if stored is None:
         return create(db, spec, source=MADE, tzdata=tzdata, now=now, made=made, provisional=provisional)
-    jobs.set_made(db, found.id, made)
-    spec = replace(spec, name=found.name)
-    change_to(db, found, spec, source=MADE, tzdata=tzdata, now=now, provisional_at=now if provisional else None)
-    return found.id
+    jobs.set_made(db, stored.id, made)
+    spec = replace(spec, name=stored.name)
+    change_to(db, stored, spec, source=MADE, tzdata=tzdata, now=now, provisional_at=now if provisional else None)
+    return stored.id
 
 
 def switch_off(db: Database, job: Job, *, now: datetime) -> Job:
-    """Disable a job that was made with the tools; what was approved stays approved."""
+    """Disable a job that the tools created; its approval stays."""
     spec = replace(job.spec, enabled=False)
     change_to(db, job, spec, source=MADE, tzdata=tzdata_version(), now=now, provisional_at=job.provisional_at)
     audit.insert_event(db, "job_disabled", now=now, job_id=job.id)
@@ -141,14 +139,14 @@ def switch_off(db: Database, job: Job, *, now: datetime) -> Job:
 
 
 def remove(db: Database, job: Job, *, now: datetime) -> None:
-    """Retire a job that was made with the tools: its history stays."""
+    """Retire a job that the tools created; its history stays."""
     retire(db, job.id, now=now)
     jobs.set_approved(db, job.id, None, now=now)
     audit.insert_event(db, "job_removed", now=now, job_id=job.id)
 
 
 def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
-    """Let a provisional job begin, if it is still what was looked at: `digest` is that of the definition shown."""
+    """Approve a provisional job; `digest` identifies the definition that the person saw."""
     job = find_job(db, name)
     if job.provisional_at is None or job.retired_at is not None:
         raise NotProvisional(name)
@@ -162,13 +160,13 @@ def approve(db: Database, *, name: str, digest: str, now: datetime) -> Job:
 
 
 def removable(db: Database, *, names: Sequence[str], maker: str | None, covers: Callable[[str], bool]) -> list[Job]:
-    """Return the jobs of these names, or all of a maker, that can be removed; one that a file declares is refused."""
+    """Return the removable jobs of these names, or of an author; refuse a job of a file."""
     if maker is not None:
         return [job for job in made_jobs(db, maker) if covers(job.name)]
-    found = [find_job(db, name) for name in dict.fromkeys(names)]
-    for job in found:
+    named = [find_job(db, name) for name in dict.fromkeys(names)]
+    for job in named:
         refuse_file(job)
-    return [job for job in found if job.retired_at is None]
+    return [job for job in named if job.retired_at is None]
 
 
 def remove_all(db: Database, names: Sequence[str], *, now: datetime, cancel_queued: bool = False) -> None:

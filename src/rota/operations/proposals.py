@@ -1,4 +1,4 @@
-"""Jobs that agents made: whose they are, which wait for approval, and what their makers started."""
+"""Jobs that agents created: their authors, approvals and started runs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,18 +14,17 @@ from rota.store.tables.processes import CriticalSection, lock_section
 
 
 def made_jobs(db: Database, maker: str) -> list[Job]:
-    """Return the jobs that a maker made and that are not gone; all of them for `agent`."""
-    found = [job for job in jobs.all_jobs(db) if job.retired_at is None]
-    return [job for job in found if made_by(job, maker)]
+    """Return the present jobs of an author; of all authors for `agent`."""
+    return [job for job in jobs.all_jobs(db) if job.retired_at is None and made_by(job, maker)]
 
 
 def made_by(job: Job, maker: str) -> bool:
-    """Tell whether a job was made by this maker; `agent` stands for all of them."""
+    """Return whether a job has this author; `agent` stands for all of them."""
     return job.made is not None and (maker in (ANYBODY, job.made.by))
 
 
 def count_start(db: Database, by: Author, *, now: datetime, force: bool = False) -> dict[str, str]:
-    """Count a run that a run, a token or a tool starts, and return how it is recorded; raise what the policy says."""
+    """Count a start by a run, a token or a tool, and return its record; raise PolicyRefused by `agent_policy`."""
     if by.is_agent:
         lock_section(db, CriticalSection.MAKING)
         refuse_start(db, by, now=now, force=force)
@@ -34,7 +33,7 @@ def count_start(db: Database, by: Author, *, now: datetime, force: bool = False)
 
 
 def refuse_start(db: Database, by: Author, *, now: datetime, force: bool = False) -> None:
-    """Raise PolicyRefused where `agent_policy` does not let this maker start one more run."""
+    """Raise PolicyRefused if `agent_policy` does not allow this author one more run."""
     if not by.is_agent:
         return
     started = jobs.made_since(db, by.name, kind="run", since=now - HOUR)

@@ -1,4 +1,4 @@
-"""The queue as people see it: what waits, in order, and why the first does not run."""
+"""The queue as users see it: runs in order, and why they do not start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from rota.operations.status.status import Heartbeat, heartbeat, with_ticks
 from rota.operations.views import pause_json
 from rota.operations.workers import all_drained
 from rota.rules.admission import Hold, holds
-from rota.rules.queue_order import Pool
 from rota.store.driver import Database, Store
 from rota.store.tables import direct_calls as direct_calls_table
 from rota.store.tables import queue
@@ -26,26 +25,26 @@ from rota.text.format import day_time
 from rota.text.jobs import say_hold
 
 PLACES = 1000
-"""Places are told up to here; beyond, a run stands at 1000+."""
+"""The largest place; runs behind it are at 1000+."""
 COUNTED = 100_000
-HOLDERS = 10
+HOLDERS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """A pool that somebody waits for, and who draws on it."""
+    """A pool that runs wait for, and its holders."""
 
     name: str
     capacity: int
     used: int
     holders: tuple[str, ...]
     held_until: datetime | None = None
-    """Until when its provider takes no more work (section 8)."""
+    """The end of the hold of its provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyRun:
-    """A run that may be claimed: its place, what it draws, and what keeps it."""
+    """A claimable run: its place, its pools, and why it does not start."""
 
     place: int
     run: Run
@@ -55,10 +54,10 @@ class ReadyRun:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The head of the queue: direct callers come before all, then what is ready, then what waits for something.
+    """The head of the queue: direct calls, then ready runs, then waiting runs.
 
-    Counts end at `COUNTED`. `pools` are those that runs of this page lack, by name; `predecessors` the handles of those
-    that waiting runs wait for, by identifier.
+    Counts end at `COUNTED`. `pools` are the pools that runs of this page lack, by name; `predecessors` the handles
+    of the runs that waiting runs wait for, by identifier.
     """
 
     beat: Heartbeat
@@ -73,20 +72,25 @@ class QueueView:
 
 
 def look_at_queue(store: Store, state: Path, *, limit: int, now: datetime) -> QueueView:
-    """Return the first `limit` runs that may be claimed, and as many that wait for something."""
-    beat = heartbeat(state)
-    return store.read(partial(look_in, beat=beat, limit=limit, now=now))
+    """Return the first `limit` claimable runs, and as many waiting ones."""
+    return store.read(partial(look_in, beat=heartbeat(state), limit=limit, now=now))
 
 
 def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> QueueView:
-    """Return the head of the queue inside a transaction, given what the scheduler answered."""
+    """Return the head of the queue inside a transaction."""
     beat = with_ticks(db, beat, now=now)
     ready = queue.runs_of(db, queue.ready(db, limit=limit))
     calls = direct_calls(db).waiting
     pause = everything_paused(db) if claiming_paused(db, now) else None
     standing = _standing(db, ready, beat=beat, paused=pause is not None)
     waiting = queue.runs_of(db, queue.waiting(db, limit=limit))
-    lacked = {one.hold.pool for one in standing if one.hold.pool is not None}
+    lacked = {ready_run.hold.pool for ready_run in standing if ready_run.hold.pool is not None}
+    uses = {}
+    for pool in queue.pools(db):
+        if pool.name in lacked:
+            holders = tuple(queue.holders(db, pool.name, limit=HOLDERS_SHOWN))
+            uses[pool.name] = PoolUse(pool.name, pool.capacity, pool.used, holders, pool.held_until)
+    predecessors = {run.predecessor_id for run in waiting if run.predecessor_id is not None}
     return QueueView(
         beat=beat,
         direct=calls,
@@ -94,8 +98,8 @@ def look_in(db: Database, *, beat: Heartbeat, limit: int, now: datetime) -> Queu
         waiting=tuple(waiting),
         ready_count=queue.count_ready(db, limit=COUNTED),
         waiting_count=queue.count_waiting(db, limit=COUNTED),
-        pools={pool.name: _pool_use(db, pool) for pool in queue.pools(db) if pool.name in lacked},
-        predecessors=_predecessors(db, waiting),
+        pools=uses,
+        predecessors={run.id: run.handle for run in queue.runs_of(db, sorted(predecessors))},
         pause=pause,
     )
 
@@ -105,19 +109,9 @@ def _standing(db: Database, ready: Sequence[Run], *, beat: Heartbeat, paused: bo
     draws = [drawn.get(run.lane_id, ()) for run in ready]
     calls = [drawn.get(call.lane_id, ()) for call in direct_calls_table.calls(db) if call.slot is None]
     free = beat.slots - beat.slots_taken
-    kept = holds(draws, queue.room(db), paused=paused, served=beat.serves, free=free, first=calls)
-    found = zip(ready, draws, kept, strict=True)
-    return tuple(ReadyRun(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(found, start=1))
-
-
-def _pool_use(db: Database, pool: Pool) -> PoolUse:
-    holders = tuple(queue.holders(db, pool.name, limit=HOLDERS))
-    return PoolUse(pool.name, pool.capacity, pool.used, holders, pool.held_until)
-
-
-def _predecessors(db: Database, waiting: Sequence[Run]) -> dict[str, str]:
-    named = {run.predecessor_id for run in waiting if run.predecessor_id is not None}
-    return {run.id: run.handle for run in queue.runs_of(db, sorted(named))}
+    blocked = holds(draws, queue.room(db), paused=paused, served=beat.serves, free=free, first=calls)
+    rows = zip(ready, draws, blocked, strict=True)
+    return tuple(ReadyRun(place, run, drawing, hold) for place, (run, drawing, hold) in enumerate(rows, start=1))
 
 
 def queue_json(view: QueueView) -> dict[str, Any]:
@@ -164,7 +158,7 @@ def _waiting_json(run: Run, view: QueueView) -> dict[str, Any]:
 
 
 def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> str:
-    """Return why a run that may be claimed is not running, in a few words."""
+    """Return why a claimable run is not running, in a few words."""
     hold = one.hold
     if hold.held is Held.PAUSED:
         return "everything is paused"
@@ -174,7 +168,8 @@ def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> s
         drained = all_drained(view.beat.workers)
         if drained:
             return f"all workers are drained: {', '.join(drained)}"
-        return f"no worker that is there takes it{_of(one)}"
+        pools = ", ".join(draw.pool for draw in one.draws)
+        return f"no worker that is there takes it: it draws on {pools or 'no pool'}"
     if hold.held is Held.SLOT:
         return f"no slot is free: {view.beat.slots_taken} of {view.beat.slots} taken"
     if hold.pool is None:
@@ -186,22 +181,16 @@ def hold_words(one: ReadyRun, view: QueueView, *, zone: str, now: datetime) -> s
 
 
 def waiting_words(run: Run, view: QueueView, *, zone: str, now: datetime) -> str:
-    """Return what a run waits for before it may be claimed, in a few words."""
+    """Return why a run is not claimable yet, in a few words."""
     until = f" until {day_time(run.not_before, zone, now=now, seconds=True)}" if run.not_before else ""
     named = view.predecessors.get(run.predecessor_id or "")
     return f"waits for {run.waiting_for}{f' {named}' if named else ''}{until}"
 
 
 def draw_words(one: ReadyRun) -> str:
-    """Return the pools that a run draws on; that of a provider bounds nothing, where it is held that is told."""
+    """Return the pools that a run draws on, without the pool of its provider, which limits nothing."""
     drawn = [draw for draw in one.draws if provider_of(draw.pool) is None]
     return ", ".join(draw.pool if draw.cost == 1 else f"{draw.pool} ×{draw.cost}" for draw in drawn)
-
-
-def _of(one: ReadyRun) -> str:
-    """Return what keeps workers from taking a run: the pools that it draws on, or that it draws on none."""
-    pools = ", ".join(draw.pool for draw in one.draws)
-    return f": it draws on {pools}" if pools else ": it draws on no pool"
 
 
 def _pool_words(one: ReadyRun, pool: PoolUse | None) -> str:

@@ -47,7 +47,7 @@ def start(
     force: bool = False,
     by: Author | None = None,
 ) -> RunRef:
-    """Start a job for a program that a schedule may have started itself: as `trigger`, but no activity (R-18)."""
+    """Start a job as `trigger` does, but without recording activity: a schedule may have started the caller."""
     return store.write(partial(_trigger, name=name, params=params, force=force, by=by, now=now))
 
 
@@ -61,15 +61,15 @@ def trigger(
     by: Author | None = None,
     one_attempt: bool = False,
 ) -> RunRef:
-    """Start a job by hand: a new run in the queue, or an error that says what is in the way (R-29, R-31).
+    """Start a job by hand: enqueue a run, or raise an error that names the obstacle.
 
-    `by` is who starts it, where that is a run or comes through the tools: it is recorded, and agents have a limit.
-    `one_attempt`: a failure is not retried, whatever the job's policy says.
+    `by` is the run or the caller of the tools that starts the job: it is recorded, and agents have a limit.
+    `one_attempt`: a failure is not retried, regardless of the job's policy.
     """
     operation = partial(_trigger, name=name, params=params, force=force, by=by, one_attempt=one_attempt, now=now)
-    born = store.write(touching(operation, what="trigger", now=now))
+    run = store.write(touching(operation, what="trigger", now=now))
     faults.point("trigger.committed")
-    return born
+    return run
 
 
 def _trigger(
@@ -113,13 +113,13 @@ def admitted(job: Job, start: ManualStart) -> Allow | After | Replace:
 
 
 def start_decisions(job: Job, start: ManualStart) -> dict[str, Any]:
-    """Return what a manually started run stores about its start, for `explain`."""
+    """Return the decisions of a manual start that the run stores for `explain`."""
     overlap = {"policy": job.spec.overlap.policy.value, "verdict": verdict_word(start.verdict)}
     return {"overlap": overlap, **start.decisions}
 
 
 def refuse_disabled(job: Job) -> None:
-    """Refuse a start by hand of a job that is disabled or retired (R-29)."""
+    """Raise JobDisabled or JobProvisional if a job cannot be started by hand."""
     if job.retired_at is not None:
         gone = "the file no longer has it" if job.made is None else "it was removed, or its time was over"
         raise errors.JobDisabled(job.name, f"retired: {gone}")
@@ -130,64 +130,60 @@ def refuse_disabled(job: Job) -> None:
 
 
 def merged_params(spec: JobSpec, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the job's params with those of this run over them; only declared names, 64 KB at most (R-25)."""
-    given = params or {}
-    unknown = sorted(set(given) - set(spec.work.params))
-    if unknown:
-        known = ", ".join(sorted(spec.work.params)) or "none"
-        raise errors.InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {known}")
-    _refuse_options(spec, given)
-    merged = {**spec.work.params, **given}
-    if len(write_json(merged).encode()) > PARAMS_LIMIT:
-        raise errors.InvalidValue(
-            f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB", hint="pass a file's path instead"
-        )
-    return merged
+    """Return the job's params with those of this run over them; only declared names, 64 KB at most.
 
-
-def _refuse_options(spec: JobSpec, given: Mapping[str, Any]) -> None:
-    """Refuse texts by which who starts a job would choose options of its program; its own params may be some."""
-    for name in sorted(option_places(spec.work.command) & set(given)) if given else ():
-        value = given[name]
-        if isinstance(value, str) and _OPTION.match(value) and value != spec.work.params[name]:
+    A text that the job's program would read as an option is refused, unless it is the job's own value.
+    """
+    own, values = spec.work.params, params or {}
+    if unknown := sorted(set(values) - set(own)):
+        declared = ", ".join(sorted(own)) or "none"
+        raise errors.InvalidValue(f"job {spec.name!r} has no param {unknown[0]!r}", hint=f"its params: {declared}")
+    for name in sorted(option_places(spec.work.command) & set(values)) if values else ():
+        value = values[name]
+        if isinstance(value, str) and _OPTION.match(value) and value != own[name]:
             raise errors.OptionLike(spec.name, name, value)
+    merged = {**own, **values}
+    if len(write_json(merged).encode()) > PARAMS_LIMIT:
+        message = f"the params of {spec.name!r} are larger than {PARAMS_LIMIT // 1024} KB"
+        raise errors.InvalidValue(message, hint="pass a file's path instead")
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel did: the run is final now, or its processes are being stopped."""
+    """The result of a cancel: the run is final, or its processes are being stopped."""
 
     run: Run
     final: bool
 
 
 def cancel_run(store: Store, handle: str, *, now: datetime, dry_run: bool = False) -> Cancelled:
-    """Cancel a run: at once if it is queued, else by asking its holder to stop it."""
+    """Cancel a run: at once if it is queued, else by a request to its scheduler."""
+
+    def change(db: Database) -> Cancelled:
+        run = find_unfinished(db, handle)
+        if run.status.final:
+            raise errors.RunIsFinal(run.handle, run.status)
+        if dry_run:
+            return Cancelled(run, final=run.status is Status.QUEUED)
+        final = cancel(db, run.id, reason=Reason.REQUESTED, now=now)
+        return Cancelled(_reloaded(db, run), final)
+
     if dry_run:
-        run = store.read(partial(_cancellable, handle=handle))
-        return Cancelled(run, final=run.status is Status.QUEUED)
-    cancelled = store.write(touching(partial(_cancel_run, handle=handle, now=now), what="cancel", now=now))
+        return store.read(change)
+    cancelled = store.write(touching(change, what="cancel", now=now))
     faults.point("cancel.asked")
     return cancelled
 
 
-def _cancellable(db: Database, *, handle: str) -> Run:
-    run = find_unfinished(db, handle)
-    if run.status.final:
-        raise errors.RunIsFinal(run.handle, run.status)
-    return run
-
-
-def _cancel_run(db: Database, *, handle: str, now: datetime) -> Cancelled:
-    run = _cancellable(db, handle=handle)
-    final = cancel(db, run.id, reason=Reason.REQUESTED, now=now)
+def _reloaded(db: Database, run: Run) -> Run:
     after = runs.run_by_id(db, run.id)
     assert after is not None
-    return Cancelled(after, final)
+    return after
 
 
 def stop_keeper(store: Store, run: Run) -> bool:
-    """Signal the keepers of a run or of a group's members that no scheduler carries; tell whether there were any."""
+    """Signal the keepers of a run, or of a group's members, without a scheduler; return whether there were any."""
     group = store.read(partial(groups.group_of_run, run_id=run.id))
     if group is not None:
         members = store.read(partial(groups.member_runs, group_id=group.id))
@@ -202,7 +198,7 @@ def stop_keeper(store: Store, run: Run) -> bool:
 
 
 def stop_unattended(store: Store, state: Path, run_ids: Sequence[str]) -> None:
-    """Signal the keepers of runs that were asked to stop where nobody else will."""
+    """Signal the keepers of cancelled runs that no scheduler executes."""
     if serves(state):
         return
     for run_id in run_ids:
@@ -213,7 +209,7 @@ def stop_unattended(store: Store, state: Path, run_ids: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that is run again: what it was, the params it gets, and the new run; None: it was only looked at."""
+    """A retried run: the old run, the new params, and the new run, which is None in a dry run."""
 
     run: Run
     params: Mapping[str, Any]
@@ -232,30 +228,29 @@ def retry_run(
     params: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> Retried:
-    """Run a final run again: with its params, by the job's definition of now; a completed one only with `again`.
+    """Retry a final run with its params, by the job's current definition; a completed one only with `again`.
 
-    It is a start by hand (R-29): overlap applies, it begins a chain of its own, and no schedule moves.
+    It is a manual start: overlap applies, it begins a new chain, and the schedule does not change.
     """
-    wanted = partial(_wanted, handle=handle, again=again, force=force, params=params or {})
-    if dry_run:
-        return store.read(lambda db: wanted(db)[1])
-    return store.write(touching(lambda db: _retry(db, *wanted(db), force=force, now=now), what="retry", now=now))
 
+    def change(db: Database) -> Retried:
+        run = find_run(db, handle)
+        job = jobs.job_by_id(db, run.job_id)
+        _refuse(db, run, job, again=again)
+        current = {name: value for name, value in run.params.items() if name in job.spec.work.params}
+        merged = merged_params(job.spec, {**current, **(params or {})})
+        start = judge_start(db, job, [merged], force=force, chain_id=run.chain_id or run.id)
+        wanted = Retried(run, merged, admitted(job, start), start)
+        return wanted if dry_run else _retry(db, job, wanted, force=force, now=now)
 
-def _wanted(db: Database, *, handle: str, again: bool, force: bool, params: Mapping[str, Any]) -> tuple[Job, Retried]:
-    run = find_run(db, handle)
-    job = jobs.job_by_id(db, run.job_id)
-    _refuse(db, run, job, again=again)
-    merged = _params(run, job, params)
-    start = judge_start(db, job, [merged], force=force, chain_id=run.chain_id or run.id)
-    return job, Retried(run, merged, admitted(job, start), start)
+    return store.read(change) if dry_run else store.write(touching(change, what="retry", now=now))
 
 
 def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
     if not run.status.final:
         raise errors.RunUnfinished(run.handle, run.status)
-    chain = [one for one in run_queries.chain_runs(db, run.chain_id or run.id) if not one.status.final]
-    pending = next((one for one in chain if one.waiting_for is not WaitingFor.BACKOFF or one.group_id), None)
+    chain = [link for link in run_queries.chain_runs(db, run.chain_id or run.id) if not link.status.final]
+    pending = next((link for link in chain if link.waiting_for is not WaitingFor.BACKOFF or link.group_id), None)
     if pending is not None:
         raise errors.RunUnfinished(pending.handle, pending.status, retry_of=run.handle)
     if run.status is Status.COMPLETED and not again:
@@ -266,15 +261,9 @@ def _refuse(db: Database, run: Run, job: Job, *, again: bool) -> None:
     refuse_disabled(job)
 
 
-def _params(run: Run, job: Job, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the params of the run with those given over them; names that the job no longer has are left out."""
-    known = {name: value for name, value in run.params.items() if name in job.spec.work.params}
-    return merged_params(job.spec, {**known, **given})
-
-
 def _retry(db: Database, job: Job, wanted: Retried, *, force: bool, now: datetime) -> Retried:
     run = wanted.run
-    born = enqueue(
+    ref = enqueue(
         db,
         job,
         wanted.verdict,
@@ -290,16 +279,16 @@ def _retry(db: Database, job: Job, wanted: Retried, *, force: bool, now: datetim
         },
         replaces=wanted.start.replaces,
     )
-    return replace(wanted, born=born)
+    return replace(wanted, born=ref)
 
 
-MOVED_AT_ONCE = 1000
+MAX_MOVED_RUNS = 1000
 PRIORITIES = range(-1000, 1001)
 
 
 @dataclass(frozen=True, slots=True)
 class ReorderedRun:
-    """A run at its new place. `place` None: beyond 1000, or it waits. `note`: why it is not where it was sent."""
+    """A run at its new place. `place` None: beyond 1000, or it waits. `note`: why the place is another one."""
 
     run: Run
     place: int | None
@@ -308,7 +297,7 @@ class ReorderedRun:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where runs are to go, as people say it: `other` is a handle, `place` counts from 1."""
+    """The requested place of runs: `other` is a handle, `place` counts from 1."""
 
     where: Where
     other: str = ""
@@ -320,26 +309,24 @@ def move_runs(
 ) -> list[ReorderedRun]:
     """Move queued runs, in their given order, within their priority."""
     if destination.where is Where.TO and not 1 <= destination.place <= PLACES:
-        raise errors.InvalidValue(
-            f"there is no place {destination.place} to move to", hint=f"places go from 1 to {PLACES}"
-        )
+        message = f"there is no place {destination.place} to move to"
+        raise errors.InvalidValue(message, hint=f"places go from 1 to {PLACES}")
     operation = partial(_move, handles=handles, destination=destination, now=now)
     return rolled_back(store, operation) if dry_run else store.write(touching(operation, what="move", now=now))
 
 
 def step_run(store: Store, handle: str, *, steps: int, now: datetime) -> ReorderedRun:
-    """Move a run that may be claimed up (negative) or down by some places, within its priority."""
-    operation = partial(_step, handle=handle, steps=steps, now=now)
-    return store.write(touching(operation, what="move", now=now))
+    """Move a claimable run up (negative) or down by some places, within its priority."""
 
+    def change(db: Database) -> ReorderedRun:
+        run = _placed(find_run(db, handle))
+        place = queue.place_in_queue(db, run, limit=PLACES) if run.waiting_for is None else None
+        if place is None:
+            raise errors.InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
+        destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
+        return _move(db, handles=[run.handle], destination=destination, now=now)[0]
 
-def _step(db: Database, *, handle: str, steps: int, now: datetime) -> ReorderedRun:
-    run = _placed(find_run(db, handle))
-    place = queue.place_in_queue(db, run, limit=PLACES) if run.waiting_for is None else None
-    if place is None:
-        raise errors.InvalidValue(f"{run.handle} has no place to step from", hint="move it first or last")
-    destination = Destination(Where.TO, place=min(max(place + steps, 1), PLACES))
-    return _move(db, handles=[run.handle], destination=destination, now=now)[0]
+    return store.write(touching(change, what="move", now=now))
 
 
 def _move(db: Database, *, handles: Sequence[str], destination: Destination, now: datetime) -> list[ReorderedRun]:
@@ -347,17 +334,16 @@ def _move(db: Database, *, handles: Sequence[str], destination: Destination, now
     if aging is not None:
         raise errors.AgingOrders(write_duration(aging))
     chosen = list({run.id: run for run in (_placed(find_run(db, handle)) for handle in handles)}.values())
-    if len(chosen) > MOVED_AT_ONCE:
-        raise errors.InvalidValue(
-            f"{len(chosen):,} runs are too many to move at once", hint=f"move {MOVED_AT_ONCE:,} at most"
-        )
+    if len(chosen) > MAX_MOVED_RUNS:
+        hint = f"move {MAX_MOVED_RUNS:,} at most"
+        raise errors.InvalidValue(f"{len(chosen):,} runs are too many to move at once", hint=hint)
     other = _other(db, destination, chosen) if destination.where is Where.BEFORE else None
-    told: list[ReorderedRun] = []
+    moved: dict[str, ReorderedRun] = {}
     for rank in sorted({run.rank for run in chosen}, reverse=True):
-        told += _move_within(db, [run for run in chosen if run.rank == rank], destination, other)
+        same_rank = [run for run in chosen if run.rank == rank]
+        moved |= {row.run.id: row for row in _move_within(db, same_rank, destination, other)}
     audit.insert_event(db, "moved", now=now, runs=len(chosen), where=destination.where)
-    by_id = {one.run.id: one for one in told}
-    return [by_id[run.id] for run in chosen]
+    return [moved[run.id] for run in chosen]
 
 
 def _placed(run: Run) -> Run:
@@ -385,17 +371,13 @@ def _move_within(
     after = queue.runs_of(db, [run.id for run in chosen])
     ready = [run for run in after if run.waiting_for is None]
     first = queue.place_in_queue(db, ready[0], limit=PLACES) if ready else None
-    places = {run.id: _shown(first, index) for index, run in enumerate(ready)}
+    places = {} if first is None else {run.id: place for place, run in enumerate(ready, first) if place <= PLACES}
     note = _note(db, destination, chosen[0], first)
     return [ReorderedRun(run, places.get(run.id), note) for run in after]
 
 
-def _shown(first: int | None, index: int) -> int | None:
-    return None if first is None or first + index > PLACES else first + index
-
-
 def _note(db: Database, destination: Destination, run: Run, place: int | None) -> str:
-    """Say why a run is not where it was sent: it cannot leave its priority."""
+    """Return why a run is not at the requested place: it cannot leave its priority."""
     sent = {Where.FIRST: 1, Where.TO: destination.place}.get(destination.where)
     if place == sent or destination.where is Where.BEFORE:
         return ""
@@ -424,7 +406,7 @@ def edit_run(
     now: datetime,
     dry_run: bool = False,
 ) -> Edited:
-    """Change a queued run: its params until it is dispatched for the first time, its priority until it starts."""
+    """Change a queued run: its params until its first dispatch, its priority until it starts."""
     if not params and priority is None:
         raise errors.InvalidValue("nothing to change is named", hint="name a --param or a --priority")
     if priority is not None and priority not in PRIORITIES:
@@ -444,8 +426,7 @@ def _edit(db: Database, *, handle: str, params: Mapping[str, Any], priority: int
     audit.insert_event(
         db, "edited", now=now, job_id=run.job_id, run_id=run.id, params=sorted(params), priority=priority
     )
-    after = runs.run_by_id(db, run.id)
-    assert after is not None
+    after = _reloaded(db, run)
     place = queue.place_in_queue(db, after, limit=PLACES) if after.waiting_for is None else None
     return Edited(run, after, place)
 
@@ -470,7 +451,7 @@ def _edit_priority(db: Database, run: Run, priority: int) -> None:
 
 
 def read_value(text: str) -> Any:
-    """Return the value that a person typed: JSON where it is a plain value of JSON, else the text itself.
+    """Return the value of a typed text: a scalar if it is JSON, else the text.
 
     >>> read_value("3"), read_value("true"), read_value("mon-fri")
     (3, True, 'mon-fri')
@@ -484,7 +465,7 @@ def read_value(text: str) -> Any:
 
 
 def write_value(value: Any) -> str:
-    """Return a value as a person would type it: what `read_value` reads as the same.
+    """Return a value as text that `read_value` reads as the same value.
 
     >>> write_value(3), write_value("3"), write_value("mon-fri")
     ('3', '"3"', 'mon-fri')
