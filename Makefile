@@ -11,7 +11,7 @@ SHORT_ON_POSTGRES := $(addprefix tests/engine/test_,fire.py gates.py recover.py 
 # What starts schedulers and waits for them.
 WAITING := tests/service tests/faults $(addprefix tests/faces/test_,serving.py mcp.py) tests/simulation/test_planted_bugs.py
 
-.PHONY: help bench run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
+.PHONY: help bench bench-short run test test-computing test-waiting test-on-postgres test-faults test-agents test-browser chromium check lint types layers cover docs lock clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ $(VENV)-bench/installed: $(UV) requirements/bench.txt pyproject.toml
 
 bench: $(VENV)-bench/installed ## measure rota beside its peers and the raw limit (BENCH=noop: that part alone)
 	$(VENV)-bench/bin/python -m bench $(BENCH)
+
+bench-short: $(VENV)-bench/installed ## a round of seconds of every part of the bench, to see that it still runs
+	BENCH_SHORT=1 $(VENV)-bench/bin/python -m bench $(BENCH)
 
 lock: $(UV) ## compile requirements/*.txt anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \

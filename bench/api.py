@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.measuring import Report, Row, figure, quantile, scratch
+from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.projects import until_ready
 from bench.scheduling import store_in
 from rota.operations.admin.access import read_token
@@ -27,8 +27,8 @@ TARGET = (
     "200 streams at 20 events/s: ≤ 2 pushes/s each, ≤ 10 % of a core; RSS ≤ 120 MB with API and MCP"
 )
 LATE, CORE, PUSHES, RSS = 250.0, 10.0, 2.0, 120.0
-CLIENTS = 200
-SECONDS = float(os.environ.get("BENCH_SECONDS", "30"))
+CLIENTS = sized(200, 10)
+SECONDS = float(os.environ.get("BENCH_SECONDS", sized(30, 1)))
 EVENTS_A_SECOND = 20
 PATHS = {
     "list, 20 jobs": b"GET /api/v1/jobs",

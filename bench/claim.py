@@ -3,7 +3,7 @@
 import time
 from functools import partial
 
-from bench.measuring import Report, figure, quantile, scratch
+from bench.measuring import Report, figure, quantile, scratch, sized
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
 from rota.engine.membership.session import open_session
@@ -13,8 +13,8 @@ from rota.model.records import Outcome, ProcessIdentity
 from rota.model.states import Status
 
 TARGET = "claim p99 ≤ 5 ms with 1,000,000 queued"
-QUEUED = 1_000_000
-CLAIMS = 1_000
+QUEUED = sized(1_000_000, 2_000)
+CLAIMS = sized(1_000, 50)
 DONE = Outcome(Status.COMPLETED)
 
 

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from bench.measuring import Report, interleave, rows_of
+from bench.measuring import Report, interleave, rows_of, sized
 from bench.projects import serving
 from bench.scheduling import CLOCK, put_many, store_in
 from rota.engine.membership.control import wake
 from rota.operations.jobs import find_job
 
 TARGET = "≥ 250 `/bin/true` a second, 8 at a time"
-COUNT = 500
+COUNT = sized(500, 16)
 YAML = """
 scheduler: {concurrency: 8}
 jobs:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import psutil
 
-from bench.measuring import Report, figure, scratch
+from bench.measuring import Report, figure, scratch, sized
 from bench.projects import serving
 
 TARGET = "≤ 10 ms CPU a minute, zero writes, RSS ≤ 60 MB"
-SETTLE = 10.0
-WATCH = 60.0
+SETTLE = sized(10.0, 1.0)
+WATCH = sized(60.0, 2.0)
 YAML = """
 jobs:
   yearly:

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from bench.measuring import Report, Row, figure, quantile, scratch
+from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.projects import serving
 from bench.rows import RawRows
 from bench.scheduling import put, store_in
@@ -17,7 +17,7 @@ from rota.operations.jobs import find_job
 from rota.store.sqlite.store import connect
 
 TARGET = "p50 ≤ 2× the raw bound, p99 ≤ the raw commit's p99 in the same run + 5 ms"
-COUNT = 200
+COUNT = sized(200, 10)
 GAP = 0.02
 FIFO = "began"
 MODULE = f"""

@@ -1,6 +1,7 @@
 """Interleaved measuring: every contender once a round, then medians, and ratios taken within a round."""
 
 import json
+import os
 import platform
 import sqlite3
 import statistics
@@ -13,11 +14,20 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 SCRATCH = Path(__file__).parent / "scratch"
 
+SHORT = os.environ.get("BENCH_SHORT") == "1"
+"""A short round shows that every part still runs; its figures mean nothing."""
+
 Measure = Callable[[Path], float]
+
+
+def sized(full: Any, short: Any) -> Any:
+    """Return the size of a part: the full one, or that of a short round."""
+    return short if SHORT else full
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
 """No-op functions with 64 slots, from the bulk enqueue until all are final and stored."""
 
 from bench.apart import apart
-from bench.measuring import Report, interleave, rows_of
+from bench.measuring import Report, interleave, rows_of, sized
 
 TARGET = "≥ 8× huey storing results and ≥ 20× DBOS, async and sync functions each; beside the raw row writes"
+COUNT = sized(5_000, 500)
 
 
 def measure() -> Report:
     """Measure rota, the raw writes, huey and DBOS in turn."""
     contenders = {
-        "rota, async": apart("rota_async", 5_000),
-        "rota, sync": apart("rota_sync", 5_000),
-        "raw apsw": apart("raw", 5_000),
-        "huey": apart("huey", 500),
-        "DBOS": apart("dbos", 100),
+        "rota, async": apart("rota_async", COUNT),
+        "rota, sync": apart("rota_sync", COUNT),
+        "raw apsw": apart("raw", COUNT),
+        "huey": apart("huey", COUNT // 10),
+        "DBOS": apart("dbos", COUNT // 50),
     }
     against = dict.fromkeys(("rota, async", "rota, sync"), ("raw apsw", "huey", "DBOS"))
-    return Report("noop", TARGET, rows_of(interleave(contenders, rounds=5), "runs/s", against=against))
+    return Report("noop", TARGET, rows_of(interleave(contenders, rounds=sized(5, 1)), "runs/s", against=against))

@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 from tests.browser.chromium import CHROMIUM, FLAGS
 
 from bench.api import Goal, bare, served
-from bench.measuring import Report, Row, figure, quantile, scratch
+from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.scheduling import CLOCK
 from rota.model.clock import to_ms
 from rota.operations.admin.access import read_token
@@ -22,10 +22,10 @@ from rota.store.sqlite.store import connect
 
 TARGET = "1,000,000 runs stored: first contentful paint ≤ 300 ms, HTML ≤ 100 KB, an event shows within 500 ms"
 PAINT, SIZE, SHOWN = 300.0, 100.0, 500.0
-RUNS = int(os.environ.get("BENCH_RUNS", "1000000"))
+RUNS = int(os.environ.get("BENCH_RUNS", sized(1_000_000, 2_000)))
 SPAN = timedelta(days=25)
-LOADS = 9
-EVENTS = 15
+LOADS = sized(9, 1)
+EVENTS = sized(15, 2)
 APART = 1.2
 JOBS = 20
 YAML = """

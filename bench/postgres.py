@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from bench import postgres_rota
-from bench.measuring import Report, Row, figure, middle_half, quantile, rows_of, scratch
+from bench.measuring import Report, Row, figure, middle_half, quantile, rows_of, scratch, sized
 from bench.postgres_peers import NAMES, PEERS, SLOTS, UNBOUNDED
 from bench.scheduling import CLOCK, put
 from rota.operations.jobs import find_job
@@ -31,9 +31,9 @@ TARGET = (
     "ahead of procrastinate and pgqueuer with history kept, a backlog of 1,000,000 costs ≤ 20 %, "
     "from enqueue to start p50 ≤ 10 ms"
 )
-SECONDS = float(os.environ.get("BENCH_SECONDS", "10"))
-BACKLOG = int(os.environ.get("BENCH_BACKLOG", "1000000"))
-WORKERS = (1, 2, 4)
+SECONDS = float(os.environ.get("BENCH_SECONDS", sized(10, 1)))
+BACKLOG = int(os.environ.get("BENCH_BACKLOG", sized(1_000_000, 2_000)))
+WORKERS = sized((1, 2, 4), (1,))
 BACKENDS = b"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 SAMPLES = 200 if SECONDS >= 10 else 50
 GAP = 0.02

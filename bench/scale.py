@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from bench.measuring import Report, Row, figure, quantile, scratch
+from bench.measuring import Report, Row, figure, quantile, scratch, sized
 from bench.scheduling import CLOCK, store_in
 from rota.model.spec import JobSpec, Kind, Schedule, Work
 from rota.operations.project.apply import create
@@ -15,8 +15,8 @@ from rota.store.driver import Database
 from rota.store.tables import jobs
 
 TARGET = "idle round ≤ 0.1 ms and flat at 1k / 10k / 100k jobs; start-up flat too; registering ≥ 10,000 jobs/s"
-SIZES = (1_000, 10_000, 100_000)
-ROUNDS = 500
+SIZES = sized((1_000, 10_000, 100_000), (100, 200, 400))
+ROUNDS = sized(500, 20)
 
 
 def measure() -> Report:

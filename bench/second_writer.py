@@ -8,13 +8,13 @@ import time
 from functools import partial
 from pathlib import Path
 
-from bench.measuring import Report, figure, quantile, scratch
+from bench.measuring import Report, figure, quantile, scratch, sized
 from bench.scheduling import CLOCK, Scheduling, add_job, put, put_many, store_in
 from rota.operations.jobs import find_job
 
 TARGET = "p99 ≤ 100 ms"
-QUEUED = 20_000
-WRITES = 100
+QUEUED = sized(20_000, 1_000)
+WRITES = sized(100, 10)
 GAP = 0.005
 SLOTS = 64
 

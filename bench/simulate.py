@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from bench.measuring import Report, figure
+from bench.measuring import Report, figure, sized
 from rota.model.spec import (
     Anchor,
     ByMode,
@@ -26,10 +26,10 @@ from rota.operations.simulate.tally import Tally
 from rota.settings import Settings
 
 TARGET = "200,000 fires in under 10 s"
-FIRES = 200_000
+FIRES = sized(200_000, 2_000)
 BEGIN = datetime(2026, 11, 16, tzinfo=UTC)
 DAYS = 16
-ROUNDS = 3
+ROUNDS = sized(3, 1)
 
 
 def measure() -> Report:

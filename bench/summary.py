@@ -8,7 +8,7 @@ from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
-from bench.measuring import Report, figure, quantile, scratch
+from bench.measuring import Report, figure, quantile, scratch, sized
 from bench.rows import RawRows
 from bench.scheduling import CLOCK, store_in
 from rota.http.server import HttpServerThread, Listening
@@ -17,9 +17,9 @@ from rota.operations.status.summary import summarise_in
 from rota.settings import Http
 
 TARGET = "≤ 20 ms with 1,000,000 runs, of which 100,000 are queued; beside a raw count of the rows by status"
-RUNS = 1_000_000
-QUEUED = 100_000
-LOOKS = 300
+RUNS = sized(1_000_000, 5_000)
+QUEUED = sized(100_000, 500)
+LOOKS = sized(300, 10)
 COUNTS = 5
 FILL = """
 WITH RECURSIVE counted (number) AS (SELECT :first UNION ALL SELECT number + 1 FROM counted WHERE number < :last)
