@@ -161,7 +161,7 @@ def test_who_looks_at_a_proposal_that_is_approved_elsewhere_is_told(site: Site) 
         page = context.new_page()
         page.goto("/ui/agents/weed")
         site.project.rota("approve", "weed", "--yes")
-        page.get_by_role("heading", name="It cannot be done now").wait_for()
+        page.get_by_role("heading", name="This is not possible now").wait_for()
         page.get_by_text("does not wait for approval").wait_for()
 
 

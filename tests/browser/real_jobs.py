@@ -18,7 +18,7 @@ def shelf(page: Page, site: Site) -> Iterator[Callable[[], str]]:
     page.get_by_text("More", exact=True).click()
     page.get_by_label("Any other key").fill("pools: [gpu]\nparams: {page: 1}\noverlap: allow\n")
     page.get_by_role("button", name="Create job").click()
-    told(page, "shelf is made")
+    told(page, "shelf is created")
     yield lambda: str(site.project.json("trigger", "shelf")["run"])
     site.project.rota("cancel", "--job", "shelf", "--yes")
     site.project.rota("remove", "shelf", "--yes")

@@ -63,7 +63,7 @@ def test_a_form_leads_to_no_other_place_than_a_page(site: Site, back: str) -> No
 def test_programs_are_refused_in_json_and_people_by_a_page(site: Site) -> None:
     assert site.api.bare.get("/").headers["content-type"] == "application/problem+json"
     page = site.get("/ui/nowhere", status=404)
-    assert "Nothing is here" in page.words
+    assert "Page not found" in page.words
     assert "/" in page.links
 
 

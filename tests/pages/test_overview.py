@@ -54,7 +54,7 @@ def test_what_is_acknowledged_stays_quiet_until_something_new_happens(site: Site
     assert "hello is acknowledged until something new happens" in page.words
     assert "Nothing needs you" in page.words
     assert "1 acknowledged" in page.words
-    assert "seen by browser:owner" in page.words
+    assert "acknowledged by browser:owner" in page.words
     site.clock.advance(timedelta(hours=1))
     assert "Nothing needs you" in site.get("/").words
     ran(site, "hello", FAILED)

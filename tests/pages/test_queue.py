@@ -90,7 +90,7 @@ def test_params_and_priority_of_a_queued_run_are_changed(queued: Site) -> None:
 
 def test_an_edit_that_changes_nothing_says_so(queued: Site) -> None:
     page = queued.post("/ui/queue/hello:2/edit", **{"param.who": "world", "priority": "0"})
-    assert "hello:2 is as it was" in page.words
+    assert "hello:2 is unchanged" in page.words
 
 
 def test_a_priority_that_is_no_number_is_refused(queued: Site) -> None:

@@ -62,8 +62,8 @@ def test_a_scheduler_elsewhere_is_listed_while_it_says_that_it_is_there(site: Si
 
 def test_a_worker_is_drained_and_takes_runs_again(site: Site) -> None:
     ran(site, "hello")
-    assert "here finishes what it has" in site.post("/ui/workers/here/drain", draining="yes").words
-    assert "here takes runs again" in site.post("/ui/workers/here/drain", draining="no").words
+    assert "here is draining" in site.post("/ui/workers/here/drain", draining="yes").words
+    assert "here claims runs again" in site.post("/ui/workers/here/drain", draining="no").words
     assert "nobody" in site.post("/ui/workers/nobody/drain", draining="yes").words
 
 
@@ -71,15 +71,15 @@ def test_a_delivery_that_failed_is_shown_and_sent_again(failed_delivery: Site) -
     page = failed_delivery.get("/ui/system")
     assert "hello:1 failed ops failed" in page.words
     one = page.all("input", name="id")[0]["value"]
-    assert "1 delivery is sent again" in failed_delivery.post("/ui/deliveries/retry", id=one).words
+    assert "1 notification is resent" in failed_delivery.post("/ui/deliveries/retry", id=one).words
     (found,) = list_deliveries(failed_delivery.store, status=None, about=None, target=None, limit=9)
     assert found.status is DeliveryStatus.PENDING
 
 
 def test_all_deliveries_that_failed_are_sent_again_and_none_is_refused(failed_delivery: Site) -> None:
-    assert "1 delivery is sent again" in failed_delivery.post("/ui/deliveries/retry", failed="yes").words
-    assert "0 deliveries are sent again" in failed_delivery.post("/ui/deliveries/retry", failed="yes").words
-    assert "no delivery is named" in failed_delivery.post("/ui/deliveries/retry").words
+    assert "1 notification is resent" in failed_delivery.post("/ui/deliveries/retry", failed="yes").words
+    assert "0 notifications are resent" in failed_delivery.post("/ui/deliveries/retry", failed="yes").words
+    assert "no notification is named" in failed_delivery.post("/ui/deliveries/retry").words
 
 
 def test_a_target_is_told_again(failed_delivery: Site) -> None:
@@ -128,7 +128,7 @@ def test_everything_is_paused_after_a_question_and_goes_on(site: Site) -> None:
     page = site.post("/ui/scheduler/stop", reason="upgrade", confirm="yes")
     assert "everything is paused" in page.words
     assert site.api.get("/scheduler/status")["paused"]["reason"] == "upgrade"
-    assert "everything goes on" in site.post("/ui/scheduler/start").words
+    assert "everything is resumed" in site.post("/ui/scheduler/start").words
     assert site.api.get("/scheduler/status")["paused"] is None
 
 

@@ -354,9 +354,9 @@ def resume_one_job(visit: VisitOf, job: JobName) -> Response:
     catch_up = visit.form.get("catch_up") == "once"
     ended = resume(visit.desk.store, JobSelection(names=(job,)), catch_up=catch_up, now=visit.now)
     visit.desk.tell_pauses()
-    counts = [one.count for one in ended if one.count]
+    counts = [end.count for end in ended if end.count]
     skipped = f"; {counted(counts[0], 'instant')} in the pause skipped" if counts else ""
-    caught = next((f"; {one.caught_up.handle} makes up for them" for one in ended if one.caught_up), "")
+    caught = next((f"; {end.caught_up.handle} catches up" for end in ended if end.caught_up), "")
     return visit.done(f"{job} is resumed{skipped}{caught}" if ended else f"{job} was not paused", back=_page(job))
 
 
@@ -372,7 +372,7 @@ def enable_one_job(visit: VisitOf, job: JobName) -> Response:
 def disable_one_job(visit: VisitOf, job: JobName) -> Response:
     """Disable a job of the API: it neither fires nor starts."""
     if not visit.confirmed:
-        says = f"{job} will neither fire nor be started until it is enabled again. What runs or is queued goes on."
+        says = f"{job} will neither fire nor be started until it is enabled again. Running and queued runs continue."
         return visit.confirm(f"Disable {job}?", says=says, button="Disable", back=_page(job), detail=_hit(visit, job))
     apply.enable(visit.desk.store, job, enabled=False, now=visit.now)
     visit.desk.wake()
@@ -383,7 +383,7 @@ def disable_one_job(visit: VisitOf, job: JobName) -> Response:
 def delete_one_job(visit: VisitOf, job: JobName) -> Response:
     """Delete a job of the API."""
     if not visit.confirmed:
-        says = f"{job} will fire no more. Its runs go on and its history stays; a job of the same name is a new one."
+        says = f"{job} will fire no more. Its runs continue and its history stays; a job of the same name is a new one."
         return visit.confirm(f"Delete {job}?", says=says, button="Delete", back=_page(job), detail=_hit(visit, job))
     apply.delete(visit.desk.store, job, now=visit.now)
     visit.desk.wake()
@@ -437,7 +437,7 @@ def create_job_here(visit: VisitOf) -> Response:
         refused = replace(checked, troubles=(edit.DraftProblem("", error.message, error.hint or ""),))
         return _form(visit, refused, replacing, told=True, status=422)
     visit.desk.wake()
-    done = "is changed" if replacing is not None else "is made"
+    done = "is changed" if replacing is not None else "is created"
     return visit.done(f"{view.job.name} {done}: {checked.reading}", back=f"/ui/jobs/{segment(view.job.name)}")
 
 

@@ -372,14 +372,14 @@ def _told_there(action: Callable[..., Response], back: str) -> Callable[..., Res
     return act
 
 
-LOST = "it may have moved, or been forgotten by `retention`"
+LOST = "it may have moved, or `retention` may have deleted it"
 WORDS = {
     401: "Please log in",
     403: "Not allowed",
-    404: "Nothing is here",
-    405: "Not like this",
-    409: "It cannot be done now",
-    422: "That is not understood",
+    404: "Page not found",
+    405: "Method not allowed",
+    409: "This is not possible now",
+    422: "Invalid input",
     429: "Too many wrong tokens",
     503: "rota cannot answer now",
     507: "The disk is full",

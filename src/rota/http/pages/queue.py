@@ -110,7 +110,7 @@ def edit_queued_run_here(visit: VisitOf, run: RunName) -> Response:
         hint = "write a whole number between -1000 and 1000"
         raise InvalidValue(f"{written[:40]!r} is no priority", hint=hint) from None
     if not params and priority == found.run.priority:
-        return visit.done(f"{found.run.handle} is as it was", back=PATH)
+        return visit.done(f"{found.run.handle} is unchanged", back=PATH)
     changed = None if priority == found.run.priority else priority
     edited = run_actions.edit_run(visit.desk.store, found.run.id, params=params, priority=changed, now=visit.now)
     visit.desk.wake()
@@ -155,7 +155,7 @@ def _confirm_cancel(visit: PageContext, run: Run) -> Response:
     says = "It leaves the queue and does not run." if queued else "It has started: its processes are stopped."
     params = ", ".join(f"{name} = {value!r}" for name, value in run.params.items())
     detail = (
-        f"it has been waiting for {ago(run.created_at, visit.now)}" if queued else "",
+        f"waiting for {ago(run.created_at, visit.now)}" if queued else "",
         f"params: {params}" if params else "",
     )
     return visit.confirm(

@@ -79,9 +79,9 @@ def stop_scheduler(visit: VisitOf) -> Response:
     chosen, reason = JobSelection(everything=True), visit.form.get("reason", "").strip()[:1000]
     if not visit.confirmed:
         told = pause(visit.desk.store, chosen, until=None, reason=reason, now=visit.now, dry_run=True)
-        detail = (f"{counted(len(told.jobs), 'job stops', 'jobs stop')} firing, and nothing that is queued starts.",)
+        detail = (f"{counted(len(told.jobs), 'job stops', 'jobs stop')} firing, and no queued run starts.",)
         going = counted(len(told.running), "running run continues to its end.", "running runs continue to their end.")
-        says = "Everything is held back until somebody resumes it. Instants that pass meanwhile are recorded as paused."
+        says = "Nothing fires or starts until you resume it. Instants that pass meanwhile are recorded as paused."
         return visit.confirm(
             "Pause everything?", says=says, button="Pause everything", back="/ui/system", detail=(*detail, going)
         )
@@ -93,7 +93,7 @@ def stop_scheduler(visit: VisitOf) -> Response:
 def start_scheduler(visit: VisitOf) -> Response:
     """Resume everything."""
     let_go(visit.desk, JobSelection(everything=True), catch_up=visit.form.get("catch_up") == "once", dry_run=False)
-    return visit.done("everything goes on", back="/ui/system")
+    return visit.done("everything is resumed", back="/ui/system")
 
 
 @pages.act("/ui/workers/{worker}/drain", back="/ui/system", scope=Scope.ADMIN)
@@ -102,7 +102,7 @@ def drain(visit: VisitOf, worker: Word) -> Response:
     draining = visit.form.get("draining") == "yes"
     drain_worker(visit.desk.store, worker, draining=draining)
     visit.desk.wake()
-    return visit.done(f"{worker} {'finishes what it has' if draining else 'takes runs again'}", back="/ui/system")
+    return visit.done(f"{worker} {'is draining' if draining else 'claims runs again'}", back="/ui/system")
 
 
 @pages.act("/ui/deliveries/retry", back="/ui/system")
@@ -110,12 +110,12 @@ def retry_sent(visit: VisitOf) -> Response:
     """Resend one notification, or all that failed."""
     chosen, failed = visit.form.get("id", ""), visit.form.get("failed") == "yes"
     if not chosen and not failed:
-        raise InvalidValue("no delivery is named", hint="load the page again")
+        raise InvalidValue("no notification is named", hint="load the page again")
     names = [chosen] if chosen else []
     found = retry_deliveries(visit.desk.store, names, failed=failed, now=visit.now, dry_run=False)
     visit.desk.wake()
-    what = counted(len(found), "delivery is", "deliveries are")
-    return visit.done(f"{what} sent again", back="/ui/system")
+    what = counted(len(found), "notification is", "notifications are")
+    return visit.done(f"{what} resent", back="/ui/system")
 
 
 @pages.act("/ui/notify/{target}/enable", back="/ui/system")
