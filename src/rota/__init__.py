@@ -104,7 +104,7 @@ _MODULES = ("testing",)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used (PEP 562), so that `import rota` stays cheap."""
+    """Load a public name on first use (PEP 562), so that `import rota` stays cheap."""
     if name in _DECORATORS:
         return getattr(import_module("rota.declare.registry").default, name)
     if name in _MODULES:
@@ -115,5 +115,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, whether or not they are loaded yet."""
+    """Return the public names, loaded or not."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,6 +1,6 @@
-"""Crash points, for tests alone: armed only by a variable that names a private file of our own.
+"""Crash points for tests, armed by a variable that names a private file of this user.
 
-Standard library only: the spawner and its keepers use it too, without the rest of the package.
+Standard library only: the spawner and its keepers use it without the rest of the package.
 """
 
 import json
@@ -13,15 +13,15 @@ VARIABLE = "ROTA_TEST_FAULTS"
 
 
 def _load() -> dict[str, Any]:
-    """Return what a test armed; nothing unless the named file is regular, ours and 0600."""
+    """Return the armed faults; none unless the file is regular, owned by this user and 0600."""
     path = os.environ.get(VARIABLE)
     if not path:
         return {}
     try:
         with open(path, encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
-            private = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600
-            if not private or found.st_uid != os.getuid():
+            status = os.fstat(file.fileno())
+            private = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o600
+            if not private or status.st_uid != os.getuid():
                 return {}
             loaded: dict[str, Any] = json.load(file)
     except (OSError, ValueError):
@@ -34,12 +34,12 @@ _crash: dict[str, int] = dict(_armed.get("crash", {}))
 
 
 def armed() -> bool:
-    """Tell whether a test armed anything."""
+    """Return whether any fault is armed."""
     return bool(_armed)
 
 
 def passed_on() -> dict[str, str]:
-    """Return the environment of a process that otherwise has none: the faults alone, and what their file adds."""
+    """Return the variables that arm a process without an environment."""
     if not _armed:
         return {}
     return {VARIABLE: os.environ[VARIABLE], **_armed.get("environment", {})}
@@ -64,7 +64,7 @@ def point(name: str) -> None:
 
 
 def _count(path: str) -> int:
-    """Count this pass in a file that grows by a byte with each; return how many there are."""
+    """Add a byte to a file for this pass; return the number of passes."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, b".")

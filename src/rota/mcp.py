@@ -1,7 +1,7 @@
-"""The tools for agents over MCP: standard input and output carry the protocol alone, and it ends with its input.
+"""The tools for agents over MCP, on standard input and output, or over HTTP.
 
-A process for each session must start fast, so this module speaks the protocol on pipes itself, with and without the
-handshake of the versions up to 2025-11-25: importing the SDK takes longer than the rest of the start. HTTP uses it.
+Each session is a process that must start fast, so this module implements the protocol on pipes, with and without the
+handshake of the versions up to 2025-11-25: importing the SDK takes longer than the rest of the start.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 ARGUMENTS_LIMIT = 1_000_000
 LINE_LIMIT = 16 * ARGUMENTS_LIMIT
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Versions that a client agrees on with `initialize`, the newest first."""
+"""Versions with `initialize`, the newest first."""
 ENVELOPE_VERSIONS = ("2026-07-28",)
-"""Versions that a client names in each of its requests."""
+"""Versions that a client names in each request."""
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 CAPABILITIES = {"tools": {"listChanged": False}}
@@ -38,11 +38,11 @@ INSTRUCTIONS = (
 logger = logging.getLogger(__name__)
 
 Wire = dict[str, Any]
-"""An object of the protocol, as it is sent."""
+"""An object of the protocol."""
 
 
 class Offered(Protocol):
-    """A tool as it is offered."""
+    """A tool."""
 
     @property
     def name(self) -> str: ...
@@ -57,7 +57,7 @@ class Offered(Protocol):
 
 
 class ServedTools(Protocol):
-    """What is served: `operations.tools.toolbox.Toolbox`, or anything of its shape."""
+    """The tools: `operations.tools.toolbox.Toolbox`, or an object of its shape."""
 
     @property
     def tools(self) -> Sequence[Offered]: ...
@@ -68,8 +68,8 @@ class ServedTools(Protocol):
 
 
 def serve(toolbox: ServedTools) -> None:
-    """Serve tools over standard input and output until the input ends or the output has no reader any more."""
-    # A transaction that is cut off is rolled back.
+    """Serve tools on standard input and output until one of them is closed."""
+    # An interrupted transaction is rolled back.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     respond = responder(toolbox)
     with contextlib.redirect_stdout(sys.stderr):
@@ -83,7 +83,7 @@ def serve(toolbox: ServedTools) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a stream; of one that is too long its beginning, which is no message."""
+    """Yield the lines of a stream; a line that is too long is cut, and so is no message."""
     while line := stream.readline(LINE_LIMIT):
         rest = line
         while rest and not rest.endswith(b"\n"):
@@ -93,13 +93,13 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _write(data: bytes) -> None:
-    """Write past the buffer of Python, which would try to write once more at the end of the process."""
+    """Write without Python's buffer, which would write again at the end of the process."""
     while data:
         data = data[os.write(1, data) :]
 
 
 class _ProtocolError(Exception):
-    """A message that is answered with an error of the protocol."""
+    """An error of the protocol."""
 
     def __init__(self, code: int, message: str, data: Wire | None = None) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ class _ProtocolError(Exception):
 
 
 def responder(toolbox: ServedTools) -> Callable[[bytes], "Wire | list[Wire] | None"]:
-    """Return what answers a line of a client: with an object, with a list to a batch, or not at all."""
+    """Return a function from a client's line to the reply: an object, a list for a batch, or None."""
     methods: dict[str, Callable[[Wire], Wire]] = {
         "initialize": _initialize,
         "server/discover": _discover,
@@ -133,7 +133,7 @@ def _reply(methods: Mapping[str, Callable[[Wire], Wire]], message: Any) -> Wire 
         return _failure(None, _ProtocolError(INVALID_REQUEST, "the message is no object"))
     name, identifier = message.get("method"), message.get("id")
     if "id" not in message or "result" in message or "error" in message:
-        return None  # a notification, or an answer: nothing was asked
+        return None  # a notification or an answer
     try:
         params = message.get("params") or {}
         if not isinstance(name, str) or not isinstance(identifier, str | int) or not isinstance(params, dict):
@@ -151,7 +151,7 @@ def _failure(identifier: str | int | None, error: _ProtocolError) -> Wire:
 
 
 def _named_version(params: Wire) -> Any:
-    """Return the version that a request carries; None for one of a session that began with a handshake."""
+    """Return the version in a request; None after a handshake."""
     meta = params.get("_meta")
     return meta.get(VERSION_KEY) if isinstance(meta, dict) else None
 
@@ -164,7 +164,7 @@ def _refuse_version(params: Wire, *, supported: Sequence[str]) -> None:
 
 
 def _stamped(result: Wire, params: Wire) -> Wire:
-    """Return a result with what versions without a handshake want in each."""
+    """Add the fields that versions without a handshake need."""
     if _named_version(params) is None:
         return result
     return {**result, "resultType": "complete", "_meta": {SERVER_KEY: _server_info()}}
@@ -191,8 +191,8 @@ def _initialize(params: Wire) -> Wire:
 def _discover(params: Wire) -> Wire:
     if _named_version(params) is None:
         raise _ProtocolError(METHOD_NOT_FOUND, "there is no method 'server/discover' in a session with a handshake")
-    told = {"supportedVersions": list(ENVELOPE_VERSIONS), "capabilities": CAPABILITIES, "instructions": INSTRUCTIONS}
-    return _cacheable(told, params)
+    facts = {"supportedVersions": list(ENVELOPE_VERSIONS), "capabilities": CAPABILITIES, "instructions": INSTRUCTIONS}
+    return _cacheable(facts, params)
 
 
 def _call(toolbox: ServedTools, params: Wire) -> Wire:
@@ -206,7 +206,7 @@ def _call(toolbox: ServedTools, params: Wire) -> Wire:
 
 
 def server_of(toolbox: ServedTools) -> "Server[Any]":
-    """Return the SDK's server of these tools; it may be connected to without a process too."""
+    """Return the SDK's server of these tools."""
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
@@ -230,7 +230,7 @@ def server_of(toolbox: ServedTools) -> "Server[Any]":
     )
 
 
-# what both send
+# both
 
 
 def offer(tool: Offered) -> Wire:
@@ -245,18 +245,18 @@ def offer(tool: Offered) -> Wire:
 
 
 def answer(toolbox: ServedTools, name: str, arguments: Mapping[str, Any]) -> Wire:
-    """Return what a tool answers; what goes wrong is told in words that a model can act on, never raised."""
+    """Return the answer of a tool; an error becomes a text that a model can act on."""
     try:
         _refuse_huge(arguments)
-        found = dict(toolbox.call(name, arguments))
+        result = dict(toolbox.call(name, arguments))
     except RotaError as error:
-        return _told(say_error(error))
+        return _failed(say_error(error))
     except Exception:
         logger.exception("the tool %s failed", name)
-        return _told(f"{name} failed inside rota: the reason is in the log of `rota mcp`, not in what you gave it.")
+        return _failed(f"{name} failed inside rota: the reason is in the log of `rota mcp`, not in what you gave it.")
     return {
-        "content": [{"type": "text", "text": json.dumps(found, ensure_ascii=False)}],
-        "structuredContent": found,
+        "content": [{"type": "text", "text": json.dumps(result, ensure_ascii=False)}],
+        "structuredContent": result,
         "isError": False,
     }
 
@@ -268,12 +268,12 @@ def _refuse_huge(arguments: Mapping[str, Any]) -> None:
         raise InvalidValue(f"the arguments have {size:,} characters", hint=hint)
 
 
-def _told(text: str) -> Wire:
+def _failed(text: str) -> Wire:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 def say_error(error: RotaError) -> str:
-    """Return an error as a model is told it: what is wrong, which rule or code, and what to do next."""
+    """Return the text of an error for a model: rule or code, problem, and what to do next."""
     code = error.rule if isinstance(error, PolicyRefused) else error.code
     if isinstance(error, FileProblems):
         return "; ".join(f"{problem.code}: {_say_problem(problem)}" for problem in error.problems)

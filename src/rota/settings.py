@@ -1,4 +1,4 @@
-"""Where a project is and how its scheduler behaves: defaults < file < environment < flags, merged once."""
+"""The settings of a project: defaults < file < environment < flags, merged once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from rota.model.store_url import SQLITE
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
 BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
-"""Pools that are there unless the file sets them (R-04)."""
+"""Pools that exist unless the file sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class SchedulerSettings:
     enabled: bool = True
     crash_guard: bool = True
     ping: Target | None = None
-    """What is fetched once a minute while the scheduler works."""
+    """The address that the scheduler requests once a minute."""
     aging: timedelta | None = None
-    """How much time a step of priority is worth; None: priority alone counts (R-03)."""
+    """The waiting time that equals one step of priority; None: no aging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class Http:
     """The `http:` section."""
 
     listen: str = "127.0.0.1"
-    """The address, and the port where one is written; else the default port, or the next free one."""
+    """The address, with or without a port; without: the default port, or the next free one."""
     base_path: str = ""
-    """The path under which a proxy shows rota: empty, or such as `/rota`."""
+    """The path of rota behind a proxy: empty, or such as `/rota`."""
     public_url: str = ""
-    """The address that people use, where it is not the one that rota listens on."""
+    """The address for people, if it differs from `listen`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One project: its folder, its file, its state, its scheduler."""
+    """The settings of one project."""
 
     folder: Path
     state: Path
     store: str = SQLITE
-    """The database, as it was written: `sqlite`, or the address of one of PostgreSQL, with its secrets by name."""
+    """The database as written: `sqlite`, or a PostgreSQL address with its secrets by name."""
     timezone: str = "UTC"
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     http: Http = field(default_factory=Http)
@@ -66,7 +66,7 @@ class Settings:
     prices: Mapping[str, Price] = field(default_factory=dict)
     agent_policy: AgentPolicy = field(default_factory=AgentPolicy)
     notify: Mapping[str, Target] = field(default_factory=dict)
-    """Who is told of runs, by name."""
+    """The notification targets by name."""
     quiet: QuietHours | None = None
     """The file's own quiet hours."""
 

@@ -4,8 +4,8 @@
     child.py condition NAME CONTEXT   exit 0 for True, 10 for False, 1 for anything else
     child.py resolve                  JSON on stdin; which of the names are there, as JSON on stdout
 
-TERM sets `ctx.cancelled` and cancels an async function; a sync one may look at it and has the job's `term_grace` to
-end. A second TERM ends the process at once.
+TERM sets `ctx.cancelled` and cancels an async function; a sync function may check it and has the job's `term_grace`
+to end. A second TERM ends the process at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-# This folder must not be searched: its `secrets.py` would stand in front of the standard library's.
+# This folder must not be on the path: a module here could shadow one of the standard library.
 if sys.path and os.path.abspath(sys.path[0] or ".") == os.path.dirname(os.path.abspath(__file__)):
     del sys.path[0]
 
@@ -38,7 +38,7 @@ FUNCTION_NAME = "function.json"
 
 
 class Registered:
-    """What the imported modules declared, for interpreters that have no rota."""
+    """The declarations of the imported modules, for interpreters without rota."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -54,7 +54,7 @@ class Registered:
         return _register(self.conditions, name, self.needing_poll if needs_poll else None)
 
     def agent(self, name: Any = None, **_: Any) -> Any:
-        """Stand in for `rota.agent`: nothing here calls an agent, its module holds other functions too."""
+        """Stand in for `rota.agent`; agents are not called here."""
         return _register({}, name)
 
 
@@ -70,7 +70,7 @@ def _register(names: dict[str, Callable[..., Any]], name: Any, also_in: set[str]
 
 
 def open_registry() -> Any:
-    """Return rota's own registry where rota is installed, else a stand-in that answers to its name."""
+    """Return rota's registry if rota is installed, else a stand-in under its name."""
     try:
         return importlib.import_module("rota.declare.registry").default
     except ImportError:
@@ -87,11 +87,11 @@ def open_registry() -> Any:
 
 
 class BudgetExceeded(Exception):
-    """Stands in for `rota.BudgetExceeded`, which only functions inside the scheduler's process meet."""
+    """Stands in for `rota.BudgetExceeded`, which only the scheduler's process raises."""
 
 
 class RunInfo:
-    """The run that a function is part of."""
+    """The run of a function."""
 
     def __init__(self, run: dict[str, Any]) -> None:
         self.id: str = run["id"]
@@ -105,14 +105,14 @@ class RunInfo:
 
 
 class Log:
-    """Lines for the run's output, as inside the scheduler."""
+    """Writes lines into the run's output, as inside the scheduler."""
 
     def __call__(self, *parts: object) -> None:
         """Write one line."""
         self._line("", parts)
 
     def debug(self, *parts: object) -> None:
-        """Write one line for whoever looks for a mistake."""
+        """Write one line for debugging."""
         self._line("debug ", parts)
 
     def info(self, *parts: object) -> None:
@@ -120,15 +120,15 @@ class Log:
         self._line("info ", parts)
 
     def warning(self, *parts: object) -> None:
-        """Write one line that somebody should look at."""
+        """Write one warning line."""
         self._line("warning ", parts)
 
     def error(self, *parts: object) -> None:
-        """Write one line about something that went wrong."""
+        """Write one error line."""
         self._line("error ", parts)
 
     def exception(self, *parts: object) -> None:
-        """Write one line about something that went wrong, and the traceback of the exception that is being handled."""
+        """Write one error line and the traceback of the current exception."""
         self.error(*parts)
         traceback.print_exc(file=sys.stdout)
         sys.stdout.flush()
@@ -142,7 +142,7 @@ class Log:
 
 
 class Context:
-    """The one argument of a job's function and of a condition, as inside the scheduler."""
+    """The argument of a job's function and of a condition, as inside the scheduler."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.params: dict[str, Any] = values["params"]
@@ -156,7 +156,7 @@ class Context:
 
     @property
     def sdk(self) -> Any:
-        """Refuse: the scheduler's operations are inside its process."""
+        """Refuse: only the scheduler's process has its operations."""
         raise RuntimeError(
             "ctx.sdk is there only for functions inside the scheduler's process; remove `isolate: process` and "
             "`python:`, or call the command: rota trigger JOB"
@@ -164,14 +164,14 @@ class Context:
 
     @property
     def http(self) -> Any:
-        """Refuse: requests can be counted only inside the scheduler's process."""
+        """Refuse: only the scheduler's process can count requests."""
         raise RuntimeError(
             "ctx.http is there only for functions inside the scheduler's process; remove `isolate: process` and "
             "`python:`, or send requests yourself and tell their number: ctx.add_usage(requests=1)"
         )
 
     def add_usage(self, **used: Any) -> None:
-        """Add to what the function used: requests, tokens_in, tokens_cached, tokens_out, usd (dollars), model."""
+        """Add usage: requests, tokens_in, tokens_cached, tokens_out, usd (dollars), model."""
         for key, value in used.items():
             if value is not None:
                 number = value if isinstance(value, (int, str)) else float(value)
@@ -186,7 +186,7 @@ def import_all(imports: list[str], project: str) -> None:
 
 
 def find(names: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:
-    """Return a registered function, or one written as `module:function`; LookupError says what is near."""
+    """Return a registered function, or `module:function`; LookupError suggests a near name."""
     if name in names:
         return names[name]
     module, colon, attribute = name.partition(":")
@@ -203,7 +203,7 @@ def find(names: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Tell whether a function wants the context."""
+    """Return whether a function has a parameter for the context."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -219,7 +219,7 @@ def call(function: Callable[..., Any], context: Context) -> Any:
 
 
 def listen(context: Context, cancel: Callable[[], Any] | None) -> None:
-    """Make the first TERM a request to end and the second one the end."""
+    """Set `cancelled` at the first TERM; the second ends the process."""
 
     def on_term(*_: Any) -> None:
         context.cancelled = True
@@ -247,7 +247,7 @@ def run(name: str, values: dict[str, Any]) -> int:
         registry = open_registry()
         import_all(values["imports"], values["project"])
         value = call(find(registry.functions, name), context)
-    except BaseException as error:  # SystemExit too: what a function raises is how it ended
+    except BaseException as error:  # SystemExit too
         traceback.print_exc()
         write(values, {"error": say_exception(error)})
         leave_usage(context)
@@ -260,7 +260,7 @@ def run(name: str, values: dict[str, Any]) -> int:
 
 
 def leave_result(value: Any, context: Context, before: list[dict[str, Any]]) -> int:
-    """Write the result file: a text is the summary, other values are shown, changed states are kept."""
+    """Write the result file: the summary, changed states and usage."""
     result: dict[str, Any] = {}
     if value is not None:
         result["summary"] = value if isinstance(value, str) else repr(value)
@@ -279,7 +279,7 @@ def leave_result(value: Any, context: Context, before: list[dict[str, Any]]) -> 
 
 
 def changes(before: dict[str, Any], after: Any) -> Any:
-    """Return the keys whose value is another one, None for those that are gone; what is no object is judged later."""
+    """Return the changed keys, None for removed ones; other values than objects are judged later."""
     if not isinstance(after, dict):
         return after
     changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
@@ -287,12 +287,12 @@ def changes(before: dict[str, Any], after: Any) -> Any:
 
 
 def leave_usage(context: Context) -> None:
-    """Write what a function used that failed: what was spent is spent."""
+    """Write the usage of a failed function."""
     if context.used:
         try:
             write_result({"usage": context.used})
         except (TypeError, ValueError):
-            pass  # what it said cannot be stored; that it failed is told
+            pass  # the usage cannot be stored; the failure is
 
 
 def write_result(result: dict[str, Any]) -> None:
@@ -301,12 +301,12 @@ def write_result(result: dict[str, Any]) -> None:
 
 
 def write(values: dict[str, Any], content: dict[str, Any]) -> None:
-    """Tell the scheduler what was raised, in a file that only this program writes."""
+    """Write the exception for the scheduler, into a file that only this program writes."""
     write_private(os.path.join(values["folder"], FUNCTION_NAME), content)
 
 
 def write_private(path: str, content: dict[str, Any]) -> None:
-    """Write a JSON file that nobody else may read: it may hold what only this run should know."""
+    """Write a JSON file with mode 0600: it may contain secrets of this run."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(content, file)
 
@@ -323,7 +323,7 @@ def say_exception(error: BaseException) -> str:
 
 
 def condition(name: str, values: dict[str, Any]) -> int:
-    """Ask a condition; return the exit code that stands for its answer."""
+    """Call a condition; return the exit code of its answer."""
     registry = open_registry()
     import_all(values["imports"], values["project"])
     answer = call(find(registry.conditions, name), Context(values))
@@ -336,15 +336,15 @@ def condition(name: str, values: dict[str, Any]) -> int:
 
 
 def resolve(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return which names are missing, and what there is to know of the conditions."""
+    """Return the missing names, and the facts of the conditions."""
     registry = open_registry()
     missing = find_missing(registry, asked)
-    needing = getattr(registry, "needing_poll", ())  # an older rota may be installed there
+    needing = getattr(registry, "needing_poll", ())  # an older rota has none
     return {"missing": missing, "conditions": list(registry.conditions), "needing_poll": list(needing)}
 
 
 def find_missing(registry: Any, asked: dict[str, Any]) -> dict[str, str]:
-    """Return a message for each name that is missing, and for each module that cannot be imported."""
+    """Return a message for each missing name and each module that cannot be imported."""
     missing: dict[str, str] = {}
     sys.path.insert(0, asked["path"])
     for module in asked["imports"]:
@@ -371,7 +371,7 @@ def _lacks(names: dict[str, Callable[..., Any]], name: str) -> str | None:
 
 
 def answer_resolve() -> int:
-    """Answer on what was stdout; whatever the modules print while they are imported goes to stderr."""
+    """Answer on standard output; output of the imported modules goes to standard error."""
     answer = os.dup(1)
     os.dup2(2, 1)
     found = resolve(json.load(sys.stdin))
@@ -382,7 +382,7 @@ def answer_resolve() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say; return the exit code."""
+    """Run the command of the arguments; return the exit code."""
     if arguments[:1] == ["resolve"]:
         return answer_resolve()
     with open(arguments[2], encoding="utf-8") as file:

@@ -21,8 +21,8 @@ from rota.rules.schedule.timezone import zone
 from rota.runners.redacting import RESULT, Redactor
 
 FILE_NAME = "secrets.env"
-REMEMBERED = 4
-"""How many values of one name are taken out: a changed secret may still be in use."""
+VALUES_PER_SECRET = 4
+"""How many values of one name are redacted: a changed secret may still be in use."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -30,28 +30,28 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class Secrets:
-    """Finds secrets for one part of the scheduler, and takes those it has found out of the texts that come back."""
+    """Finds secrets for one part of the scheduler, and redacts them in the texts that come back."""
 
     def __init__(self, state: Path, environ: Mapping[str, str]) -> None:
         self._state = state
         self._environ = environ
-        self._found: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
+        self._values: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=VALUES_PER_SECRET))
 
     def find(self, name: str) -> str:
         """Return a secret, or raise SecretMissing."""
         credentials = self._environ.get("CREDENTIALS_DIRECTORY")
         value = find_secret(name, credentials=credentials, environ=self._environ, state=self._state)
-        if value not in self._found[name]:
-            self._found[name].append(value)
+        if value not in self._values[name]:
+            self._values[name].append(value)
         return value
 
     def hide(self, text: str) -> str:
         """Return a text without the secrets that were found."""
-        values = tuple(sorted({value for found in list(self._found.values()) for value in found}))
+        values = tuple(sorted({value for each in list(self._values.values()) for value in each}))
         return redactor(values).redact(text) if values else text
 
     def hide_in(self, error: RotaError) -> RotaError:
-        """Return an error whose text shows none of the secrets that were found."""
+        """Return an error without the secrets that were found."""
         error.message = self.hide(error.message)
         error.args = (error.message,)
         return error
@@ -59,31 +59,26 @@ class Secrets:
 
 @lru_cache(maxsize=64)
 def redactor(values: tuple[str, ...]) -> Redactor:
-    """Return what takes these secrets out of texts; many lines take a while to prepare."""
+    """Return a redactor of these secrets; its preparation takes time for many lines."""
     return Redactor(values)
 
 
 def find_secret(name: str, *, credentials: str | None, environ: Mapping[str, str], state: Path) -> str:
     """Return a secret from $CREDENTIALS_DIRECTORY, the scheduler's environment or secrets.env, in this order."""
     if credentials and _NAME.fullmatch(name):
-        text = _read_credential(Path(credentials) / name)
-        if text is not None:
-            return text
+        path = Path(credentials) / name
+        try:
+            return path.read_text(encoding="utf-8").removesuffix("\n")
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpawnFailed(f"{path} cannot be read: {_why(error)}", hint="make it a readable text file") from error
     if name in environ:
         return environ[name]
     stored = _stored(state / FILE_NAME)
     if name not in stored:
         raise SecretMissing(name)
     return stored[name]
-
-
-def _read_credential(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").removesuffix("\n")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpawnFailed(f"{path} cannot be read: {_why(error)}", hint="make it a readable text file") from error
 
 
 def _stored(path: Path) -> Mapping[str, str]:
@@ -96,7 +91,7 @@ def _stored(path: Path) -> Mapping[str, str]:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of a file of `NAME=value` lines; quotes, comments and `export` are understood."""
+    """Return the variables of a file with `NAME=value` lines, quotes, comments and `export`."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -105,28 +100,24 @@ def read_env_file(path: Path) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), start=1):
         written = line.strip()
         if written and not written.startswith("#"):
-            name, value = _read_line(written, f"{path}:{number}")
-            values[name] = value
+            match = _LINE.fullmatch(written)
+            if match is None:
+                text = f"{path}:{number}: the line is not of the form NAME=value"
+                raise SpawnFailed(text, hint="see the notes on `env_file`")
+            values[match[1]] = _unquote(match[2], f"{path}:{number}")
     return values
-
-
-def _read_line(line: str, place: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line)
-    if found is None:
-        raise SpawnFailed(f"{place}: the line is not of the form NAME=value", hint="see the notes on `env_file`")
-    return found[1], _unquote(found[2], place)
 
 
 def _unquote(text: str, place: str) -> str:
     if text[:1] not in ("'", '"'):
         return text.split(" #", 1)[0].rstrip()
     quote = text[0]
-    # What the quotes hold is a secret as a rule: messages name the line alone.
+    # Quoted values are often secrets: messages name only the line.
     pattern = r"'([^']*)'" if quote == "'" else r'"((?:[^"\\]|\\.)*)"'
-    found = re.fullmatch(pattern + r"\s*(?:#.*)?", text)
-    if found is None:
+    match = re.fullmatch(pattern + r"\s*(?:#.*)?", text)
+    if match is None:
         raise SpawnFailed(f"{place}: the quotes are not closed", hint="close them, or escape a quote with \\")
-    return found[1] if quote == "'" else _ESCAPED.sub(lambda part: _LETTERS.get(part[1], part[1]), found[1])
+    return match[1] if quote == "'" else _ESCAPED.sub(lambda part: _LETTERS.get(part[1], part[1]), match[1])
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
@@ -142,7 +133,7 @@ _INHERITED = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "PATH"
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a process or function is told about its run; `scheduled_for` is nominal (R-05)."""
+    """The facts of a run for its process or function; `scheduled_for` is the nominal instant."""
 
     run_id: str
     handle: str
@@ -160,7 +151,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunSurroundings:
-    """Where a run happens: the project, its state, the run's own folder, the scheduler's environment."""
+    """The place of a run: the project, its state, the run's own folder, the scheduler's environment."""
 
     project: Path
     state: Path
@@ -169,18 +160,18 @@ class RunSurroundings:
     credentials: str | None = None
     imports: tuple[str, ...] = ()
     root: Path | None = None
-    """The scheduler's own project, where that is another one: it includes this one."""
+    """The scheduler's own project, if it includes this one."""
 
 
 def placeholder_values(run: RunFacts) -> PlaceholderValues:
-    """Return what the placeholders of this run stand for (R-25)."""
+    """Return the values of the placeholders of this run."""
     return PlaceholderValues(
         job=run.job, number=run.number, scheduled_for=run.scheduled_for, timezone=run.timezone, params=run.params
     )
 
 
 def build_environment(work: Work, run: RunFacts, *, surroundings: RunSurroundings, params: str) -> dict[str, str]:
-    """Return the whole environment of a run; later sources replace earlier ones (R-27)."""
+    """Return the whole environment of a run; later sources replace earlier ones."""
     environment = inherited(surroundings.environ) | described(run, surroundings=surroundings, params=params)
     environment |= {name: surroundings.environ[name] for name in work.env_pass if name in surroundings.environ}
     if work.env_file is not None:
@@ -190,25 +181,25 @@ def build_environment(work: Work, run: RunFacts, *, surroundings: RunSurrounding
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what every run gets of the scheduler's environment; who we are is looked up where it is not said."""
-    found = _from_accounts(os.getuid()) | {name: environ[name] for name in _INHERITED if name in environ}
-    return found | {name: value for name, value in environ.items() if name.startswith("LC_")}
+    """Return the part of the scheduler's environment that every run gets; the accounts database fills gaps."""
+    variables = _from_accounts(os.getuid()) | {name: environ[name] for name in _INHERITED if name in environ}
+    return variables | {name: value for name, value in environ.items() if name.startswith("LC_")}
 
 
 @cache
 def _from_accounts(user: int) -> dict[str, str]:
-    found = {"PATH": os.defpath}
+    path = {"PATH": os.defpath}
     try:
         entry = pwd.getpwuid(user)
     except KeyError:
-        return found  # a container may run under a number that has no name
-    who = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
-    return found | {name: value for name, value in who.items() if value}
+        return path  # a container may have a user id without a name
+    account = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
+    return path | {name: value for name, value in account.items() if value}
 
 
 def described(run: RunFacts, *, surroundings: RunSurroundings, params: str) -> dict[str, str]:
-    """Return the ROTA_* variables of a run; `params` is its params as JSON."""
-    found = {
+    """Return the ROTA_* variables of a run; `params` is JSON."""
+    values = {
         "RUN_ID": run.run_id,
         "RUN": run.handle,
         "JOB": run.job,
@@ -224,18 +215,18 @@ def described(run: RunFacts, *, surroundings: RunSurroundings, params: str) -> d
         "STATE_DIR": str(surroundings.state),
     }
     if run.poll_data is not None:
-        found["POLL_FILE"] = str(surroundings.folder / POLL_NAME)
+        values["POLL_FILE"] = str(surroundings.folder / POLL_NAME)
     scalars = {name: value for name, value in run.params.items() if isinstance(value, str | bool | int | float)}
-    found |= {f"PARAM_{name.upper()}": write_param(value) for name, value in scalars.items()}
-    return {f"{RESERVED}{name}": value for name, value in found.items()}
+    values |= {f"PARAM_{name.upper()}": write_param(value) for name, value in scalars.items()}
+    return {f"{RESERVED}{name}": value for name, value in values.items()}
 
 
 def _from_file(path: Path) -> dict[str, str]:
-    found = read_env_file(path)
-    taken = next((name for name in found if name.startswith(RESERVED)), None)
-    if taken is not None:
-        raise SpawnFailed(f"{path} sets {taken}", hint="names that start with ROTA_ belong to rota, use another one")
-    return found
+    variables = read_env_file(path)
+    reserved = next((name for name in variables if name.startswith(RESERVED)), None)
+    if reserved is not None:
+        raise SpawnFailed(f"{path} sets {reserved}", hint="names that start with ROTA_ belong to rota, use another one")
+    return variables
 
 
 def _value(variable: EnvValue, values: PlaceholderValues, surroundings: RunSurroundings) -> str:

@@ -1,6 +1,6 @@
-"""The keeper of one run (R-28): holds the gate, starts the command, bounds output and time, leaves no process behind.
+"""The keeper of one run: holds the gate, starts the command, bounds output and time, leaves no process behind.
 
-Standard library only. It is forked by the spawner, outlives the scheduler, and its one result is `outcome.json`.
+Standard library only. The spawner forks it, it outlives the scheduler, and its only result is `outcome.json`.
 """
 
 import copy
@@ -24,12 +24,12 @@ SET_CHILD_SUBREAPER = 36
 READ_SIZE = 1 << 20
 SWEEP_PAUSE = 0.01
 SWEEP_LIMIT = 0.5
-"""For how many seconds a tree that grows is signalled before anything else is looked at."""
+"""How long a growing process tree is signalled before the keeper reads output again."""
 UNKILLABLE_AFTER = 30.0
 RETRY_PAUSE = 1.0
 OUTCOME = "outcome.json"
 ERRORS = "errors"
-"""The folder of what a command wrote to standard error, where that is kept apart."""
+"""The folder of standard error, if that is kept apart."""
 ERRORS_LIMIT = 1_000_000
 ORDERS = (signal.SIGTERM, signal.SIGUSR1)
 _RESET = (
@@ -42,9 +42,9 @@ _orders: list[int] = []
 
 
 def listen_to_orders() -> None:
-    """Take the signals of keepers, in the spawner, for all that it forks: what is done here costs no run anything.
+    """Set the signal handlers in the spawner; its keepers inherit them at no cost.
 
-    Orders stay blocked: one that comes before its keeper listens waits until then.
+    Orders stay blocked until a keeper unblocks them, so that none is lost.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, ORDERS)
     for number in ORDERS:
@@ -58,11 +58,11 @@ def _take_order(number: int, _frame: object) -> None:
 
 
 def _take_nothing(_number: int, _frame: object) -> None:
-    """Let a signal end a wait."""
+    """Interrupt a wait."""
 
 
 def wake_on_children() -> int:
-    """Return a file that becomes readable with every signal, the end of a child among them."""
+    """Return a file that becomes readable with every signal, such as SIGCHLD."""
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -83,7 +83,7 @@ def keep(gate: int, spec_file: int, *, spawner: int = 0) -> NoReturn:
 
 
 def become_subreaper() -> None:
-    """Make orphans below this process its own children, where the system can."""
+    """Make orphaned descendants children of this process, if the system supports it."""
     if _prctl is not None:
         _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -116,12 +116,12 @@ class Keeper:
 
     @property
     def stops(self) -> int:
-        """How often this keeper was told to end its run."""
+        """The number of orders to end the run."""
         return len(_orders)
 
     @property
     def kill_now(self) -> bool:
-        """Whether it was told so twice, or to do it without grace."""
+        """Whether the order was repeated, or excludes the grace."""
         return len(_orders) > 1 or signal.SIGUSR1 in _orders
 
     def run(self) -> int:
@@ -157,7 +157,7 @@ class Keeper:
         faults.point("keeper.forked")
 
     def _open_pipe(self, writer: BoundedWriter) -> int:
-        """Make a pipe whose content goes to `writer`; return the end that is written to."""
+        """Return the write end of a pipe whose content goes to `writer`."""
         pipe, end = os.pipe()
         os.set_blocking(pipe, False)
         widen(pipe)
@@ -167,11 +167,11 @@ class Keeper:
         return end
 
     def _alive(self) -> bool:
-        """Reap what has ended; tell whether anything is left that can be waited for."""
+        """Reap ended children; return whether any process is left to wait for."""
         return not self.left if self._reap() else bool(self._strays())
 
     def _reap(self) -> bool:
-        """Reap what has ended; tell whether any child is left."""
+        """Reap ended children; return whether any child is left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -185,7 +185,7 @@ class Keeper:
     def _ended(self, status: int) -> None:
         self.status = status
         faults.point("keeper.command_ended")
-        # Whoever was asked to stop keeps the rest of the grace; what a command leaves behind by itself gets none.
+        # Processes that were asked to stop keep the rest of the grace; processes left by an ended command get none.
         if self.kill_at == float("inf"):
             self.kill_at = time.monotonic()
 
@@ -222,11 +222,11 @@ class Keeper:
         return self._signal_tree(*signals) + strays
 
     def _signal_tree(self, *signals: int) -> list[int]:
-        """Send `signals` to all below, also to what is born meanwhile, for a moment at most; return what was seen.
+        """Send `signals` to all descendants, new ones included, within `SWEEP_LIMIT`; return their pids.
 
-        What has ended is reaped on the way: a tree that forks on and on would else fill the table of processes, and
-        each look would take longer than the one before. A process group is killed whole: no fork gets away. Other
-        signals reach a process once: a program may take the second TERM for an order to end at once.
+        Ended processes are reaped meanwhile: a fork bomb would fill the process table and slow down each look. KILL
+        goes to whole process groups, so that no fork escapes. Other signals reach a process once: programs may take a
+        second TERM for an order to end at once.
         """
         reached: dict[int, None] = {}
         until = time.monotonic() + SWEEP_LIMIT
@@ -240,7 +240,7 @@ class Keeper:
         return list(reached)
 
     def _strays(self) -> list[int]:
-        """Return what left the tree but not the command's process group: only where there is no subreaper."""
+        """Return processes that left the tree but not the command's group, on systems without a subreaper."""
         return [] if LINUX or not self.child else descendants(self.child)
 
     def _wait(self, seconds: float | None) -> None:
@@ -266,12 +266,12 @@ class Keeper:
         return bool(data)
 
     def _show_rest(self, pipe: int) -> None:
-        """Write what was held back as the possible beginning of a secret."""
+        """Write the bytes that were held back as the possible beginning of a secret."""
         if pipe in self.redactors:
             self.pipes[pipe].write(self.redactors[pipe].rest())
 
     def _drain(self) -> None:
-        """Take what is in the pipes; a stranger who still holds the other end is not waited for."""
+        """Read the rest of the pipes; a process outside the tree may keep the other end open."""
         for pipe, writer in list(self.pipes.items()):
             end = writer.total + 2 * READ_SIZE
             while pipe in self.pipes and writer.total < end and self._read_output(pipe):
@@ -297,7 +297,7 @@ class Keeper:
         }
 
     def _store(self) -> int:
-        """Store the outcome, trying again while the disk is full; a result lives in memory until told to go."""
+        """Store the outcome, and retry while the disk is full, until another order to stop."""
         outcome = json.dumps(self._outcome()).encode()
         asked = self.stops
         while True:
@@ -314,13 +314,13 @@ class Keeper:
                 pass
 
     def _write(self, outcome: bytes) -> None:
-        """Write the outcome; to the disk itself only when no scheduler is there to store it in the database."""
+        """Write the outcome; with fsync only if no scheduler is there to store it in the database."""
         store = store_whole if os.getppid() == self.spawner else store_durably
         self._redact_files(store)
         store(self.folder, OUTCOME, outcome)
 
     def _redact_files(self, store: Callable[[str, str, bytes], None]) -> None:
-        """Take secrets out of what the run says about itself, before anybody reads it."""
+        """Redact the result files before the scheduler reads them."""
         if self.redactor is None:
             return
         for name in (RESULT, FUNCTION):
@@ -330,7 +330,7 @@ class Keeper:
 
 
 def readable(files: list[int], seconds: float | None) -> list[int]:
-    """Wait until a file has data or has ended; return those that do. Unlike select(), poll() takes any descriptor."""
+    """Wait until files have data or have ended, and return them. Unlike select(), poll() takes any descriptor."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)
@@ -338,7 +338,7 @@ def readable(files: list[int], seconds: float | None) -> list[int]:
 
 
 def store_durably(folder: str, name: str, data: bytes) -> None:
-    """Write a file so that it survives a power cut from here on, and one that comes earlier leaves it whole or not."""
+    """Write a file atomically and with fsync."""
     store_whole(folder, name, data, sync=os.fsync)
     directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -348,7 +348,7 @@ def store_durably(folder: str, name: str, data: bytes) -> None:
 
 
 def store_whole(folder: str, name: str, data: bytes, *, sync: Callable[[int], None] = lambda _file: None) -> None:
-    """Write a file so that nobody ever reads a part of it, whoever is killed meanwhile."""
+    """Write a file atomically."""
     path = os.path.join(folder, name)
     file = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -364,7 +364,7 @@ def store_whole(folder: str, name: str, data: bytes, *, sync: Callable[[int], No
 
 
 def widen(pipe: int) -> None:
-    """Give a pipe as much room as one read takes, where the system can."""
+    """Give a pipe the capacity of one read, if the system supports it."""
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, READ_SIZE)
     except (AttributeError, OSError):
@@ -372,13 +372,13 @@ def widen(pipe: int) -> None:
 
 
 class StartFailed(Exception):
-    """A command that could not be started, in words for its user."""
+    """A command could not be started; the text is for its user."""
 
 
 def start_command(spec: dict[str, Any], out: int, errors: int) -> int:
-    """Start the command in a session of its own, its output going to these pipes; return its pid or raise StartFailed.
+    """Start the command in its own session with these pipes for its output; return its pid or raise StartFailed.
 
-    It is spawned, not forked: a copy of this process only to replace it costs more than the command's own start.
+    posix_spawn is cheaper than a fork of this process.
     """
     what, before = f"in {spec['cwd']!r}", None
     try:
@@ -394,7 +394,7 @@ def start_command(spec: dict[str, Any], out: int, errors: int) -> int:
 
 
 def spawn(argv: list[str], env: dict[str, str], standard: tuple[str, int, int]) -> int:
-    """Start the first program of that name on the PATH of `env` that can be; return its pid."""
+    """Start the first program of that name on the PATH of `env` that can be started; return its pid."""
     given, out, errors = standard
     files = [
         (os.POSIX_SPAWN_OPEN, 0, given, os.O_RDONLY, 0),
@@ -413,14 +413,14 @@ def spawn(argv: list[str], env: dict[str, str], standard: tuple[str, int, int]) 
 
 
 def places(program: str, env: dict[str, str]) -> list[str]:
-    """Return where a program may lie: a name with a slash is a path, any other is looked for on the PATH."""
+    """Return the possible paths of a program: a name with a slash is a path, other names are on the PATH."""
     if os.sep in program:
         return [program]
     return [os.path.join(folder, program) for folder in os.get_exec_path(env)]
 
 
 def explain(error: OSError | ValueError) -> str:
-    """Return the system's words for a failed start."""
+    """Return the system's message for a failed start."""
     if isinstance(error, OSError) and error.errno:
         hint = " (a script needs a first line such as #!/bin/sh)" if error.errno == errno.ENOEXEC else ""
         return f"{(error.strerror or str(error)).lower()}{hint}"

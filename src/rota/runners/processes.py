@@ -1,4 +1,4 @@
-"""Processes of this machine: identity, boot, process one and network."""
+"""Processes of this machine: identity, boot, process 1 and network."""
 
 import ipaddress
 import os
@@ -18,13 +18,13 @@ from rota.runners.tree import LINUX, descendants, send, signal_all, start_ticks,
 TAG = "ROTA_RUN_ID"
 RESULT_FILE = "ROTA_RESULT_FILE"
 SWEEPS = 100
-SWEEP_PAUSE = 0.02
+SWEEP_PAUSE_SECONDS = 0.02
 _GONE = (b"Z", b"X", b"x")
 
 
 @cache
 def boot_id() -> str:
-    """Return what names this boot of this machine (and, on Linux, this pid namespace)."""
+    """Return an id of this boot of this machine and, on Linux, of this pid namespace."""
     if not LINUX:
         return f"boot-{int(psutil.boot_time())}"
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when `pid` started, in the system's own unit; None when there is no such process."""
+    """Return when `pid` started, in the system's own unit; None without such a process."""
     if LINUX:
         return start_ticks(pid)
     try:
@@ -42,7 +42,7 @@ def start_time(pid: int) -> int | None:
 
 
 def identity(pid: int | None = None) -> ProcessIdentity:
-    """Return the identity of a living process, our own by default."""
+    """Return the identity of a process, by default of this one."""
     pid = os.getpid() if pid is None else pid
     start = start_time(pid)
     if start is None:
@@ -51,7 +51,7 @@ def identity(pid: int | None = None) -> ProcessIdentity:
 
 
 def alive(process: ProcessIdentity) -> bool:
-    """Tell whether exactly this process still runs; a zombie is dead, a reused pid is another process."""
+    """Return whether exactly this process still runs; a zombie is dead, a reused pid is another process."""
     if process.boot_id != boot_id():
         return False
     if LINUX:
@@ -65,13 +65,13 @@ def alive(process: ProcessIdentity) -> bool:
 
 
 def tagged(run_id: str) -> list[int]:
-    """Return the processes that carry the run's id in their environment, never ourselves."""
+    """Return the other processes with the run's id in their environment."""
     mark = f"{TAG}={run_id}".encode()
     return [pid for pid in psutil.pids() if pid != os.getpid() and mark in _environment(pid)]
 
 
 def runs_here(state: Path) -> set[str]:
-    """Return the runs of which processes live whose files are in this state folder."""
+    """Return the runs of this state folder that have living processes."""
     home = f"{RESULT_FILE}={state}{os.sep}".encode()
     found = set()
     for pid in psutil.pids():
@@ -92,26 +92,22 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def kill_tagged(run_id: str) -> list[int]:
-    """Kill what is left of a run's tree, for two seconds at most; return the pids that are still there."""
+    """Kill the rest of a run's process tree, for two seconds at most; return the pids that are left."""
     for _ in range(SWEEPS):
         left = _tree_of(run_id)
         if not left:
             return []
         for pid in left:
             send(pid, signal.SIGKILL)
-        threading.Event().wait(SWEEP_PAUSE)
+        threading.Event().wait(SWEEP_PAUSE_SECONDS)
     return _tree_of(run_id)
 
 
 def _tree_of(run_id: str) -> list[int]:
     roots = tagged(run_id)
     below = {pid for root in roots for pid in descendants(root)}
-    found = below.union(roots) - _ourselves() if roots else set()
-    return sorted(pid for pid in found if _runs(pid))
-
-
-def _ourselves() -> set[int]:
-    return {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    ourselves = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())} if roots else set()
+    return sorted(pid for pid in below.union(roots) - ourselves if _runs(pid))
 
 
 def _runs(pid: int) -> bool:
@@ -120,29 +116,29 @@ def _runs(pid: int) -> bool:
 
 
 def kill_keeper(keeper: ProcessIdentity) -> None:
-    """Kill a keeper and all below it; first what is below, since nothing tells whose it is once its keeper is gone."""
+    """Kill a keeper after its process tree, whose owner is unknown once the keeper is gone."""
     for _ in range(SWEEPS):
         if not alive(keeper):
             return
         signal_all(keeper.pid, signal.SIGKILL)
         if not keeps(keeper):
             break
-        threading.Event().wait(SWEEP_PAUSE)
+        threading.Event().wait(SWEEP_PAUSE_SECONDS)
     send_signal(keeper, signal.SIGKILL)
 
 
 def stuck(keeper: ProcessIdentity) -> bool:
-    """Tell whether a keeper was stopped: it hears nothing but CONT and KILL."""
+    """Return whether a keeper was stopped and receives only CONT and KILL."""
     return LINUX and stat_fields(keeper.pid)[:1] in ([b"T"], [b"t"])
 
 
 def keeps(keeper: ProcessIdentity) -> bool:
-    """Tell whether anything still runs below a keeper."""
+    """Return whether a keeper has living descendants."""
     return alive(keeper) and any(_runs(pid) for pid in descendants(keeper.pid))
 
 
 def send_signal(process: ProcessIdentity, number: int) -> bool:
-    """Send a signal to exactly this process; tell whether it was there to receive it."""
+    """Send a signal to exactly this process; return whether it received it."""
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -167,62 +163,59 @@ def _kill(pid: int, number: int) -> bool:
 
 
 def port_owner(port: int) -> str:
-    """Name the process that listens on a TCP port of this machine, for messages."""
+    """Return the process that listens on a TCP port of this machine, for messages."""
     try:
         sockets = [each for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port]
-        found = psutil.Process(next(each.pid for each in sockets if each.status == psutil.CONN_LISTEN and each.pid))
-        name, folder = found.name(), found.cwd()
-    except (StopIteration, psutil.Error, OSError):  # the process of another user, or no longer there
+        process = psutil.Process(next(each.pid for each in sockets if each.status == psutil.CONN_LISTEN and each.pid))
+        return f"{process.name()} (pid {process.pid}, in {process.cwd()})"
+    except (StopIteration, psutil.Error, OSError):  # the process of another user, or it has ended
         return "a process that cannot be seen from here"
-    return f"{name} (pid {found.pid}, in {folder})"
 
 
 LINUX_BOOT = Path("/proc/sys/kernel/random/boot_id")
 MAC_BOOT = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
-"""A boot time would not do: it moves whenever the clock is set."""
-PATIENCE = 5
+"""Not the boot time, which moves when the clock is set."""
+SYSCTL_SECONDS = 5
 
 
 @cache
 def machine_boot() -> str:
-    """Return the name of this boot."""
+    """Return an id of this boot of the machine."""
     if LINUX:
         return LINUX_BOOT.read_text("ascii").strip()
-    asked = subprocess.run(MAC_BOOT, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    return asked.stdout.strip()
+    return subprocess.run(MAC_BOOT, capture_output=True, text=True, check=True, timeout=SYSCTL_SECONDS).stdout.strip()
 
 
-PASSED_ON = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGWINCH,
-    signal.SIGCONT,
+FORWARDED_SIGNALS = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT),
 )
 
 
 def leave_first_place(pid: Callable[[], int] = os.getpid) -> None:
-    """Where this is process 1, go on in a child: orphans of a container belong to process 1, and it must reap them.
+    """Continue in a child if this is process 1, which must reap the orphans of its container.
 
-    The scheduler cannot do that itself: reaping everything would take away the ends of its own children.
+    The scheduler cannot reap them itself: it would lose the exit codes of its own children.
     """
     if pid() != 1:
         return
-    waited = {*PASSED_ON, signal.SIGCHLD}
+    waited = {*FORWARDED_SIGNALS, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     child = os.fork()
     if child == 0:
         _take_the_terminal()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
-    os._exit(_attend(child, waited))
+    while True:
+        number = signal.sigwait(waited)
+        if number is not signal.SIGCHLD:
+            os.kill(child, number)
+        elif (code := _reap(child)) is not None:
+            os._exit(code)
 
 
 def _take_the_terminal() -> None:
-    """Be the group that a terminal's Ctrl-C goes to, so that it does not come twice."""
+    """Become the foreground group, so that Ctrl-C arrives once."""
     os.setpgid(0, 0)
     ignored = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
@@ -232,31 +225,21 @@ def _take_the_terminal() -> None:
     signal.signal(signal.SIGTTOU, ignored)
 
 
-def _attend(child: int, waited: set[signal.Signals]) -> int:
-    """Reap and pass signals on until the child ends; return its exit code."""
-    while True:
-        number = signal.sigwait(waited)
-        if number is not signal.SIGCHLD:
-            os.kill(child, number)
-        elif (code := _reap(child)) is not None:
-            return code
-
-
 def _reap(child: int) -> int | None:
-    """Reap all that has ended; return the exit code of the child if it was among them."""
-    found = None
+    """Reap ended processes; return the exit code of the child if it is among them."""
+    exit_code = None
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == child:
                 code = os.waitstatus_to_exitcode(ended[1])
-                found = code if code >= 0 else 128 - code
+                exit_code = code if code >= 0 else 128 - code
     except ChildProcessError:
         pass
-    return found
+    return exit_code
 
 
 def network_up() -> bool:
-    """Tell whether an interface other than loopback is up and has an address that is not link-local."""
+    """Return whether an interface other than loopback is up and has an address that is not link-local."""
     up = {name for name, interface in psutil.net_if_stats().items() if interface.isup}
     return any(
         _reaches_out(address.address)

@@ -1,7 +1,7 @@
-"""Secrets taken out of what a run writes and says (R-27). Standard library only: the keeper knows no other.
+"""Redaction of secrets in output and results of a run. Standard library only: the keeper uses it.
 
-A secret is looked for in the forms that programs give it: as it is, escaped as in JSON and in Python, percent-encoded,
-and as base64. The search takes time in proportion to the text, however many lines the secrets have.
+It finds the forms that programs give a secret: unchanged, escaped as in JSON and in Python, percent-encoded, and as
+base64. The time is proportional to the text, however many lines the secrets have.
 """
 
 import json
@@ -14,32 +14,31 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 RESULT = "result.json"
-"""What a run says about itself."""
 FUNCTION = "function.json"
-"""What a Python function in a process of its own raised; only `child.py` writes it."""
+"""The exception of a Python function in its own process, written by `child.py`."""
 SHORTEST = 6
-"""What is shorter would be found in ordinary words."""
+"""Shorter secrets would match ordinary words."""
 MASK = b"***"
 PIECE = 64
-"""A longer form is looked for in pieces of this length: so little has to wait for what follows it."""
+"""A longer form is searched in pieces of this length, so that few bytes are held back."""
 OVERLAP = SHORTEST
 HELD_LIMIT = 1 << 16
-"""How much waits at most of secrets that follow each other without an end."""
+"""The most bytes held back of an endless sequence of secrets."""
 FILE_LIMIT = 1 << 20
 FEW = 16
-"""How many pieces are looked for one by one; more of them are looked for together."""
+"""Up to so many pieces are searched one by one, more of them together."""
 SHORT = 16
 WORD = 4
 _UNRESERVED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _LEFT_BY_ENCODERS = (b"~", b"~/", b"~!'()*", b"~!'()*#$&+,/:;=?@", b"*")
-"""What the usual percent-encoders leave as it is: RFC 3986, paths, JavaScript's two, HTML forms."""
+"""Characters that percent-encoders keep: RFC 3986, paths, JavaScript's two, HTML forms."""
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 class Redactor:
-    """Replaces secrets in a stream of bytes, also those that come in two pieces.
+    """Replaces secrets in a stream of bytes, also across two chunks.
 
-    Each line of a secret counts by itself. What may be the beginning of a secret waits until it is one or not.
+    Each line of a secret is a secret. A possible beginning of a secret is held back until it is decided.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -53,10 +52,10 @@ class Redactor:
         self._many = [_Grams(group) for group in groups if len(group) > FEW]
         self._held = b""
         self._covered = 0
-        """How many of the first bytes that wait belong to a secret that was already replaced."""
+        """How many of the first held bytes belong to a secret that was already replaced."""
 
     def feed(self, data: bytes) -> bytes:
-        """Return what can be shown by now; what may be the beginning of a secret waits."""
+        """Return the bytes that can be shown; hold back a possible beginning of a secret."""
         if not self._pieces:
             return data
         data = self._held + data
@@ -69,18 +68,18 @@ class Redactor:
         return _mask(data, found, shown)
 
     def rest(self) -> bytes:
-        """Return what waited, at the end of the stream."""
+        """Return the held bytes, at the end of the stream."""
         data, found = self._held, self._find(self._held, covered=self._covered)
         self._held, self._covered = b"", 0
         return _mask(data, found, len(data))
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """Return all of some bytes without the secrets in them; what waits of the stream is not touched."""
+        """Return bytes without their secrets; the held bytes of the stream stay."""
         found = self._find(data)
         return _mask(data, found, len(data)) if found else data
 
     def redact(self, text: str) -> str:
-        """Return a text without the secrets in it."""
+        """Return a text without its secrets."""
         data = text.encode("utf-8", "surrogatepass")
         shown = self.redact_bytes(data)
         return text if shown is data else shown.decode("utf-8", "replace")
@@ -90,13 +89,13 @@ class Redactor:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, list):
-            return [self.redact_all(one) for one in value]
+            return [self.redact_all(item) for item in value]
         if isinstance(value, dict):
-            return {self.redact(key): self.redact_all(one) for key, one in value.items()}
+            return {self.redact(key): self.redact_all(item) for key, item in value.items()}
         return value
 
     def _find(self, data: bytes, *, covered: int = 0) -> list[tuple[int, int]]:
-        """Return where secrets stand, those that overlap as one."""
+        """Return the spans of secrets; overlapping ones are joined."""
         places = [(0, covered)] if covered else []
         for piece in self._few:
             places += _occurrences(piece, data)
@@ -111,7 +110,7 @@ class Redactor:
         return found
 
     def _begun(self, data: bytes) -> int:
-        """Return where the longest end of `data` begins that may be the beginning of a secret."""
+        """Return the start of the longest suffix of `data` that may begin a secret."""
         for begin in range(max(0, len(data) - self._longest + 1), len(data)):
             if data[begin : begin + 3] in self._heads:
                 rest = data[begin:]
@@ -124,12 +123,12 @@ class Redactor:
 
 
 class _Grams:
-    """Finds any of many pieces by looking at one word of four bytes in each stretch that a piece must cover."""
+    """Finds many pieces at once: each covers at least one of the four-byte words that are checked."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = frozenset(pieces)
         shortest = min(map(len, self._pieces))
-        # Two looks at words two bytes apart where pieces are too short to cover an aligned word for sure.
+        # Two passes, two bytes apart, if pieces are too short to always cover an aligned word.
         self._phases = (0, 2) if shortest < 2 * WORD - 1 else (0,)
         self._step = max(1, (shortest - WORD + 1) // WORD)
         self._stretch = 2 if len(self._phases) > 1 else self._step * WORD
@@ -142,7 +141,7 @@ class _Grams:
         self._words = frozenset(self._places)
 
     def _telling(self, piece: bytes) -> int:
-        """Return the place in a piece from which its words are taken: where most bytes differ from each other."""
+        """Return the offset in a piece with the most distinct bytes."""
         last = len(piece) - WORD + 1 - self._stretch
         return max((last // 2, last, 0), key=lambda at: len(set(piece[at : at + self._stretch + WORD - 1])))
 
@@ -167,12 +166,12 @@ class _Grams:
 
 
 def redact_file(path: str, redactor: Redactor) -> bytes | None:
-    """Return what a JSON file that a run has left must hold instead, None where it may stay as it is.
+    """Return the redacted content of a run's JSON file, None if it may stay.
 
-    What is no JSON is redacted as text; what is larger than anybody reads is left.
+    Other content than JSON is redacted as text; no reader takes more than `FILE_LIMIT`.
     """
     try:
-        # NONBLOCK: a command may have left a pipe under this name.
+        # NONBLOCK: the file may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -188,7 +187,7 @@ def redact_file(path: str, redactor: Redactor) -> bytes | None:
 
 
 def forms(secret: str) -> Iterator[bytes]:
-    """Return the forms in which a secret is looked for, each with six bytes or more."""
+    """Yield the forms of a secret, each with six bytes or more."""
     lines = {line.strip() for line in secret.splitlines()}
     long = [line for line in lines if len(line.encode("utf-8", "surrogateescape")) >= SHORTEST]
     for line in long:
@@ -199,7 +198,7 @@ def forms(secret: str) -> Iterator[bytes]:
 
 
 def _escaped(line: str) -> set[bytes]:
-    """Return a line as it is, as Python shows it, and as JSON texts hold it, also inside of another JSON text."""
+    """Return a line unchanged, as `repr`, and as JSON, also nested in another JSON text."""
     plain = json.dumps(line)[1:-1]
     wide = json.dumps(line, ensure_ascii=False)[1:-1]
     found = {line, repr(line)[1:-1], json.dumps(plain)[1:-1], json.dumps(wide, ensure_ascii=False)[1:-1]}
@@ -224,7 +223,7 @@ def _percent(line: bytes) -> set[bytes]:
 
 
 def _base64(secret: bytes) -> Iterator[bytes]:
-    """Return a secret as base64: alone, in lines, and as a part of something longer, such as `user:secret`."""
+    """Yield a secret as base64: alone, in lines, and inside a longer text such as `user:secret`."""
     bare = secret.strip()
     found: set[bytes] = set()
     for value in {secret, bare, bare + b"\n"}:
@@ -240,7 +239,7 @@ def _base64(secret: bytes) -> Iterator[bytes]:
 
 
 def _cut(form: bytes) -> Iterator[bytes]:
-    """Return a form in pieces that overlap."""
+    """Yield a form in overlapping pieces."""
     while len(form) > PIECE:
         yield form[:PIECE]
         form = form[min(PIECE - OVERLAP, len(form) - PIECE) :]

@@ -25,7 +25,7 @@ Resolve = Callable[[str, int], Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """An address that was judged: `url` has it in the place of the name, `host` and `name` are what was written."""
+    """A checked address: `url` contains it instead of the name; `host` and `name` are as written."""
 
     url: str
     host: str
@@ -35,35 +35,34 @@ class Pinned:
 def resolved(name: str, port: int) -> list[str]:
     """Return the addresses of a name."""
     try:
-        found: list[Any] = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        entries: list[Any] = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise AddressUnknown(name, told.lower()) from None
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise AddressUnknown(name, why.lower()) from None
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def pin(url: str, *, allow_private: Collection[str] = (), resolve: Resolve = resolved) -> Pinned:
-    """Return where to connect to; AddressRefused says why not. Every address that a name has must be public."""
+    """Return the address to connect to, or raise AddressRefused; every address of the name must be public."""
     address = read_address(url, allow_private=allow_private)
-    found = list(resolve(address.name, address.port))
-    if not found:
+    addresses = list(resolve(address.name, address.port))
+    if not addresses:
         raise AddressUnknown(address.name)
-    if not is_allowed(address, allow_private) and not all(map(is_public, found)):
+    if not is_allowed(address, allow_private) and not all(map(is_public, addresses)):
         raise private(address)
-    literal = f"[{found[0]}]" if ":" in found[0] else found[0]
+    literal = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
     return Pinned(f"{address.scheme}://{literal}:{address.port}{address.path}", address.host, address.name)
 
 
 GONE = 410
-SHOWN = 256
-"""How much of a refusal's own words is kept."""
-LEAST_SECRET, MOST_SECRET = 24, 64
+REFUSAL_BYTES = 256
+SECRET_BYTES = range(24, 65)
 SECRET_HINT = "write `whsec_` and 24 to 64 random bytes in base64: `printf 'whsec_%s' $(openssl rand -base64 32)`"
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """One request: where to, what, and how long it may take."""
+    """One request."""
 
     url: str
     body: str = ""
@@ -74,7 +73,7 @@ class WebhookRequest:
 
 
 def signed(body: str, *, message: str, at: datetime, secrets: Sequence[str]) -> dict[str, str]:
-    """Return the headers of a message: its id, its time, and a signature by each secret."""
+    """Return the headers of a message: its id, its time, and a signature for each secret."""
     headers = {"webhook-id": message, "webhook-timestamp": str(int(at.timestamp()))}
     if secrets:
         from standardwebhooks import Webhook
@@ -90,13 +89,13 @@ def _checked(secret: str) -> str:
         key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if not text.startswith("whsec_") or not LEAST_SECRET <= len(key) <= MOST_SECRET:
+    if not text.startswith("whsec_") or len(key) not in SECRET_BYTES:
         raise InvalidValue("the secret that signs is not as it must be", hint=SECRET_HINT)
     return text
 
 
 def send_webhook(request: WebhookRequest) -> DeliveryResult:
-    """Send a request; what goes wrong is told in the receipt, never with the address itself."""
+    """Send a request; the result has the error, without the address."""
     import httpx2
 
     try:
@@ -130,56 +129,58 @@ async def _receipt(answer: Any) -> DeliveryResult:
     code: int = answer.status_code
     if answer.is_success:
         return DeliveryResult(ok=True, answer=code)
-    told = f"{code} {answer.reason_phrase}".strip()
+    status = f"{code} {answer.reason_phrase}".strip()
     if answer.has_redirect_location or answer.is_redirect:
-        return DeliveryResult(ok=False, answer=code, error=f"{told}: redirects are not followed")
+        return DeliveryResult(ok=False, answer=code, error=f"{status}: redirects are not followed")
     if code == GONE:
-        return DeliveryResult(ok=False, answer=code, error=f"{told}: it wants nothing any more", gone=True)
+        return DeliveryResult(ok=False, answer=code, error=f"{status}: it wants nothing any more", gone=True)
     wait = retry_after(answer.headers.get("retry-after"), date=answer.headers.get("date"))
-    return DeliveryResult(ok=False, answer=code, error=f"{told}{await _said(answer)}", wait=wait)
+    return DeliveryResult(ok=False, answer=code, error=f"{status}{await _refusal_text(answer)}", wait=wait)
 
 
-async def _said(answer: Any) -> str:
-    """Return the first words of a refusal as they came: nothing is unpacked."""
+async def _refusal_text(answer: Any) -> str:
+    """Return the first bytes of an uncompressed refusal as text."""
     if answer.headers.get("content-encoding"):
         return ""
-    first = (await anext(answer.aiter_raw(), b""))[:SHOWN].decode("utf-8", "replace")
+    first = (await anext(answer.aiter_raw(), b""))[:REFUSAL_BYTES].decode("utf-8", "replace")
     words = " ".join("".join(c if c.isprintable() else " " for c in first).split())
     return f": {words}" if words else ""
 
 
-LONGEST = 4000
-NEEDED = "it needs apprise: install rota with the extra `notify`"
+TELEGRAM_LIMIT = 4000
+APPRISE_MISSING = "it needs apprise: install rota with the extra `notify`"
 
 
 def telegram(token: str, chat: str, text: str, *, timeout: float) -> WebhookRequest:
-    """Return the request by which a Telegram bot says something in a chat."""
-    body = json.dumps({"chat_id": chat, "text": text[:LONGEST], "disable_web_page_preview": True}, ensure_ascii=False)
+    """Return the request that sends a text to a chat by a Telegram bot."""
+    body = json.dumps(
+        {"chat_id": chat, "text": text[:TELEGRAM_LIMIT], "disable_web_page_preview": True}, ensure_ascii=False
+    )
     return WebhookRequest(f"https://api.telegram.org/bot{token}/sendMessage", body, timeout=timeout)
 
 
 def send_chat(address: str, *, title: str, body: str) -> DeliveryResult:
-    """Tell whoever is behind an apprise address; apprise itself says no more than whether it worked."""
+    """Notify an apprise address; apprise reports only success or failure."""
     try:
         import apprise
     except ImportError:
-        return DeliveryResult(ok=False, error=NEEDED, hopeless=True)
-    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines would show the address
-    teller = apprise.Apprise()
-    if not teller.add(address):
+        return DeliveryResult(ok=False, error=APPRISE_MISSING, hopeless=True)
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log shows the address
+    notifier = apprise.Apprise()
+    if not notifier.add(address):
         return DeliveryResult(ok=False, error="apprise does not know such an address", hopeless=True)
-    if teller.notify(title=title, body=body):
+    if notifier.notify(title=title, body=body):
         return DeliveryResult(ok=True)
     return DeliveryResult(ok=False, error="apprise could not deliver it")
 
 
-SHOWN_OUTPUT = 500
+OUTPUT_CHARACTERS = 500
 
 
 def run(
     command: Sequence[str], body: str, *, cwd: Path, environment: Mapping[str, str], timeout: float
 ) -> DeliveryResult:
-    """Run a command and wait for it; one that takes too long is killed with all it has started."""
+    """Run a command; kill it with its process group after the timeout."""
     try:
         process = subprocess.Popen(
             list(command),
@@ -193,12 +194,12 @@ def run(
     except (OSError, ValueError) as error:
         return DeliveryResult(ok=False, error=f"{command[0]} cannot be started: {error}")
     try:
-        _, told = process.communicate(body.encode(), timeout=timeout)
+        _, errors = process.communicate(body.encode(), timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return DeliveryResult(ok=False, error=f"it did not end within {timeout:g} s")
     if process.returncode == 0:
         return DeliveryResult(ok=True, answer=0)
-    code, words = process.returncode, told.decode("utf-8", "replace").strip()[-SHOWN_OUTPUT:]
+    code, words = process.returncode, errors.decode("utf-8", "replace").strip()[-OUTPUT_CHARACTERS:]
     return DeliveryResult(ok=False, answer=code, error=f"exit {code}{f': {words}' if words else ''}")

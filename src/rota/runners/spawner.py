@@ -1,7 +1,7 @@
-"""The spawner: a single-threaded process of its own that forks one keeper per run (R-28). Standard library only.
+"""The spawner: a single-threaded process that forks one keeper per run. Standard library only.
 
-Run as `python -I -S spawner.py FD`; it leaves when the other end of the socket is closed, the keepers stay. What a
-killed keeper leaves behind becomes a child of the spawner, and is killed.
+Run as `python -I -S spawner.py FD`; it ends when the other end of the socket is closed, the keepers stay. Processes of
+a killed keeper become children of the spawner, and are killed.
 """
 
 import gc
@@ -25,7 +25,7 @@ def serve(channel: socket.socket) -> NoReturn:
     keeper.listen_to_orders()
     keeper.become_subreaper()
     woken = keeper.wake_on_children()
-    gc.disable()  # here and in the keepers: it would touch, and so copy, every page
+    gc.disable()  # here and in the keepers: a collection would copy every shared page
     me, keepers = os.getpid(), set[int]()
     while True:
         ready = keeper.readable([channel.fileno(), woken], None)
@@ -45,7 +45,7 @@ def serve(channel: socket.socket) -> NoReturn:
             channel.close()
             os.close(woken)
             keeper.keep(files[0], files[1], spawner=me)
-        keepers.add(pid)  # a pid below zero is an error number, and no child has it
+        keepers.add(pid)  # a negative pid is an error number
         faults.point("spawner.forked")
         start = tree.start_ticks(pid) if pid > 0 else None
         channel.send(REPLY.pack(pid, start or 0))
@@ -54,7 +54,7 @@ def serve(channel: socket.socket) -> NoReturn:
 
 
 def end_orphans(keepers: set[int]) -> None:
-    """Reap what has ended, and kill what a keeper that was killed has left: a child that is no keeper has none."""
+    """Reap ended children, and kill orphans of killed keepers: children that are no keepers."""
     from rota.runners import tree
 
     try:
@@ -64,11 +64,11 @@ def end_orphans(keepers: set[int]) -> None:
         return
     for orphan in tree.children(os.getpid()) if tree.LINUX else ():
         if orphan not in keepers:
-            tree.send(orphan, signal.SIGKILL)  # what is below it becomes ours with its death, which wakes us
+            tree.send(orphan, signal.SIGKILL)  # its children then become ours, which wakes this process
 
 
 def stand_in_for_the_package() -> None:
-    """Make `rota.runners` importable from this folder alone: no site-packages, no code of the package's own start."""
+    """Make `rota.runners` importable from this folder, without site-packages and without the package's own code."""
     folder = os.path.dirname(os.path.abspath(__file__))
     for name, path in (("rota", os.path.dirname(folder)), ("rota.runners", folder)):
         package = types.ModuleType(name)

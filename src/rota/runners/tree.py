@@ -1,4 +1,4 @@
-"""The descendants of a process, and signals to all of them (R-28). Standard library only."""
+"""The descendants of a process, and signals to all of them. Standard library only."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable
 
 LINUX = sys.platform == "linux"
 ROUNDS = 100
-MOST = 1 << 16
-"""How many processes one look takes in: a tree may grow while it is looked at."""
+PROCESS_LIMIT = 1 << 16
+"""The most processes in one look: a tree may grow meanwhile."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -16,14 +16,14 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids that a process has started or, as a subreaper, inherited; Linux alone."""
+    """Return the pids that a process has started or, as a subreaper, inherited; Linux only."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
     except OSError:
-        pass  # it ended while we looked; its children are somebody else's now and found in the next round
+        pass  # it ended just now; the next round finds its children under another parent
     return found
 
 
@@ -49,7 +49,7 @@ def _parents_from_proc() -> list[tuple[int, int]]:
 
 
 def _parents_from_ps() -> list[tuple[int, int]]:
-    """Read pid and parent of every process; an orphan counts as a child of its group's leader."""
+    """Return pid and parent of every process; an orphan is a child of its group's leader."""
     import subprocess  # not on Linux: it would double the spawner's start
 
     with subprocess.Popen(["/bin/ps", "-A", "-o", "pid=,ppid=,pgid="], stdout=subprocess.PIPE) as ps:
@@ -60,7 +60,7 @@ def _parents_from_ps() -> list[tuple[int, int]]:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the name, state first; nothing when there is no such process."""
+    """Return the fields of /proc/PID/stat after the name, state first; none without such a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -69,7 +69,7 @@ def stat_fields(pid: int) -> list[bytes]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when `pid` started, in clock ticks since boot: with the boot, what tells it from a reused pid."""
+    """Return when `pid` started, in clock ticks since boot, which identifies it after a reuse of the pid."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
@@ -84,7 +84,7 @@ def send(pid: int, *signals: int) -> None:
 
 
 def groups(pids: Iterable[int]) -> set[int]:
-    """Return the process groups of processes below us; none of them has a member that is not."""
+    """Return the process groups of descendants of this process; all their members are descendants."""
     found = set()
     for pid in pids:
         try:
@@ -95,7 +95,7 @@ def groups(pids: Iterable[int]) -> set[int]:
 
 
 def signal_all(root: int, *signals: int) -> list[int]:
-    """Send `signals` to every descendant of `root`, also to those born meanwhile, and return them."""
+    """Send `signals` to every descendant of `root`, new ones included, and return them."""
     reached: dict[int, None] = {}
     for _ in range(ROUNDS):
         fresh = signal_once(root, *signals, leave_out=reached)
@@ -106,13 +106,13 @@ def signal_all(root: int, *signals: int) -> list[int]:
 
 
 def signal_once(root: int, *signals: int, leave_out: Container[int] = ()) -> list[int]:
-    """Send `signals` to every descendant of `root` that is seen in one look, each as soon as it is seen."""
+    """Send `signals` to the present descendants of `root`, each as soon as it is found."""
     children_of = children if LINUX and os.path.exists(f"/proc/{root}/task/{root}/children") else _table().__getitem__
     found: dict[int, None] = {}
     open_pids = [root]
-    while open_pids and len(found) < MOST:
+    while open_pids and len(found) < PROCESS_LIMIT:
         for pid in children_of(open_pids.pop()):
-            if pid not in found:  # it may have another parent by now
+            if pid not in found:  # it may have got another parent
                 open_pids.append(pid)
                 found[pid] = None
                 if pid not in leave_out:

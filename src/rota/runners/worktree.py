@@ -1,5 +1,6 @@
-"""Git worktrees by git's own command line: made, looked at, removed. Blocks: call it in a thread."""
+"""Creation, inspection and removal of git worktrees by git's command line. Blocking: call it in a thread."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -8,15 +9,15 @@ from dataclasses import dataclass
 
 from rota.model.errors import WorkspaceFailed
 
-TIMEOUT = 120.0
-SAID_LIMIT = 600
+GIT_SECONDS = 120.0
+ERROR_LIMIT = 600
 _ELSEWHERE = frozenset(
     (
         *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
         *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
     )
 )
-"""Variables that lead git to another repository than that of its folder, as in a hook."""
+"""Variables that point git to another repository, as in a hook."""
 _HINTS = {
     "not a git repository": "`workspace: worktree` needs a `cwd` inside a git repository; `git init` makes one",
     "dubious ownership": "the repository belongs to another user; see safe.directory in git's settings",
@@ -28,25 +29,25 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class GitCheckout:
-    """Where a folder stands in git: its repository, its path below the top, the commit that is checked out."""
+    """The place of a folder in git: its repository, its path below the top, the commit that is checked out."""
 
     repository: str
     below: str
     base: str
     head: str
-    """The branch, or the beginning of the commit where none is checked out."""
+    """The branch, or the short commit id without a branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found in a worktree."""
+    """The state of a worktree."""
 
     commits: bool
     changes: bool
 
 
 def locate(folder: str) -> GitCheckout:
-    """Return where a folder stands in git; WorkspaceFailed: it is in no repository, or in one without a commit."""
+    """Return the place of a folder in git; raise WorkspaceFailed without a repository or a commit."""
     top, below = _git("rev-parse", "--show-toplevel", "--show-prefix", at=folder).split("\n")[:2]
     base = _git("rev-parse", "--verify", "HEAD^{commit}", at=folder).strip()
     head = _git("rev-parse", "--abbrev-ref", "HEAD", at=folder).strip()
@@ -54,32 +55,32 @@ def locate(folder: str) -> GitCheckout:
 
 
 def branches(repository: str, prefix: str) -> set[str]:
-    """Return the branches below a prefix, and the branch that has its very name."""
+    """Return the branches below a prefix, and the branch of that name."""
     listed = _git("for-each-ref", "--format=%(refname:lstrip=2)", f"refs/heads/{prefix}", at=repository)
     return set(listed.split())
 
 
 def make(repository: str, path: str, *, branch: str, base: str) -> None:
-    """Make a worktree with a new branch at a commit."""
+    """Create a worktree with a new branch at a commit."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     _git("worktree", "add", "--quiet", "-b", branch, path, base, at=repository)
 
 
 def look(repository: str, path: str, *, branch: str, base: str) -> Look:
-    """Return whether a worktree holds anything that is not in the commit it began at."""
+    """Return whether a worktree has commits or changes beyond its base."""
     tips = {_git("rev-parse", "--verify", "HEAD^{commit}", at=path).strip(), _tip(repository, branch) or base}
     changed = _git("status", "--porcelain", "--untracked-files=normal", at=path).strip()
     return Look(commits=tips != {base}, changes=bool(changed))
 
 
 def remove(repository: str, path: str, *, branch: str, base: str) -> None:
-    """Remove a worktree that holds nothing, and its branch; a branch that has moved on stays."""
+    """Remove a worktree without changes, and its branch unless it has moved."""
     try:
         if os.path.lexists(path):
-            # Forced for the sake of submodules alone: what it holds was looked at.
+            # --force only for submodules: the worktree was checked before.
             _git("worktree", "remove", "--force", path, at=repository)
     except WorkspaceFailed:
-        if os.path.lexists(path):  # else another process was quicker
+        if os.path.lexists(path):  # else another process removed it
             raise
     _git("worktree", "prune", at=repository)
     if _tip(repository, branch) == base:
@@ -87,20 +88,22 @@ def remove(repository: str, path: str, *, branch: str, base: str) -> None:
 
 
 def _tip(repository: str, branch: str) -> str | None:
-    found = _git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}", at=repository).split()
-    return found[0] if found else None
+    return next(
+        iter(_git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}", at=repository).split()), None
+    )
 
 
 def _git(*words: str, at: str) -> str:
-    """Run git in a folder and return what it wrote; WorkspaceFailed has its words and a way out."""
+    """Run git in a folder and return its output, or raise WorkspaceFailed with its message and a hint."""
     program = shutil.which("git")
     if program is None:
         raise WorkspaceFailed("git was not found on the scheduler's PATH", hint="install git")
+    environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
         process = subprocess.Popen(
             [program, *words],
             cwd=at,
-            env=_environment(),
+            env={**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -110,32 +113,19 @@ def _git(*words: str, at: str) -> str:
         why = (error.strerror or str(error)).lower()
         raise WorkspaceFailed(f"git cannot be started in {at!r}: {why}", hint="try it there by hand") from error
     try:
-        written, said = process.communicate(timeout=TIMEOUT)
+        written, said = process.communicate(timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:
-        _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with its hooks
+        process.communicate()
         hint = "look at the repository: a hook or a lock may hold git up"
-        raise WorkspaceFailed(f"git {words[0]} took longer than {TIMEOUT:g} s in {at}", hint=hint) from None
+        raise WorkspaceFailed(f"git {words[0]} took longer than {GIT_SECONDS:g} s in {at}", hint=hint) from None
     if process.returncode != 0:
         raise _failure(words, said.decode("utf-8", "replace"), at=at)
     return written.decode("utf-8", "surrogateescape")
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End git with whatever it started, such as hooks."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.communicate()
-
-
 def _failure(words: tuple[str, ...], said: str, *, at: str) -> WorkspaceFailed:
-    text = "; ".join(line.strip() for line in said.splitlines() if line.strip())[:SAID_LIMIT]
+    text = "; ".join(line.strip() for line in said.splitlines() if line.strip())[:ERROR_LIMIT]
     hint = next((hint for part, hint in _HINTS.items() if part in text.lower()), f"try the same by hand in {at}")
     return WorkspaceFailed(f"git {words[0]} failed in {at}: {text or 'it said nothing'}", hint=hint)
-
-
-def _environment() -> dict[str, str]:
-    """Return the scheduler's own environment, without what leads elsewhere; nobody is asked, and words are English."""
-    found = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    return {**found, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}

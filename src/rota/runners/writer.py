@@ -1,4 +1,4 @@
-"""Bounded output on disk (R-21). Standard library only: the keeper uses it without rota installed.
+"""Bounded output on disk. Standard library only: the keeper uses it without rota installed.
 
 Each file is named `output.<offset of its first byte>`, so a reader needs no index and sees every gap: the first half
 of the limit in one file, the last half in short segments of which the oldest is deleted when a new one begins.
@@ -13,7 +13,7 @@ FULL, TAIL, NONE = "full", "tail", "none"
 
 
 class BoundedWriter:
-    """Keeps the first and the last half of what is written (`full`), the last part (`tail`), or nothing (`none`)."""
+    """Keeps the first and the last half of the output (`full`), the last part (`tail`), or nothing (`none`)."""
 
     def __init__(self, folder: str, policy: str, *, limit: int) -> None:
         self.total = 0
@@ -29,7 +29,7 @@ class BoundedWriter:
         self._start = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take `data` over; what cannot be stored is counted and marked, never raised."""
+        """Store `data`; bytes that cannot be stored are counted and marked, without an exception."""
         view = memoryview(data)
         if self._policy == NONE:
             self.total += len(view)
@@ -57,7 +57,7 @@ class BoundedWriter:
         return count
 
     def _discard_empty(self) -> None:
-        """Close the file; one that got nothing is removed, or a full disk would fill with names."""
+        """Close the file, and remove an empty one, so that a full disk does not fill with names."""
         if self._file is not None and self._start == self.total:
             _remove(self._path(self._start))
             self._kept = [offset for offset in self._kept if offset != self._start]
@@ -91,4 +91,4 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # somebody else removed it, or will have to: the output goes on
+        pass  # the output continues without it

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from rota.model.notifications import DeliveryResult
-from rota.runners.senders import LONGEST, send_chat, telegram
+from rota.runners.senders import TELEGRAM_LIMIT, send_chat, telegram
 
 
 def test_a_bot_is_asked_to_say_a_text_in_a_chat() -> None:
@@ -18,7 +18,7 @@ def test_a_bot_is_asked_to_say_a_text_in_a_chat() -> None:
 
 
 def test_a_long_text_is_cut() -> None:
-    assert len(json.loads(telegram("t", "1", "x" * 10_000, timeout=5).body)["text"]) == LONGEST
+    assert len(json.loads(telegram("t", "1", "x" * 10_000, timeout=5).body)["text"]) == TELEGRAM_LIMIT
 
 
 def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
