@@ -13,6 +13,7 @@ from rota.model.store_url import SQLITE
 
 FILE_NAME = "rota.yaml"
 STATE_NAME = ".rota"
+OUTPUT_TOTAL = 5_000_000_000
 BUILT_IN_POOLS: Mapping[str, int] = {"agents": 2}
 """Pools that exist unless the file sets them."""
 
@@ -58,7 +59,7 @@ class Settings:
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     http: Http = field(default_factory=Http)
     retention: Retention = field(default_factory=Retention)
-    output_total: int | None = 5_000_000_000
+    output_total: int | None = OUTPUT_TOTAL
     imports: tuple[str, ...] = ()
     python: str | None = None
     pools: Mapping[str, int] = field(default_factory=lambda: dict(BUILT_IN_POOLS))

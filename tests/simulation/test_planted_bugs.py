@@ -78,8 +78,8 @@ EDITS = (
     (
         "unknown_key_ignored",
         "declare/keys.py",
-        "    problems = [problem for finding in findings ",
-        '    problems = [problem for finding in findings if finding["type"] != "extra_forbidden" ',
+        "    problems += [_unknown(table, name) for name in raw if name not in table.keys]",
+        "    problems += []",
     ),
     (
         "recovery_without_kill",

@@ -16,6 +16,7 @@ from rota.declare.problems import (
     JOB_NAME,
     BadValue,
     ProblemList,
+    Reader,
     between,
     choice,
     matching,
@@ -27,7 +28,6 @@ from rota.declare.problems import (
     wrong_type,
 )
 from rota.declare.readers import (
-    Reader,
     one_of,
     read_command,
     read_env_value,
@@ -216,8 +216,7 @@ def read_agent(name: str, keys: Keys) -> Agent:
 
 
 def _most_at_once(keys: Keys) -> int:
-    instances = keys.get("instances")
-    most: int = keys.get("max_concurrent", instances.max_concurrent if instances is not None else 1)
+    most: int = keys.get("max_concurrent", (keys.get("instances") or {}).get("max_concurrent", 1))
     return most
 
 
@@ -341,8 +340,8 @@ def over_agent(own: Keys, keys: Keys, agents: Agents) -> dict[str, Any]:
     return {**keys, **{key: value for key, value in found.items() if key not in own}}
 
 
-def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None:
-    """Return what an agent job asks, None where its agent is wrong itself; raise Refused for what cannot be kept."""
+def work_of(keys: Keys, agents: Agents, *, values: Keys) -> AgentWork | None:
+    """Return the work of an agent job with its written `values`, None where its agent has problems of its own."""
     agent = _agent(keys, agents)
     if agent is None:
         return None
@@ -359,24 +358,13 @@ def work_of(keys: Keys, agents: Agents, *, prompt_file: str) -> AgentWork | None
         adapter=agent.adapter,
         provider=_provider(agent, keys.get("model")),
         prompt=keys.get("prompt") or keys.get("task") or "",
-        prompt_file=prompt_file,
-        model=keys.get("model"),
         access=access,
         max_turns=keys.get("max_turns", default_turns),
-        max_usd=keys.get("max_usd"),
-        allowed_tools=tuple(keys.get("allowed_tools", ())),
         max_concurrent=agent.max_concurrent,
         options=dict(agent.options),
         function=agent.function,
         called=kind.invoke is None,
-        session=keys.get("session", SessionMode.FRESH),
-        carry=tuple(keys.get("carry", ())),
-        workspace=keys.get("workspace", Workspace.PROJECT),
-        after=keys.get("after"),
-        source=keys.get("work_source"),
-        rota_tools=keys.get("rota_tools", False),
-        trust_project=keys.get("trust_project", False),
-        placeholders=keys.get("placeholders", True),
+        **values,
     )
 
 
@@ -415,12 +403,12 @@ def without_effect(work: AgentWork, own: Keys) -> list[Problem]:
 
 
 def agent_limit(keys: Keys, agents: Agents) -> float | None:
-    """Return what one run may cost at most, None where nobody says."""
+    """Return what one run may cost at most, None where no limit is known."""
     try:
-        work = work_of(keys, agents, prompt_file="")
-    except BadValue:  # told elsewhere; what the job itself says is said
-        return keys.get("max_usd")
-    return None if work is None else work.max_usd
+        known = _agent(keys, agents) is not None
+    except BadValue:  # reported elsewhere; the job's own limit is known
+        known = True
+    return keys.get("max_usd") if known else None
 
 
 def _agent(keys: Keys, agents: Agents) -> Agent | None:

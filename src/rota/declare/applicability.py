@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from rota.declare.problems import REBOOT
-from rota.model.spec import Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
+from rota.model.spec import Gates, Isolate, Kind, MisfirePolicy, OverlapPolicy, WhenFalse
 
 Keys = Mapping[str, Any]
 """The keys of a job, a group or the defaults, as they were read."""
@@ -77,6 +78,11 @@ def default_misfire(schedule: str) -> MisfirePolicy:
     return MisfirePolicy.ONCE if schedule in ("interval", "at") else MisfirePolicy.SKIP
 
 
+def usual_recheck(interval: timedelta | None) -> timedelta:
+    """Return how often conditions are checked again, where the job does not say."""
+    return min(Gates().recheck, interval) if interval else Gates().recheck
+
+
 def default_when_false(schedule: str) -> WhenFalse:
     """Return what a false condition does to a job that does not say (R-09)."""
     return WhenFalse.WAIT if schedule == "interval" else WhenFalse.SKIP
@@ -92,79 +98,59 @@ _IN_TIME = KeyRequirement(
     "has no effect on a job that starts at boot",
     "remove this line, or write times into `cron`",
 )
-_INTERVAL = KeyRequirement(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`"))
-_REPEATING = KeyRequirement(
-    lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
+INTERVAL = (KeyRequirement(lambda shape: shape.schedule == "interval", ("interval",), *_without("`interval`")),)
+REPEATING = (
+    _IN_TIME,
+    KeyRequirement(
+        lambda shape: shape.schedule in ("cron", "interval"), ("cron", "interval"), *_without("`cron` or `interval`")
+    ),
 )
-_SCHEDULED = KeyRequirement(
-    lambda shape: shape.schedule != "",
-    SCHEDULES,
-    *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
+SCHEDULED = (
+    _IN_TIME,
+    KeyRequirement(
+        lambda shape: shape.schedule != "",
+        SCHEDULES,
+        *_without("a schedule", hint="add `cron`, `interval` or `at`, or remove this line"),
+    ),
 )
-_PROCESS = KeyRequirement(
-    lambda shape: not shape.in_process,
-    ("run", "isolate", "python"),
-    "has no effect on a function inside the scheduler's process",
-    "add `isolate: process`, or remove this line",
+PROCESS = (
+    KeyRequirement(
+        lambda shape: not shape.in_process,
+        ("run", "isolate", "python"),
+        "has no effect on a function inside the scheduler's process",
+        "add `isolate: process`, or remove this line",
+    ),
 )
-_FUNCTION = KeyRequirement(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`"))
-_SHELL = KeyRequirement(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`"))
-_AGENT = KeyRequirement(
-    lambda shape: shape.work is Kind.AGENT,
-    ("prompt", "prompt_file", "task"),
-    *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
+FUNCTION = (KeyRequirement(lambda shape: shape.work is Kind.FUNCTION, ("run",), *_without("`run`")),)
+SHELL = (KeyRequirement(lambda shape: shape.work is Kind.SHELL, ("shell",), *_without("`shell`")),)
+AGENT = (
+    KeyRequirement(
+        lambda shape: shape.work is Kind.AGENT,
+        ("prompt", "prompt_file", "task"),
+        *_without("an agent's work", hint="add `prompt:` or `prompt_file:`, or remove this line"),
+    ),
 )
-_CONDITIONS = KeyRequirement(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`"))
-_WAITING = KeyRequirement(
-    lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`")
+CONDITIONS = (KeyRequirement(lambda shape: shape.conditions, ("conditions",), *_without("`conditions`")),)
+WAITING = (
+    *CONDITIONS,
+    KeyRequirement(lambda shape: shape.when_false is WhenFalse.WAIT, ("when_false",), *_without("`when_false: wait`")),
 )
-_BUDGET = KeyRequirement(lambda shape: shape.budget, ("budget",), *_without("`budget`"))
-_QUEUE = KeyRequirement(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`"))
-_ALL = KeyRequirement(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`"))
-_MAKES_UP = KeyRequirement(
-    lambda shape: shape.misfire is not MisfirePolicy.SKIP, ("misfire",), *_without("`misfire: once` or `misfire: all`")
+BUDGET = (KeyRequirement(lambda shape: shape.budget, ("budget",), *_without("`budget`")),)
+QUEUE = (
+    KeyRequirement(lambda shape: shape.overlap is OverlapPolicy.QUEUE, ("overlap",), *_without("`overlap: queue`")),
 )
-
-AGENT_KEYS = (
-    *("agent", "model", "provider", "access", "max_turns", "max_usd", "allowed_tools"),
-    *("session", "carry", "workspace", "work_source", "after", "rota_tools", "trust_project", "placeholders"),
+MISFIRE_ALL = (
+    *SCHEDULED,
+    KeyRequirement(lambda shape: shape.misfire is MisfirePolicy.ALL, ("misfire",), *_without("`misfire: all`")),
 )
-NEEDS: Mapping[str, tuple[KeyRequirement, ...]] = {
-    **dict.fromkeys(AGENT_KEYS, (_AGENT,)),
-    "anchor": (_INTERVAL,),
-    "first_run": (_INTERVAL,),
-    "start_at": (_IN_TIME, _REPEATING),
-    "end_at": (_IN_TIME, _REPEATING),
-    "jitter": (_IN_TIME, _REPEATING),
-    "run_once": (_IN_TIME, _SCHEDULED),
-    "misfire": (_IN_TIME, _SCHEDULED),
-    "misfire_grace": (_IN_TIME, _SCHEDULED),
-    "misfire_limit": (_IN_TIME, _SCHEDULED, _ALL),
-    "misfire_max_age": (_IN_TIME, _SCHEDULED, _MAKES_UP),
-    "quiet_hours": (_IN_TIME, _SCHEDULED),
-    "except": (_IN_TIME, _SCHEDULED),
-    "finish_by": (_IN_TIME, _SCHEDULED),
-    "queue_depth": (_QUEUE,),
-    "on_repeated_failure": (_IN_TIME, _REPEATING),
-    "shell_with": (_SHELL,),
-    "isolate": (_FUNCTION,),
-    "python": (_FUNCTION,),
-    "env": (_PROCESS,),
-    "env_pass": (_PROCESS,),
-    "env_file": (_PROCESS,),
-    "cwd": (_PROCESS,),
-    "term_grace": (_PROCESS,),
-    "on_restart": (_PROCESS,),
-    "when_false": (_CONDITIONS,),
-    "recheck": (_CONDITIONS, _WAITING),
-    "estimate": (_BUDGET,),
-}
-"""What each key needs; keys that are not here fit every job."""
-
-
-def misfit(key: str, shape: JobShape) -> KeyRequirement | None:
-    """Return what `key` lacks on a job of that shape, None when it fits."""
-    return next((need for need in NEEDS.get(key, ()) if not need.fits(shape)), None)
+MISFIRE_RUNS = (
+    *SCHEDULED,
+    KeyRequirement(
+        lambda shape: shape.misfire is not MisfirePolicy.SKIP,
+        ("misfire",),
+        *_without("`misfire: once` or `misfire: all`"),
+    ),
+)
 
 
 _LOADS_CODE = re.compile(

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rota.declare.problems import BadValue, ProblemList, ask, choice, read_items, read_zone, shown, wrong_type
-from rota.declare.readers import Reader, read_keys
+from rota.declare.problems import BadValue, ProblemList, Reader, ask, choice, read_items, read_zone, shown, wrong_type
+from rota.declare.readers import read_keys
 from rota.declare.yaml import Stamp, stamp_of
 from rota.model.errors import InvalidTimezone, Problem, RotaError
 from rota.model.spec import QuietHours, QuietPolicy, Schedule

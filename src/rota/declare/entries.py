@@ -12,7 +12,7 @@ from typing import Any
 from rota.declare.agents import Agent, Bodies, read_agent, read_schedule, refuse_elsewhere
 from rota.declare.applicability import runs_first
 from rota.declare.jobs import NO_MEMBERS, NO_WORK, JobDefaults, build_group, build_job, place_of
-from rota.declare.keys import AgentEntry, GroupEntry, JobEntry, PollSection, read_map
+from rota.declare.keys import AGENT, GROUP, JOB, read_map
 from rota.declare.merge import out_of_process
 from rota.declare.problems import JOB_NAME, BadValue, ProblemList, following, independent, shown
 from rota.declare.references import Findings, Mention, mentions_of
@@ -86,7 +86,7 @@ def _agent(
     python: str | None,
     findings: Findings,
 ) -> Agent | None:
-    keys, unreadable = read_map(AgentEntry, {} if body is None else body)
+    keys, unreadable = read_map(AGENT, {} if body is None else body)
     findings.tell(("agents", name), unreadable)
     try:
         with ProblemList() as problems:
@@ -140,11 +140,10 @@ def _scheduled(agent: str, schedule: str, body: Any, *, around: JobDefaults, fin
     return _job(f"{agent}/{schedule}", {"agent": agent, **keys}, around, findings=findings, at=at)
 
 
-def read_poll(section: PollSection | None, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
+def read_poll(keys: Mapping[str, Any] | None, around: JobDefaults, *, findings: Findings) -> tuple[JobSpec, ...]:
     """Return the job that polls; that of an included project does not apply."""
-    if section is None or around.included:
+    if keys is None or around.included:
         return ()
-    keys = {key: getattr(section, key) for key in section.model_fields_set}
     if "run" in keys:
         findings.mentions.append(Mention(("poll", "run"), keys["run"], condition=False, python=around.python))
     spec, problems = poll_job(keys, around)
@@ -157,7 +156,7 @@ def _job(name: str, raw: Any, around: JobDefaults, *, findings: Findings, at: Ke
     if raw is None or raw == {}:
         findings.tell(at, [NO_WORK])
         return None
-    own, problems = read_map(JobEntry, raw)
+    own, problems = read_map(JOB, raw)
     findings.tell(at, problems)
     if not isinstance(raw, dict):
         return None
@@ -191,7 +190,7 @@ def _group(
     if raw is None or raw == {}:
         findings.tell(("groups", name), [replace(NO_MEMBERS, at=())])
         return None
-    own, problems = read_map(GroupEntry, raw)
+    own, problems = read_map(GROUP, raw)
     findings.tell(("groups", name), problems)
     if not isinstance(raw, dict):
         return None

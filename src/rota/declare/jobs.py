@@ -15,10 +15,10 @@ from rota.declare.agents import (
     without_effect,
     work_of,
 )
-from rota.declare.applicability import SCHEDULES, SPELLINGS, WORKS, JobShape, Keys, misfit, shape_of
+from rota.declare.applicability import SCHEDULES, SPELLINGS, WORKS, JobShape, Keys, shape_of, usual_recheck
 from rota.declare.calendar import KEY as EXCEPT
 from rota.declare.calendar import Calendars, WrittenQuiet, quiet_of, resolve_except
-from rota.declare.keys import GroupEntry, RetentionEntry, keys_of
+from rota.declare.keys import GROUP, misfit, values_of
 from rota.declare.limits import drawn, spends_of, without_estimate, wrong_draws, wrong_estimates, wrong_names
 from rota.declare.notifications import WrittenNotify, wrong_targets
 from rota.declare.problems import REBOOT, BadValue, ProblemList, below, following, shown, to_datetime
@@ -32,18 +32,13 @@ from rota.model.spec import (
     Anchor,
     ByMode,
     EnvValue,
-    FirstRun,
     Gates,
-    GroupMode,
     Isolate,
     JobSpec,
     Kind,
     Member,
     Misfire,
     Mode,
-    OnFailure,
-    OnRestart,
-    OutputPolicy,
     Overlap,
     QuietHours,
     Retention,
@@ -292,22 +287,14 @@ def _instant(key: str, text: str, zone: str) -> tuple[datetime | None, list[Prob
 def schedule_of(keys: Keys) -> Schedule:
     """Return the schedule that keys say whose times were resolved."""
     jitter, interval, cron = keys.get("jitter"), keys.get("interval"), keys.get("cron", ())
-    return Schedule(
-        cron=() if cron == (REBOOT,) else cron,
-        reboot=cron == (REBOOT,),
-        interval=None if isinstance(interval, ByMode) else interval,
-        by_mode=interval if isinstance(interval, ByMode) else None,
-        at=keys.get("at"),
-        timezone=keys["timezone"],
-        start_at=keys.get("start_at"),
-        end_at=keys.get("end_at"),
-        anchor=keys.get("anchor", Anchor.COMPLETION),
-        first_run=keys.get("first_run", FirstRun.NOW),
-        jitter=jitter if jitter and (jitter.up_to or jitter.percent) else None,
-        run_once=keys.get("run_once", False),
-        quiet=keys.get("quiet"),
-        excluded=keys.get("except", ()),
-    )
+    values = values_of("schedule", keys) | {
+        "cron": () if cron == (REBOOT,) else cron,
+        "reboot": cron == (REBOOT,),
+        "by_mode" if isinstance(interval, ByMode) else "interval": interval,
+        "jitter": jitter if jitter and (jitter.up_to or jitter.percent) else None,
+        "quiet": keys.get("quiet"),
+    }
+    return Schedule(**values)
 
 
 def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
@@ -337,11 +324,6 @@ def one_spelling(keys: Keys) -> tuple[dict[str, Any], list[Problem]]:
     return found, problems
 
 
-RECHECK = timedelta(seconds=60)
-MISFIRE_GRACE = timedelta(seconds=60)
-SHELL_WITH = ("/bin/sh", "-e", "-c")
-
-
 def build_job(name: str, own: Keys, around: JobDefaults) -> tuple[JobSpec | None, list[Problem]]:
     """Return the spec of a job from its own read keys, or what is wrong with them."""
     own, problems = one_spelling(own)
@@ -369,7 +351,7 @@ def _with_agent(spec: JobSpec, keys: Keys, around: JobDefaults) -> tuple[JobSpec
     try:
         with ProblemList() as problems:
             with problems.below():
-                work = work_of(keys, around.agents, prompt_file=file)
+                work = work_of(keys, around.agents, values=values_of("work.agent", keys) | {"prompt_file": file})
             refuse_source_elsewhere(keys.get("work_source"), around.python)
     except BadValue as error:
         return spec, following(error.problems, "agent", "provider")
@@ -418,61 +400,31 @@ def spec_of(name: str, keys: Keys, *, around: JobDefaults, shape: JobShape) -> J
     """Return the spec of keys that were merged and whose times were resolved."""
     get = keys.get
     schedule = schedule_of(keys)
+    notify: WrittenNotify = get("notify") or WrittenNotify()
+    cwd = around.folder if around.included else ""
     return JobSpec(
         name=name,
         work=_work(keys, around, shape),
         schedule=schedule,
-        misfire=Misfire(
-            shape.misfire,
-            grace=get("misfire_grace", MISFIRE_GRACE),
-            limit=get("misfire_limit", 10),
-            max_age=get("misfire_max_age"),
-        ),
-        overlap=Overlap(shape.overlap, get("queue_depth", 1)),
+        misfire=Misfire(shape.misfire, **values_of("misfire", keys)),
+        overlap=Overlap(shape.overlap, **values_of("overlap", keys)),
         gates=_gates(keys, schedule, shape),
-        retry=get("retry", Retry()),
-        on_repeated_failure=get("on_repeated_failure"),
         pools=drawn(get("pools", {})),
         budgets=spends_of(get("budget", {}).values(), get("estimate", {}), around.budgets or {}),
-        retention=_retention(around.retention, get("retention")),
-        labels=get("labels", ()),
-        priority=get("priority", 0),
-        enabled=get("enabled", True),
-        description=get("description", ""),
-        **_told(keys, around),
+        retention=replace(around.retention, **get("retention", {})),
+        notify=tuple(name for name, _ in notify.names),
+        notify_own=tuple(replace(one, cwd=cwd) if one.command else one for one in notify.own),
+        **values_of("", keys),
     )
-
-
-def _told(keys: Keys, around: JobDefaults) -> dict[str, Any]:
-    """Return who is told of a job's runs, and by when they must have finished."""
-    written: WrittenNotify = keys.get("notify") or WrittenNotify()
-    cwd = around.folder if around.included else ""
-    own = tuple(replace(one, cwd=cwd) if one.command else one for one in written.own)
-    names = tuple(name for name, _ in written.names)
-    return {"notify": names, "notify_own": own, "finish_by": keys.get("finish_by", "")}
 
 
 def _work(keys: Keys, around: JobDefaults, shape: JobShape) -> Work:
-    get = keys.get
-    python = _python(keys, around, shape)
-    return Work(
-        kind=shape.work,
-        command=get("command", ()),
-        shell=get("shell", ""),
-        shell_with=get("shell_with", SHELL_WITH),
-        function=get("run", ""),
-        python=python,
-        params=get("params", {}),
-        env=tuple([EnvValue(name, entry.value, entry.secret) for name, entry in get("env", {}).items()]),
-        env_pass=tuple(get("env_pass", ())),
-        env_file=_place(keys, "env_file", around) if "env_file" in keys else None,
-        cwd=_place(keys, "cwd", around) if "cwd" in keys else around.folder,
-        timeout=get("timeout", around.timeout),
-        term_grace=get("term_grace", timedelta(seconds=10)),
-        isolate=Isolate.PROCESS if shape.python else get("isolate", Isolate.THREAD),
-        output=get("output", OutputPolicy.FULL),
-        on_restart=get("on_restart", OnRestart.ADOPT),
-    )
+    values = {"timeout": around.timeout, "cwd": around.folder} | values_of("work", keys)
+    values |= {key: _place(keys, key, around) for key in ("env_file", "cwd") if key in keys}
+    if shape.python:
+        values["isolate"] = Isolate.PROCESS
+    env = tuple([EnvValue(name, entry.value, entry.secret) for name, entry in keys.get("env", {}).items()])
+    return Work(shape.work, python=_python(keys, around, shape), env=env, **values)
 
 
 def _python(keys: Keys, around: JobDefaults, shape: JobShape) -> str | None:
@@ -490,16 +442,8 @@ def _place(keys: Keys, key: str, around: JobDefaults) -> str:
 def _gates(keys: Keys, schedule: Schedule, shape: JobShape) -> Gates:
     interval = schedule.every(Mode.ACTIVE)
     return Gates(
-        conditions=tuple(keys.get("conditions", ())),
-        when_false=shape.when_false,
-        recheck=keys.get("recheck") or (min(RECHECK, interval) if interval else RECHECK),
-        expires_after=keys.get("expires_after"),
-        needs_poll=keys.get("needs_poll", False),
+        when_false=shape.when_false, recheck=keys.get("recheck") or usual_recheck(interval), **values_of("gates", keys)
     )
-
-
-def _retention(base: Retention, entry: RetentionEntry | None) -> Retention:
-    return replace(base, **{key: getattr(entry, key) for key in entry.model_fields_set}) if entry else base
 
 
 MEMBERS = 1000
@@ -519,7 +463,7 @@ def build_group(
     own, problems = one_spelling(own)
     problems += except_problems(own, around.calendars) + two_schedules(own, "a group")
     problems += target_problems(own, around.targets)
-    defaults = {key: value for key, value in around.defaults.items() if key in keys_of(GroupEntry)}
+    defaults = {key: value for key, value in around.defaults.items() if key in GROUP.keys}
     shape = replace(shape_of(own, defaults, python=False), work=Kind.GROUP)
     problems += misfits(own, shape)
     keys = merged(own, defaults, shape)
@@ -534,8 +478,7 @@ def _groups_work(keys: Keys) -> Work:
         Kind.GROUP,
         timeout=None,
         members=tuple(keys["members"].values()),
-        mode=keys.get("mode", GroupMode.SEQUENTIAL),
-        on_failure=keys.get("on_failure", OnFailure.STOP),
+        **values_of("work", {key: keys[key] for key in ("mode", "on_failure") if key in keys}),
     )
 
 

@@ -1,560 +1,714 @@
-"""The keys of a job and of each section, and how a map of keys is read."""
+"""The keys of a job and of each section, in one table, and how a map of keys is read.
 
-from collections.abc import Mapping
-from datetime import timedelta
-from functools import cache
+Checks, JSON Schema, `rota export` and the plan of `rota apply` come from this table. The default of a key is that of
+the field that holds its value: in `model/spec.py` for jobs, in `settings.py` for sections.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from rota.declare import types
-from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, shown, unknown_key, wrong_type
-from rota.model import spec
-from rota.model.agents import Access
-from rota.model.errors import KeyPath, Problem
-from rota.model.proposals import Approval
+from rota.declare import applicability, types
+from rota.declare.problems import GROUP_WORDS, JOB_WORDS, TOP_WORDS, BadValue, ProblemList, unknown_key, wrong_type
+from rota.model.errors import Problem
 
 
-class Strict(BaseModel):
-    """A map in the file that knows its keys."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a map: its name, the kind of its value, and its description.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    `field` leads to the value in a JobSpec, where one field holds it. `needs` decides on which jobs the key
+    has an effect.
+    """
 
-
-@cache
-def keys_of(model: type[BaseModel]) -> dict[str, str]:
-    """Return the keys of a map as users write them, each with the attribute that holds it."""
-    return {field.alias or name: name for name, field in model.model_fields.items()}
-
-
-class RetentionEntry(Strict):
-    """How long a job's rows and output are kept; `forever` is a value."""
-
-    runs: types.Kept = Field(timedelta(days=365), description="How long rows of executed runs are kept.")
-    skipped: types.Kept = Field(timedelta(days=30), description="How long rows of skipped instants are kept.")
-    skipped_count: types.KeptCount = Field(10_000, description="How many rows of skipped instants a job keeps at most.")
-    output: types.Kept = Field(timedelta(days=30), description="How long the output of a run is kept.")
+    name: str
+    value: types.Value
+    description: str
+    field: str = ""
+    needs: tuple[applicability.KeyRequirement, ...] = ()
 
 
-class PolicyKeys(Strict):
-    """Keys that a job, a group and `defaults:` have in common."""
+class Map:
+    """A map in the file that knows its keys; `words` are hints for keys that people type by mistake."""
 
-    timezone: types.Zone = Field(
-        "UTC", description="The IANA time zone of the job's times; the file's own when absent."
-    )
-    anchor: types.AnchorWord = Field(
-        spec.Anchor.COMPLETION,
-        description="What an interval counts from: the end of a run, its start, or a fixed grid.",
-    )
-    first_run: types.FirstRunWord = Field(
-        spec.FirstRun.NOW,
-        description="When a new interval job runs first: as soon as it is applied, or an interval later.",
-    )
-    jitter: types.JitterValue = Field(
-        spec.Jitter(),
-        description="A delay chosen by hash: up to 50% of the gap to the next instant, or up to a duration.",
-    )
-    misfire: types.MisfireWord = Field(
-        spec.MisfirePolicy.SKIP,
-        description="What happens to instants noticed too late: skip, run the latest once, or run all.",
-    )
-    misfire_grace: types.Duration = Field(
-        timedelta(seconds=60), description="How late an instant may be noticed and still count as on time."
-    )
-    misfire_limit: types.Count = Field(10, description="How many missed instants `misfire: all` runs, the newest.")
-    misfire_max_age: types.OptionalDuration = Field(
-        None, description="How late a missed instant may still start under `misfire: once` or `all`."
-    )
-    overlap: types.OverlapWord = Field(
-        spec.OverlapPolicy.FORBID,
-        description="What happens when the job is due while a run is unfinished: skip, wait, replace it, or start.",
-    )
-    overlap_policy: types.OverlapWord = Field(spec.OverlapPolicy.FORBID, description="Accepted spelling of `overlap`.")
-    queue_depth: types.Count = Field(
-        1, description="How many runs may wait behind the running one under `overlap: queue`."
-    )
-    on_repeated_failure: types.RepeatedFailurePolicy = Field(
-        None,
-        description="When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
-    )
-    except_: types.Exceptions = Field(
-        default_factory=dict,
-        alias="except",
-        description="Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
-    )
-    notify: types.Notify = Field(
-        None,
-        description="Who is told of its runs: targets of `notify` by name, or {on: [failed], webhook: …}; or `none`.",
-    )
-    labels: types.Labels = Field((), description="Words to filter by: a list, or a map that becomes key=value.")
-    enabled: types.Flag = Field(default=True, description="Whether the job fires and can be started.")
-    description: types.Note = Field("", description="A text for people, at most 1,000 characters.")
-    retention: RetentionEntry = Field(
-        RetentionEntry.model_construct(), description="How long this job's rows and output are kept."
-    )
+    def __init__(
+        self, title: str, description: str, keys: Iterable[Key], *, words: dict[str, str] | None = None
+    ) -> None:
+        self.title, self.description, self.words = title, description, words
+        self.keys = {key.name: key for key in keys}
 
 
-class ScheduleKeys(Strict):
-    """When a job or a group is due."""
+def _nested(table: Map) -> types.Value:
+    def read(raw: Any) -> dict[str, Any]:
+        with ProblemList() as problems:
+            values, wrong = read_map(table, raw)
+            problems.add(*wrong)
+        return values
 
-    cron: types.Cron = Field((), description="When: five cron fields in quotes, a list of such texts, or @reboot.")
-    interval: types.Interval = Field(
-        None,
-        description="When: a duration between runs, counted from `anchor`; or by mode {active: 15s, dormant: never}.",
-    )
-    interval_active: types.ModeInterval = Field(None, description="Accepted spelling of `interval: {active: …}`.")
-    interval_idle: types.ModeInterval = Field(None, description="Accepted spelling of `interval: {idle: …}`.")
-    interval_dormant: types.ModeInterval = Field(None, description="Accepted spelling of `interval: {dormant: …}`.")
-    at: types.Instant = Field("", description="When: one point in time, in the job's zone or with an offset.")
-    start_at: types.Instant = Field("", description="No instant before this one.")
-    end_at: types.Instant = Field("", description="No instant at or after this one.")
-    run_once: types.Flag = Field(default=False, description="Whether the job is disabled after its first run.")
-    finish_by: types.TimeOfDay = Field(
-        "", description="The time of the day by which a scheduled run must have finished, else `late` is told."
-    )
-    quiet_hours: types.OwnQuietHours = Field(
-        None, description="The job's own quiet hours in place of the file's, or `ignore`."
-    )
+    return types.Value(read, {"$ref": f"#/$defs/{table.title}"})
 
 
-class SharedKeys(PolicyKeys):
-    """Keys that a job and `defaults:` have in common."""
+RETENTION_KEYS = Map(
+    "RetentionEntry",
+    "How long a job's rows and output are kept; `forever` is a value.",
+    (
+        Key("runs", types.kept, "How long rows of executed runs are kept."),
+        Key("skipped", types.kept, "How long rows of skipped instants are kept."),
+        Key("skipped_count", types.kept_count, "How many rows of skipped instants a job keeps at most."),
+        Key("output", types.kept, "How long the output of a run is kept."),
+    ),
+)
 
-    shell_with: types.Argv = Field(
-        ("/bin/sh", "-e", "-c"), description="The program and arguments that get a shell job's text as their last one."
-    )
-    python: types.Text = Field(
-        "", description="Another Python interpreter for functions, relative to the project; they then run as processes."
-    )
-    params: types.Params = Field(
-        default_factory=dict,
-        description="Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
-    )
-    env: types.Env = Field(
-        default_factory=dict, description="Environment variables: a text, a number, true or false, or {secret: NAME}."
-    )
-    env_pass: list[types.EnvName] = Field(
-        default_factory=list, description="Variables of the scheduler's own environment that the job gets too."
-    )
-    env_file: types.Text = Field(
-        "", description="A file of NAME=value lines, relative to the project, read at each start."
-    )
-    cwd: types.Text = Field(
-        ".", description="The folder the work runs in, relative to the project; `~` is the home folder."
-    )
-    working_directory: types.Text = Field(".", description="Accepted spelling of `cwd`.")
-    timeout: types.Timeout = Field(
-        timedelta(minutes=10), description="How long a run may take; `never` for no limit; else `scheduler.timeout`."
-    )
-    timeout_seconds: types.Seconds = Field(600, description="Accepted spelling of `timeout`, in whole seconds.")
-    term_grace: types.Grace = Field(
-        timedelta(seconds=10), description="How long a stopped run has between TERM and KILL; 0 kills at once."
-    )
-    isolate: types.IsolateWord = Field(
-        spec.Isolate.THREAD, description="Where a function runs: in the scheduler, or in a process that can be killed."
-    )
-    output: types.OutputWord = Field(
-        spec.OutputPolicy.FULL,
-        description="How much output is kept: first and last part, also for other machines, only the last, or nothing.",
-    )
-    on_restart: types.OnRestartWord = Field(
-        spec.OnRestart.ADOPT,
-        description="What a new scheduler does with a run that survived the old one: go on, or kill it.",
-    )
-    conditions: list[types.Gate] = Field(
-        default_factory=list,
-        description="Gates that must all pass: registered names, or {command: …} that exits 0 (true) or 10 (false).",
-    )
-    when_false: types.WhenFalseWord = Field(
-        spec.WhenFalse.SKIP,
-        description="What a false condition does: the run waits (interval jobs) or is skipped (others).",
-    )
-    recheck: types.Duration = Field(
-        timedelta(seconds=60), description="How often a waiting run's conditions are looked at again."
-    )
-    needs_poll: types.Flag = Field(
-        default=False, description="Whether a run waits for the shared poll and gets its data (`ctx.poll_data`)."
-    )
-    expires_after: types.OptionalDuration = Field(
-        None, description="How long a run may wait in the queue before it is skipped as expired."
-    )
-    retry: types.RetryPolicy = Field(
-        spec.Retry(),
-        description="How often a failed run is tried again, and after how long: "
+_POLICY_KEYS = (
+    Key(
+        "timezone",
+        types.zone,
+        "The IANA time zone of the job's times; the file's own when absent.",
+        field="schedule.timezone",
+    ),
+    Key(
+        "anchor",
+        types.anchor,
+        "What an interval counts from: the end of a run, its start, or a fixed grid.",
+        field="schedule.anchor",
+        needs=applicability.INTERVAL,
+    ),
+    Key(
+        "first_run",
+        types.first_run,
+        "When a new interval job runs first: as soon as it is applied, or an interval later.",
+        field="schedule.first_run",
+        needs=applicability.INTERVAL,
+    ),
+    Key(
+        "jitter",
+        types.jitter_value,
+        "A delay chosen by hash: up to 50% of the gap to the next instant, or up to a duration.",
+        field="schedule.jitter",
+        needs=applicability.REPEATING,
+    ),
+    Key(
+        "misfire",
+        types.misfire,
+        "What happens to instants noticed too late: skip, run the latest once, or run all.",
+        needs=applicability.SCHEDULED,
+    ),
+    Key(
+        "misfire_grace",
+        types.duration,
+        "How late an instant may be noticed and still count as on time.",
+        field="misfire.grace",
+        needs=applicability.SCHEDULED,
+    ),
+    Key(
+        "misfire_limit",
+        types.count,
+        "How many missed instants `misfire: all` runs, the newest.",
+        field="misfire.limit",
+        needs=applicability.MISFIRE_ALL,
+    ),
+    Key(
+        "misfire_max_age",
+        types.optional_duration,
+        "How late a missed instant may still start under `misfire: once` or `all`.",
+        field="misfire.max_age",
+        needs=applicability.MISFIRE_RUNS,
+    ),
+    Key(
+        "overlap",
+        types.overlap,
+        "What happens when the job is due while a run is unfinished: skip, wait, replace it, or start.",
+    ),
+    Key("overlap_policy", types.overlap, "Accepted spelling of `overlap`."),
+    Key(
+        "queue_depth",
+        types.count,
+        "How many runs may wait behind the running one under `overlap: queue`.",
+        field="overlap.queue_depth",
+        needs=applicability.QUEUE,
+    ),
+    Key(
+        "on_repeated_failure",
+        types.repeated_failure_policy,
+        "When a job that keeps failing is held back: {after: 5, backoff_max: 1d}, true for that, or false.",
+        field="on_repeated_failure",
+        needs=applicability.REPEATING,
+    ),
+    Key(
+        "except",
+        types.exceptions,
+        "Dates without runs: [2026-12-25, 12-24 (every year), holidays.ics]; [] for none.",
+        field="schedule.excluded",
+        needs=applicability.SCHEDULED,
+    ),
+    Key(
+        "notify",
+        types.notify,
+        "Who is told of its runs: targets of `notify` by name, or {on: [failed], webhook: …}; or `none`.",
+    ),
+    Key("labels", types.labels, "Words to filter by: a list, or a map that becomes key=value.", field="labels"),
+    Key("enabled", types.flag, "Whether the job fires and can be started.", field="enabled"),
+    Key("description", types.note, "A text for people, at most 1,000 characters.", field="description"),
+    Key("retention", _nested(RETENTION_KEYS), "How long this job's rows and output are kept."),
+)
+"""Keys that a job, a group and `defaults:` have in common."""
+
+_SCHEDULE_KEYS = (
+    Key("cron", types.cron, "When: five cron fields in quotes, a list of such texts, or @reboot."),
+    Key(
+        "interval",
+        types.interval,
+        "When: a duration between runs, counted from `anchor`; or by mode {active: 15s, dormant: never}.",
+    ),
+    Key("interval_active", types.mode_interval, "Accepted spelling of `interval: {active: …}`."),
+    Key("interval_idle", types.mode_interval, "Accepted spelling of `interval: {idle: …}`."),
+    Key("interval_dormant", types.mode_interval, "Accepted spelling of `interval: {dormant: …}`."),
+    Key("at", types.instant, "When: one point in time, in the job's zone or with an offset.", field="schedule.at"),
+    Key(
+        "start_at",
+        types.instant,
+        "No instant before this one.",
+        field="schedule.start_at",
+        needs=applicability.REPEATING,
+    ),
+    Key(
+        "end_at",
+        types.instant,
+        "No instant at or after this one.",
+        field="schedule.end_at",
+        needs=applicability.REPEATING,
+    ),
+    Key(
+        "run_once",
+        types.flag,
+        "Whether the job is disabled after its first run.",
+        field="schedule.run_once",
+        needs=applicability.SCHEDULED,
+    ),
+    Key(
+        "finish_by",
+        types.time_of_day,
+        "The time of the day by which a scheduled run must have finished, else `late` is told.",
+        field="finish_by",
+        needs=applicability.SCHEDULED,
+    ),
+    Key(
+        "quiet_hours",
+        types.own_quiet_hours,
+        "The job's own quiet hours in place of the file's, or `ignore`.",
+        field="schedule.quiet",
+        needs=applicability.SCHEDULED,
+    ),
+)
+"""When a job or a group is due."""
+
+_SHARED_KEYS = (
+    Key(
+        "shell_with",
+        types.argv,
+        "The program and arguments that get a shell job's text as their last one.",
+        field="work.shell_with",
+        needs=applicability.SHELL,
+    ),
+    Key(
+        "python",
+        types.text,
+        "Another Python interpreter for functions, relative to the project; they then run as processes.",
+        needs=applicability.FUNCTION,
+    ),
+    Key(
+        "params",
+        types.params,
+        "Named values for the run: ROTA_PARAM_NAME, placeholders, `ctx.params`; at most 64 KB as JSON.",
+        field="work.params",
+    ),
+    Key(
+        "env",
+        types.env,
+        "Environment variables: a text, a number, true or false, or {secret: NAME}.",
+        needs=applicability.PROCESS,
+    ),
+    Key(
+        "env_pass",
+        types.list_of("env_pass", types.env_name),
+        "Variables of the scheduler's own environment that the job gets too.",
+        field="work.env_pass",
+        needs=applicability.PROCESS,
+    ),
+    Key(
+        "env_file",
+        types.text,
+        "A file of NAME=value lines, relative to the project, read at each start.",
+        needs=applicability.PROCESS,
+    ),
+    Key(
+        "cwd",
+        types.text,
+        "The folder the work runs in, relative to the project; `~` is the home folder.",
+        needs=applicability.PROCESS,
+    ),
+    Key("working_directory", types.text, "Accepted spelling of `cwd`."),
+    Key(
+        "timeout",
+        types.timeout,
+        "How long a run may take; `never` for no limit; else `scheduler.timeout`.",
+        field="work.timeout",
+    ),
+    Key("timeout_seconds", types.seconds, "Accepted spelling of `timeout`, in whole seconds."),
+    Key(
+        "term_grace",
+        types.grace,
+        "How long a stopped run has between TERM and KILL; 0 kills at once.",
+        field="work.term_grace",
+        needs=applicability.PROCESS,
+    ),
+    Key(
+        "isolate",
+        types.isolate,
+        "Where a function runs: in the scheduler, or in a process that can be killed.",
+        field="work.isolate",
+        needs=applicability.FUNCTION,
+    ),
+    Key(
+        "output",
+        types.output,
+        "How much output is kept: first and last part, also for other machines, only the last, or nothing.",
+        field="work.output",
+    ),
+    Key(
+        "on_restart",
+        types.on_restart,
+        "What a new scheduler does with a run that survived the old one: go on, or kill it.",
+        field="work.on_restart",
+        needs=applicability.PROCESS,
+    ),
+    Key(
+        "conditions",
+        types.list_of("conditions", types.gate),
+        "Gates that must all pass: registered names, or {command: …} that exits 0 (true) or 10 (false).",
+        field="gates.conditions",
+    ),
+    Key(
+        "when_false",
+        types.when_false,
+        "What a false condition does: the run waits (interval jobs) or is skipped (others).",
+        needs=applicability.CONDITIONS,
+    ),
+    Key(
+        "recheck",
+        types.duration,
+        "How often a waiting run's conditions are looked at again.",
+        needs=applicability.WAITING,
+    ),
+    Key(
+        "needs_poll",
+        types.flag,
+        "Whether a run waits for the shared poll and gets its data (`ctx.poll_data`).",
+        field="gates.needs_poll",
+    ),
+    Key(
+        "expires_after",
+        types.optional_duration,
+        "How long a run may wait in the queue before it is skipped as expired.",
+        field="gates.expires_after",
+    ),
+    Key(
+        "retry",
+        types.retry_policy,
+        "How often a failed run is tried again, and after how long: "
         "{max_attempts: 3, backoff: 10s, factor: 2, max: 10m, jitter: 20%}, or false.",
-    )
-    retry_policy: types.RetryPolicy = Field(spec.Retry(), description="Accepted spelling of `retry`.")
-    pools: types.Draws = Field(
-        default_factory=dict,
-        description="What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing.",
-    )
-    budget: types.Accounts = Field(
-        default_factory=dict, description="What a run is charged to: an account of `budgets`, or a list; [] for none."
-    )
-    estimate: types.Estimates = Field(
-        default_factory=dict,
-        description="What a run is expected to cost, in the account's unit: a number, or one for each account.",
-    )
-    priority: types.Priority = Field(0, description="Higher goes first in the queue, -1000 to 1000.")
-    agent: types.Text = Field("", description="Who does a prompt: an entry of `agents`, or the name of an adapter.")
-    provider: types.Text = Field(
-        "", description="Accepted from older tools: anthropic, openai or google, for the agent."
-    )
-    model: types.Argument = Field("", description="The model that the agent uses; its own default when absent.")
-    access: types.AccessWord = Field(
-        Access.READ, description="What the agent may do: read, write, or full; each adapter translates it."
-    )
-    max_turns: types.Count = Field(10, description="How many turns the agent may take, where its adapter can keep it.")
-    max_usd: types.Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
-    allowed_tools: list[types.Argument] = Field(
-        default_factory=list, description="The tools the agent may use, where its adapter can keep it."
-    )
-    session: types.SessionWord = Field(
-        spec.SessionMode.FRESH,
-        description="Whether a run begins a session of its own, or goes on with the job's newest.",
-    )
-    carry: types.Carried = Field(
-        (), description="What a run is told of earlier ones: last_summary, state, or a list of them; [] for nothing."
-    )
-    workspace: types.WorkspaceWord = Field(
-        spec.Workspace.PROJECT,
-        description="Where the agent works: in `cwd` itself, in a git worktree of its own, or in an empty folder.",
-    )
-    rota_tools: types.Flag = Field(
-        default=False, description="Whether the agent gets rota's own tools, to look at jobs and make its own."
-    )
-    trust_project: types.Flag = Field(
-        default=False,
-        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
-    )
-    placeholders: types.Flag = Field(
-        default=True,
-        description="Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",
-    )
-    work_source: types.WorkSourceEntry = Field(
-        None,
-        description="Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "
+        field="retry",
+    ),
+    Key("retry_policy", types.retry_policy, "Accepted spelling of `retry`."),
+    Key("pools", types.draws, "What a run draws on while it runs: [ollama], or with a cost {gpu: 2}; [] for nothing."),
+    Key("budget", types.accounts, "What a run is charged to: an account of `budgets`, or a list; [] for none."),
+    Key(
+        "estimate",
+        types.estimates,
+        "What a run is expected to cost, in the account's unit: a number, or one for each account.",
+        needs=applicability.BUDGET,
+    ),
+    Key("priority", types.priority, "Higher goes first in the queue, -1000 to 1000.", field="priority"),
+    Key(
+        "agent",
+        types.text,
+        "Who does a prompt: an entry of `agents`, or the name of an adapter.",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "provider",
+        types.text,
+        "Accepted from older tools: anthropic, openai or google, for the agent.",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "model",
+        types.argument,
+        "The model that the agent uses; its own default when absent.",
+        field="work.agent.model",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "access",
+        types.access,
+        "What the agent may do: read, write, or full; each adapter translates it.",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "max_turns",
+        types.count,
+        "How many turns the agent may take, where its adapter can keep it.",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "max_usd",
+        types.money,
+        "What one run may cost in dollars, where the adapter can keep it.",
+        field="work.agent.max_usd",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "allowed_tools",
+        types.list_of("allowed_tools", types.argument),
+        "The tools the agent may use, where its adapter can keep it.",
+        field="work.agent.allowed_tools",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "session",
+        types.session,
+        "Whether a run begins a session of its own, or goes on with the job's newest.",
+        field="work.agent.session",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "carry",
+        types.carried,
+        "What a run is told of earlier ones: last_summary, state, or a list of them; [] for nothing.",
+        field="work.agent.carry",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "workspace",
+        types.workspace,
+        "Where the agent works: in `cwd` itself, in a git worktree of its own, or in an empty folder.",
+        field="work.agent.workspace",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "rota_tools",
+        types.flag,
+        "Whether the agent gets rota's own tools, to look at jobs and make its own.",
+        field="work.agent.rota_tools",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "trust_project",
+        types.flag,
+        "Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+        field="work.agent.trust_project",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "placeholders",
+        types.flag,
+        "Whether placeholders in the prompt are filled; with false the agent gets it as it is written.",
+        field="work.agent.placeholders",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "work_source",
+        types.work_source,
+        "Where a run gets its item: {github: owner/name, token: {secret: NAME}}, {directory: path}, "
         "{http: url} or {run: module:Class}.",
-    )
-    after: types.AfterEntry = Field(
-        None,
-        description="A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
-    )
+        field="work.agent.source",
+        needs=applicability.AGENT,
+    ),
+    Key(
+        "after",
+        types.after,
+        "A step once the agent has succeeded: {command: […], cwd: workspace | project}, or {shell: …}.",
+        field="work.agent.after",
+        needs=applicability.AGENT,
+    ),
+)
+"""Keys that a job and `defaults:` have in common."""
+
+DEFAULTS = Map(
+    "DefaultsSection",
+    "Keys for all jobs; a job's own key wins, `env` and `labels` are merged.",
+    (*_POLICY_KEYS, *_SHARED_KEYS),
+    words=JOB_WORDS,
+)
+
+JOB = Map(
+    "JobEntry",
+    "One job: one kind of work, at most one schedule, and its policies.",
+    (
+        *_SCHEDULE_KEYS,
+        *_POLICY_KEYS,
+        *_SHARED_KEYS,
+        Key(
+            "command",
+            types.argv,
+            "Work: a program and its arguments, as a list or a plain text without shell.",
+            field="work.command",
+        ),
+        Key("shell", types.text, "Work: a text for the shell.", field="work.shell"),
+        Key("prompt", types.prompt, "Work: a task for an agent."),
+        Key("prompt_file", types.text, "Work: a file with a task for an agent, relative to the project."),
+        Key("task", types.prompt, "Accepted spelling of `prompt`."),
+        Key(
+            "run", types.function_name, "Work: a registered Python function, or module:function.", field="work.function"
+        ),
+        Key("group", types.poll_group, "Accepted from older files: `remote` is `needs_poll: true`, `local` is false."),
+        Key("type", types.work_type, "Accepted from older files; must agree with the work: `script` is `run`."),
+    ),
+    words=JOB_WORDS,
+)
+
+GROUP = Map(
+    "GroupEntry",
+    "One group: runs of jobs that belong together, at most one schedule, and its policies.",
+    (
+        *_SCHEDULE_KEYS,
+        *_POLICY_KEYS,
+        Key("mode", types.group_mode, "Whether the members run one after another, or side by side.", field="work.mode"),
+        Key(
+            "on_failure",
+            types.on_failure,
+            "What a member that failed or was cancelled does: stop those that have not started, or nothing.",
+            field="work.on_failure",
+        ),
+        Key(
+            "members",
+            types.members,
+            "The jobs that run, in order: names, or {job, params, always}; 1 to 1,000 of them.",
+        ),
+    ),
+    words=GROUP_WORDS,
+)
+
+RETENTION = Map(
+    "RetentionSection",
+    "How long rows and output are kept; `forever` is a value.",
+    (
+        *RETENTION_KEYS.keys.values(),
+        Key("output_total", types.kept_size, "How much output all runs keep together, oldest go first."),
+    ),
+)
+
+SCHEDULER = Map(
+    "SchedulerSection",
+    "How the scheduler of this project behaves.",
+    (
+        Key("concurrency", types.count, "How many runs execute at the same time."),
+        Key("tick", types.tick, "The longest time between two looks at the clock, 1s to 1h."),
+        Key("timeout", types.timeout, "The timeout of jobs that name none; `never` for none."),
+        Key("shutdown_grace", types.grace, "How long running work may go on at shutdown."),
+        Key(
+            "agent_shutdown_grace", types.grace, "How long running agents may go on at shutdown, in the place of that."
+        ),
+        Key("enabled", types.flag, "Whether this project's jobs fire and start at all."),
+        Key("crash_guard", types.switch, "Whether a scheduler that keeps crashing starts paused."),
+        Key(
+            "ping_url",
+            types.ping_url,
+            "An address that the scheduler fetches once a minute while it works: a dead man's switch.",
+        ),
+        Key(
+            "aging",
+            types.aging,
+            "How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts.",
+        ),
+    ),
+)
+
+HTTP = Map(
+    "HttpSection",
+    "How the HTTP API of `rota serve` is reached.",
+    (
+        Key(
+            "listen", types.listen, "Address and port; without a port 7682, or the next free one where that is in use."
+        ),
+        Key("base_path", types.base_path, "The path under which a proxy shows rota, such as /rota."),
+        Key("public_url", types.public_url, "The address that people use, where it is another one."),
+    ),
+)
+
+AGENT_POLICY = Map(
+    "AgentPolicySection",
+    "What may be made with the tools for agents; the numbers hold for each maker.",
+    (
+        Key("enabled", types.flag, "Whether jobs can be made and started with the tools at all."),
+        Key("max_active", types.count, "How many jobs a maker may have that are active or wait for approval."),
+        Key("creations_per_hour", types.count, "How many jobs a maker may make, and runs it may start, an hour."),
+        Key("min_interval", types.duration, "The least time between two starts of such a job."),
+        Key("expires_after", types.duration, "How long such a job lasts before it is retired."),
+        Key(
+            "max_depth",
+            types.depth,
+            "How deep makers may be nested: 1 forbids that a job that was made makes another one.",
+        ),
+        Key("approval", types.approval, "Whether such jobs begin at once, or wait for `rota approve`."),
+        Key("access", types.access, "The most access that such a job gets, whatever its maker has."),
+    ),
+)
+
+POLL = Map(
+    "PollSection",
+    "The shared poll: one fetch for all jobs that need it.",
+    (
+        Key("url", types.poll_url, "What is fetched: an address that answers with a JSON object."),
+        Key("run", types.function_name, "Or a registered Python function that returns the object."),
+        Key("headers", types.poll_headers, "Headers of the request: a text, or {secret: NAME}."),
+        Key(
+            "interval",
+            types.interval,
+            "How often, by mode: {active: 15s, idle: 60s, dormant: 300s}; `never` is a value.",
+        ),
+        Key("timeout", types.duration, "How long one poll may take."),
+        Key("budget", types.accounts, "What a poll is charged to, one request each: an account of `budgets`."),
+    ),
+)
+
+INSTANCES = Map(
+    "InstancesEntry",
+    "How many runs of an agent go on at once, as document 003 writes it.",
+    (Key("max_concurrent", types.count, "How many runs of the agent go on at once."),),
+)
+
+AGENT = Map(
+    "AgentEntry",
+    "One agent: its adapter, and what its jobs get when they say nothing else.",
+    (
+        Key(
+            "adapter",
+            types.adapter,
+            "Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
+        ),
+        Key("model", types.argument, "The model; the program's own default when absent."),
+        Key("access", types.access, "What it may do: read, write, or full."),
+        Key("max_turns", types.count, "How many turns a run may take, where the adapter can keep it."),
+        Key("max_usd", types.money, "What one run may cost in dollars, where the adapter can keep it."),
+        Key(
+            "allowed_tools",
+            types.list_of("allowed_tools", types.argument),
+            "The tools it may use, where the adapter can keep it.",
+        ),
+        Key(
+            "session", types.session, "Whether its runs begin a session of their own, or go on with their job's newest."
+        ),
+        Key(
+            "workspace",
+            types.workspace,
+            "Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
+        ),
+        Key("rota_tools", types.flag, "Whether it gets rota's own tools, to look at jobs and make its own."),
+        Key(
+            "trust_project",
+            types.flag,
+            "Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
+        ),
+        Key("max_concurrent", types.count, "How many runs of the agent go on at once."),
+        Key("instances", types.or_none(_nested(INSTANCES)), "Accepted spelling of `max_concurrent`."),
+        Key("working_directory", types.text, "The folder its jobs run in, relative to the project."),
+        Key("description", types.note, "A text for people, at most 1,000 characters."),
+        Key("options", types.any_map, "What the adapter `custom` is told: argv, prompt, parser, paths."),
+        Key("schedules", types.any_map, "Jobs of this agent by name; they are called agent/name."),
+    ),
+)
+
+PROJECT = Map(
+    "ProjectFile",
+    "A rota.yaml.",
+    (
+        Key("timezone", types.zone, "The IANA time zone of all jobs that name none; `local` is this machine's."),
+        Key("defaults", _nested(DEFAULTS), "Keys for all jobs; a job's own key wins."),
+        Key("scheduler", _nested(SCHEDULER), "Slots, timing and shutdown of this project's scheduler."),
+        Key("http", _nested(HTTP), "Where the HTTP API of `rota serve` listens."),
+        Key(
+            "imports",
+            types.list_of("imports", types.module),
+            "Python modules whose @rota.job, @rota.condition and @rota.agent are known.",
+        ),
+        Key("python", types.text, "The Python interpreter for `imports` and functions, relative to the project."),
+        Key("pools", types.capacities, "Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."),
+        Key("budgets", types.budgets, "Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}."),
+        Key(
+            "prices",
+            types.prices,
+            "What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
+        ),
+        Key(
+            "notify",
+            types.targets,
+            "Who is told of runs, by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
+        ),
+        Key(
+            "include",
+            types.list_of("include", types.pattern),
+            "Patterns of other files: parts of this project (jobs.d/*.yaml) and other projects' rota.yaml.",
+        ),
+        Key(
+            "quiet_hours",
+            types.quiet_hours,
+            'When it is quiet: ["00:00-07:00"], or {windows: […], policy: dormant | defer | skip, timezone}.',
+        ),
+        Key("poll", _nested(POLL), "The shared poll: one fetch for all jobs that need its data (`needs_poll`)."),
+        Key("agents", types.any_map, "Agents by name."),
+        Key("agent_policy", _nested(AGENT_POLICY), "What agents may make and start with rota's tools."),
+        Key("state", types.text, "The state folder, `.rota` when absent; ROTA_STATE wins."),
+        Key(
+            "store",
+            types.store_address,
+            "The database: sqlite, in the state folder, or postgresql://user@host/name; ROTA_STORE wins.",
+        ),
+        Key("jobs", types.any_map, "The jobs by name."),
+        Key("groups", types.any_map, "Groups of jobs by name: runs that belong together."),
+        Key("retention", _nested(RETENTION), "How long the rows and output of all jobs are kept."),
+    ),
+    words=TOP_WORDS,
+)
 
 
-class DefaultsSection(SharedKeys):
-    """Keys for all jobs; a job's own key wins, `env` and `labels` are merged."""
+FIELDS = {key.name: key.field for table in (JOB, GROUP) for key in table.keys.values() if key.field}
+"""Keys of jobs and groups, and where a JobSpec holds their values."""
 
 
-class JobEntry(SharedKeys, ScheduleKeys):
-    """One job: one kind of work, at most one schedule, and its policies."""
-
-    command: types.Argv = Field(
-        (), description="Work: a program and its arguments, as a list or a plain text without shell."
-    )
-    shell: types.Text = Field("", description="Work: a text for the shell.")
-    prompt: types.Prompt = Field("", description="Work: a task for an agent.")
-    prompt_file: types.Text = Field("", description="Work: a file with a task for an agent, relative to the project.")
-    task: types.Prompt = Field("", description="Accepted spelling of `prompt`.")
-    run: types.FunctionName = Field("", description="Work: a registered Python function, or module:function.")
-    group: types.PollGroupWord = Field(
-        types.PollGroup.LOCAL,
-        description="Accepted from older files: `remote` is `needs_poll: true`, `local` is false.",
-    )
-    type: types.TypeWord = Field(
-        types.WorkType.COMMAND, description="Accepted from older files; must agree with the work: `script` is `run`."
-    )
+def values_of(part: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the written values of one part of a JobSpec by its fields; a field without one has its default."""
+    found = [(field.rpartition("."), keys[name]) for name, field in FIELDS.items() if name in keys]
+    return {field: value for (holder, _, field), value in found if holder == part}
 
 
-class GroupEntry(PolicyKeys, ScheduleKeys):
-    """One group: runs of jobs that belong together, at most one schedule, and its policies."""
-
-    mode: types.GroupModeWord = Field(
-        spec.GroupMode.SEQUENTIAL, description="Whether the members run one after another, or side by side."
-    )
-    on_failure: types.OnFailureWord = Field(
-        spec.OnFailure.STOP,
-        description="What a member that failed or was cancelled does: stop those that have not started, or nothing.",
-    )
-    members: types.Members = Field(
-        default_factory=dict,
-        description="The jobs that run, in order: names, or {job, params, always}; 1 to 1,000 of them.",
-    )
+def misfit(name: str, shape: applicability.JobShape) -> applicability.KeyRequirement | None:
+    """Return the requirement that a job of that shape does not meet, None when the key has an effect."""
+    key = JOB.keys.get(name)
+    return next((need for need in key.needs if not need.fits(shape)), None) if key else None
 
 
-class RetentionSection(RetentionEntry):
-    """How long rows and output are kept; `forever` is a value."""
-
-    output_total: types.KeptSize = Field(
-        5_000_000_000, description="How much output all runs keep together, oldest go first."
-    )
-
-
-class SchedulerSection(Strict):
-    """How the scheduler of this project behaves."""
-
-    concurrency: types.Count = Field(16, description="How many runs execute at the same time.")
-    tick: types.Tick = Field(
-        timedelta(minutes=1), description="The longest time between two looks at the clock, 1s to 1h."
-    )
-    timeout: types.Timeout = Field(
-        timedelta(minutes=10), description="The timeout of jobs that name none; `never` for none."
-    )
-    shutdown_grace: types.Grace = Field(
-        timedelta(seconds=30), description="How long running work may go on at shutdown."
-    )
-    agent_shutdown_grace: types.Grace = Field(
-        timedelta(minutes=10), description="How long running agents may go on at shutdown, in the place of that."
-    )
-    enabled: types.Flag = Field(default=True, description="Whether this project's jobs fire and start at all.")
-    crash_guard: types.Switch = Field(
-        default=True, description="Whether a scheduler that keeps crashing starts paused."
-    )
-    ping_url: types.PingUrl = Field(
-        None, description="An address that the scheduler fetches once a minute while it works: a dead man's switch."
-    )
-    aging: types.Aging = Field(
-        None, description="How much waiting time a step of priority is worth, 1s to 7d; `off`: priority alone counts."
-    )
-
-
-class HttpSection(Strict):
-    """How the HTTP API of `rota serve` is reached."""
-
-    listen: types.Listen = Field(
-        "127.0.0.1", description="Address and port; without a port 7682, or the next free one where that is in use."
-    )
-    base_path: types.BasePath = Field("", description="The path under which a proxy shows rota, such as /rota.")
-    public_url: types.PublicUrl = Field("", description="The address that people use, where it is another one.")
-
-
-class AgentPolicySection(Strict):
-    """What may be made with the tools for agents; the numbers hold for each maker."""
-
-    enabled: types.Flag = Field(default=True, description="Whether jobs can be made and started with the tools at all.")
-    max_active: types.Count = Field(
-        20, description="How many jobs a maker may have that are active or wait for approval."
-    )
-    creations_per_hour: types.Count = Field(
-        30, description="How many jobs a maker may make, and runs it may start, an hour."
-    )
-    min_interval: types.Duration = Field(
-        timedelta(minutes=5), description="The least time between two starts of such a job."
-    )
-    expires_after: types.Duration = Field(
-        timedelta(days=30), description="How long such a job lasts before it is retired."
-    )
-    max_depth: types.Depth = Field(
-        2, description="How deep makers may be nested: 1 forbids that a job that was made makes another one."
-    )
-    approval: types.ApprovalWord = Field(
-        Approval.NONE, description="Whether such jobs begin at once, or wait for `rota approve`."
-    )
-    access: types.AccessWord = Field(
-        Access.FULL, description="The most access that such a job gets, whatever its maker has."
-    )
-
-
-class PollSection(Strict):
-    """The shared poll: one fetch for all jobs that need it."""
-
-    url: types.PollUrl = Field("", description="What is fetched: an address that answers with a JSON object.")
-    run: types.FunctionName = Field("", description="Or a registered Python function that returns the object.")
-    headers: types.PollHeaders = Field(
-        default_factory=dict, description="Headers of the request: a text, or {secret: NAME}."
-    )
-    interval: types.Interval = Field(
-        spec.ByMode(timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=300)),
-        description="How often, by mode: {active: 15s, idle: 60s, dormant: 300s}; `never` is a value.",
-    )
-    timeout: types.Duration = Field(timedelta(seconds=30), description="How long one poll may take.")
-    budget: types.Accounts = Field(
-        default_factory=dict, description="What a poll is charged to, one request each: an account of `budgets`."
-    )
-
-
-class InstancesEntry(Strict):
-    """How many runs of an agent go on at once, as document 003 writes it."""
-
-    max_concurrent: types.Count = Field(1, description="How many runs of the agent go on at once.")
-
-
-class AgentEntry(Strict):
-    """One agent: its adapter, and what its jobs get when they say nothing else."""
-
-    adapter: types.AdapterEntry = Field(
-        "",
-        description="Which program it is, the agent's own name where that is an adapter's; or {run: module:function}.",
-    )
-    model: types.Argument = Field("", description="The model; the program's own default when absent.")
-    access: types.AccessWord = Field(Access.READ, description="What it may do: read, write, or full.")
-    max_turns: types.Count = Field(10, description="How many turns a run may take, where the adapter can keep it.")
-    max_usd: types.Money = Field(None, description="What one run may cost in dollars, where the adapter can keep it.")
-    allowed_tools: list[types.Argument] = Field(
-        default_factory=list, description="The tools it may use, where the adapter can keep it."
-    )
-    session: types.SessionWord = Field(
-        spec.SessionMode.FRESH,
-        description="Whether its runs begin a session of their own, or go on with their job's newest.",
-    )
-    workspace: types.WorkspaceWord = Field(
-        spec.Workspace.PROJECT,
-        description="Where it works: in the job's folder itself, in a git worktree of its own, or in an empty folder.",
-    )
-    rota_tools: types.Flag = Field(
-        default=False, description="Whether it gets rota's own tools, to look at jobs and make its own."
-    )
-    trust_project: types.Flag = Field(
-        default=False,
-        description="Whether the program runs hooks, plugins and MCP servers of the folder's own settings.",
-    )
-    max_concurrent: types.Count = Field(1, description="How many runs of the agent go on at once.")
-    instances: InstancesEntry | None = Field(None, description="Accepted spelling of `max_concurrent`.")
-    working_directory: types.Text = Field(".", description="The folder its jobs run in, relative to the project.")
-    description: types.Note = Field("", description="A text for people, at most 1,000 characters.")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="What the adapter `custom` is told: argv, prompt, parser, paths."
-    )
-    schedules: dict[str, Any] = Field(
-        default_factory=dict, description="Jobs of this agent by name; they are called agent/name."
-    )
-
-
-class ProjectFile(Strict):
-    """A rota.yaml."""
-
-    timezone: types.Zone = Field(
-        "UTC", description="The IANA time zone of all jobs that name none; `local` is this machine's."
-    )
-    defaults: DefaultsSection = Field(
-        DefaultsSection.model_construct(), description="Keys for all jobs; a job's own key wins."
-    )
-    scheduler: SchedulerSection = Field(
-        SchedulerSection.model_construct(), description="Slots, timing and shutdown of this project's scheduler."
-    )
-    http: HttpSection = Field(HttpSection.model_construct(), description="Where the HTTP API of `rota serve` listens.")
-    imports: list[types.Module] = Field(
-        default_factory=list, description="Python modules whose @rota.job, @rota.condition and @rota.agent are known."
-    )
-    python: types.Text = Field(
-        "", description="The Python interpreter for `imports` and functions, relative to the project."
-    )
-    pools: types.Capacities = Field(
-        default_factory=dict, description="Named capacities that jobs draw on, such as {ollama: 1}; `agents` is 2."
-    )
-    budgets: types.Budgets = Field(
-        default_factory=dict,
-        description="Accounts, each a limit per calendar window: {claude-day: {usd: 10, per: day}}.",
-    )
-    prices: types.Prices = Field(
-        default_factory=dict,
-        description="What a million tokens of a model cost in dollars: {sonnet: {input: 3.00, output: 15.00}}.",
-    )
-    notify: types.Targets = Field(
-        default_factory=dict,
-        description="Who is told of runs, by name: {ops: {on: [failed, recovered], webhook: https://…}}.",
-    )
-    include: list[types.Pattern] = Field(
-        default_factory=list,
-        description="Patterns of other files: parts of this project (jobs.d/*.yaml) and other projects' rota.yaml.",
-    )
-    quiet_hours: types.QuietHoursEntry = Field(
-        None,
-        description='When it is quiet: ["00:00-07:00"], or {windows: […], policy: dormant | defer | skip, timezone}.',
-    )
-    poll: PollSection = Field(
-        PollSection.model_construct(),
-        description="The shared poll: one fetch for all jobs that need its data (`needs_poll`).",
-    )
-    agents: Mapping[str, Any] = Field(default_factory=dict, description="Agents by name.")
-    agent_policy: AgentPolicySection = Field(
-        AgentPolicySection.model_construct(), description="What agents may make and start with rota's tools."
-    )
-    state: types.Text = Field("", description="The state folder, `.rota` when absent; ROTA_STATE wins.")
-    store: types.StoreAddress = Field(
-        "", description="The database: sqlite, in the state folder, or postgresql://user@host/name; ROTA_STORE wins."
-    )
-    jobs: Mapping[str, Any] = Field(default_factory=dict, description="The jobs by name.")
-    groups: Mapping[str, Any] = Field(
-        default_factory=dict, description="Groups of jobs by name: runs that belong together."
-    )
-    retention: RetentionSection = Field(
-        RetentionSection.model_construct(), description="How long the rows and output of all jobs are kept."
-    )
-
-
-_WORDS: Mapping[type[BaseModel], dict[str, str]] = {
-    JobEntry: JOB_WORDS,
-    DefaultsSection: JOB_WORDS,
-    GroupEntry: GROUP_WORDS,
-    ProjectFile: TOP_WORDS,
-}
-
-
-def read_map(model: type[BaseModel], raw: Any) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the keys that were written, read by `model`, and what is wrong with the others."""
+def read_map(table: Map, raw: Any) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the keys that were written and are right, each as its reader makes it, and the problems of the others."""
     if not isinstance(raw, dict):
         return {}, list(wrong_type(raw, "a map of keys").problems)
-    try:
-        return _written(model.model_validate(raw), raw), []
-    except ValidationError as error:
-        findings = error.errors(include_url=False)
-    bad = {finding["loc"][0] for finding in findings}
-    good = {key: value for key, value in raw.items() if key not in bad}
-    problems = [problem for finding in findings for problem in _translated(model, finding)]
-    return _written(model.model_validate(good), good) | _rests(findings), problems
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, key in table.keys.items():
+        if name in raw:
+            try:
+                values[name] = key.value.read(raw[name])
+            except BadValue as error:
+                problems += [problem.below(name) for problem in error.problems]
+                if error.rest is not None:
+                    values[name] = error.rest
+    problems += [_unknown(table, name) for name in raw if name not in table.keys]
+    return {name: values[name] for name in raw if name in values}, problems
 
 
-def _rests(findings: list[Any]) -> dict[str, Any]:
-    """Return what the right parts of wrong values come to, so that they are looked at too."""
-    refused = {finding["loc"][0]: _refused(finding) for finding in findings if len(finding["loc"]) == 1}
-    return {key: one.rest for key, one in refused.items() if one is not None and one.rest is not None}
-
-
-def _refused(finding: Any) -> BadValue | None:
-    error = finding.get("ctx", {}).get("error")
-    return error if isinstance(error, BadValue) else None
-
-
-def _written(entry: BaseModel, raw: Mapping[str, Any]) -> dict[str, Any]:
-    values, names = entry.__dict__, keys_of(type(entry))
-    return {key: values[names[key]] for key in raw}
-
-
-def _translated(model: type[BaseModel], finding: Any) -> list[Problem]:
-    path: KeyPath = tuple(part for part in finding["loc"] if part != "[key]")
-    if refused := _refused(finding):
-        return [problem.below(*path) for problem in refused.problems]
-    return [_told_by_pydantic(model, finding, path)]
-
-
-def _told_by_pydantic(model: type[BaseModel], finding: Any, path: KeyPath) -> Problem:
-    if finding["type"] == "extra_forbidden":
-        return _unknown(model, path)
-    if finding["type"] == "list_type":
-        hint = f"write `{path[-1]}: [{finding['input'][:80]}]`" if isinstance(finding["input"], str) else ""
-        return wrong_type(finding["input"], "a list", hint=hint).problems[0].below(*path)
-    if finding["type"] in ("dict_type", "mapping_type", "model_type", "model_attributes_type"):
-        return wrong_type(finding["input"], "a map of keys").problems[0].below(*path)
-    return Problem(f"{shown(finding['input'])} cannot be used", "invalid_value", at=path)
-
-
-def _unknown(model: type[BaseModel], path: KeyPath) -> Problem:
-    key = str(path[-1])
-    if model is DefaultsSection and len(path) == 1 and key in keys_of(JobEntry):
-        return Problem("cannot be a default", "unknown_key", at=path, hint="write it in the job itself")
-    if model is GroupEntry and len(path) == 1 and key in keys_of(JobEntry):
-        return Problem("has no effect on a group", "no_effect", at=path, hint="write it in the jobs of its members")
-    inner = _inner(model, path)
-    return Problem(
-        "unknown key", "unknown_key", at=path, hint=unknown_key(key, list(keys_of(inner)), _WORDS.get(inner))
-    )
-
-
-def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
-    for part in path[:-1]:
-        kind = model.model_fields[str(part)].annotation if part in model.model_fields else None
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            break
-        model = kind
-    return model
+def _unknown(table: Map, name: str) -> Problem:
+    if table is DEFAULTS and name in JOB.keys:
+        return Problem("cannot be a default", "unknown_key", at=(name,), hint="write it in the job itself")
+    if table is GROUP and name in JOB.keys:
+        return Problem("has no effect on a group", "no_effect", at=(name,), hint="write it in the jobs of its members")
+    return Problem("unknown key", "unknown_key", at=(name,), hint=unknown_key(name, list(table.keys), table.words))

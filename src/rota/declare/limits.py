@@ -10,6 +10,7 @@ from rota.declare.problems import (
     JOB_NAME,
     BadValue,
     ProblemList,
+    Reader,
     choice,
     read_duration,
     read_grace,
@@ -19,7 +20,7 @@ from rota.declare.problems import (
     whole,
     wrong_type,
 )
-from rota.declare.readers import Reader, one_of, read_keys
+from rota.declare.readers import one_of, read_keys
 from rota.model.budgets import MILLION, Account, Exceeded, Per, Price, Unit
 from rota.model.errors import KeyPath, Problem, did_you_mean
 from rota.model.spec import Draw, Jitter, JobSpec, Kind, RepeatedFailure, Retry, Spend

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,7 @@ from rota.rules.schedule.timezone import zone
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
+Reader = Callable[[Any], Any]
 
 JITTER_PERCENT = 50
 REBOOT = "@reboot"
@@ -389,6 +390,36 @@ class Part:
         return True
 
 
+def list_of(key: str, reader: Reader) -> Reader:
+    """Return a reader of lists; `key` is shown in the hint."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            hint = f"write `{key}: [{value[:80]}]`" if isinstance(value, str) else ""
+            raise wrong_type(value, "a list", hint=hint)
+        return tuple(read_items(value, reader))
+
+    return read
+
+
+def map_of(name: Reader, reader: Reader) -> Reader:
+    """Return a reader of maps whose keys are names; both parts of an entry may have problems."""
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise wrong_type(value, "a map of keys")
+        values: dict[str, Any] = {}
+        with ProblemList() as problems:
+            for key in value:
+                with problems.below(key):
+                    name(key)
+                with problems.below(key):
+                    values[key] = reader(value[key])
+        return values
+
+    return read
+
+
 def read_items(value: Sequence[Any], reader: Callable[[Any], T]) -> list[T]:
     """Return the items of a list, each as `reader` makes it."""
     found: list[T] = []
@@ -446,17 +477,17 @@ PROBLEM_CODES = {
     "no_effect": "A key that has no effect on a job of this kind.",
     "conflict": "Keys that contradict each other.",
     "import_failed": "A module of `imports` cannot be imported.",
-    "function_missing": "A function that nobody registered.",
+    "function_missing": "A function that is not registered.",
     "pool_missing": "A pool that the file does not declare.",
     "budget_missing": "An account that the file does not declare, or that is none of the job's.",
-    "estimate_missing": "An account of tokens or money in which nobody says what a run may cost.",
+    "estimate_missing": "An account of tokens or money without an estimate of what a run may cost.",
     "target_missing": "A target of notifications that the file does not declare.",
     "address_refused": "An address that rota does not connect to: private, with http, or written wrongly.",
     "no_poll": "A job needs the shared poll, and the file has none.",
     "unknown_agent": "An agent or adapter that is not there.",
-    "condition_missing": "A condition that nobody registered.",
+    "condition_missing": "A condition that is not registered.",
     "crontab_line": "A line of a crontab that is no entry, variable or comment, or has no command.",
-    "jobs_file": "A file that is no jobs file of document 000.",
+    "jobs_file": "A file that is not an octopoid jobs file.",
     "python_missing": "The interpreter that `python` names is not there.",
 }
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
@@ -18,6 +18,7 @@ from rota.declare.problems import (
     REBOOT,
     BadValue,
     ProblemList,
+    Reader,
     ask,
     or_word,
     read_duration,
@@ -34,8 +35,6 @@ from rota.model.store_url import SQLITE, has_password, is_postgres
 from rota.model.store_url import shown as without_password
 from rota.rules.prompts import WRITTEN
 from rota.rules.schedule.cron import check_cron
-
-Reader = Callable[[Any], Any]
 
 
 def read_keys(

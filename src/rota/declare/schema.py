@@ -1,12 +1,10 @@
-"""The JSON Schema of rota.yaml for editors, from the same models that read it."""
+"""The JSON Schema of rota.yaml for editors, from the table of keys that reads it."""
 
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema
-
+from rota.declare import keys
 from rota.declare.applicability import WORKS
 from rota.declare.jobs import MEMBERS
-from rota.declare.keys import AgentEntry, GroupEntry, JobEntry, ProjectFile
 from rota.declare.problems import JOB_NAME
 
 _NAMED = {"jobs": "JobEntry", "groups": "GroupEntry", "agents": "AgentEntry"}
@@ -17,32 +15,18 @@ _TWO_SCHEDULES: dict[str, Any] = {
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-class _WithoutDefaults(GenerateJsonSchema):
-    """Leaves defaults out: they depend on the kind of job, and the descriptions tell them."""
-
-    def default_schema(self, schema: Any) -> dict[str, Any]:
-        return self.generate_inner(schema["schema"])
-
-
 def json_schema() -> dict[str, Any]:
     """Return the schema of the file, draft 2020-12; every key has a description."""
-    schema = ProjectFile.model_json_schema(schema_generator=_WithoutDefaults)
-    job = JobEntry.model_json_schema(schema_generator=_WithoutDefaults)
-    group = GroupEntry.model_json_schema(schema_generator=_WithoutDefaults)
-    agent = AgentEntry.model_json_schema(schema_generator=_WithoutDefaults)
+    job, agent = _schema(keys.JOB), _schema(keys.AGENT)
+    tables = (keys.AGENT_POLICY, keys.DEFAULTS, keys.HTTP, keys.POLL, keys.RETENTION_KEYS, keys.RETENTION)
     definitions: dict[str, Any] = {
-        **schema.pop("$defs", {}),
-        **job.pop("$defs", {}),
-        **group.pop("$defs", {}),
-        **agent.pop("$defs", {}),
+        **{table.title: _schema(table) for table in (*tables, keys.SCHEDULER, keys.INSTANCES)},
         "JobEntry": _with_work(job),
-        "GroupEntry": _with_members(group),
+        "GroupEntry": _with_members(_schema(keys.GROUP)),
         "AgentEntry": _with_schedules(agent),
         "ScheduleEntry": _of_an_agent(job),
     }
-    for section in definitions.values():
-        _without_inner_titles(section)
-    _without_inner_titles(schema)
+    schema = _schema(keys.PROJECT)
     for section, entry in _NAMED.items():
         schema["properties"][section] = {
             "description": schema["properties"][section]["description"],
@@ -94,6 +78,11 @@ def _with_members(group: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _without_inner_titles(schema: dict[str, Any]) -> None:
-    for part in schema.get("properties", {}).values():
-        part.pop("title", None)
+def _schema(table: keys.Map) -> dict[str, Any]:
+    return {
+        "additionalProperties": False,
+        "description": table.description,
+        "properties": {key.name: {"description": key.description, **key.value.schema} for key in table.keys.values()},
+        "title": table.title,
+        "type": "object",
+    }

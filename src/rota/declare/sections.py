@@ -10,15 +10,7 @@ from typing import Any
 from rota.declare import jobs
 from rota.declare.applicability import Keys
 from rota.declare.calendar import Calendars, WrittenQuiet, local_zone, quiet_of_poll
-from rota.declare.keys import (
-    AgentPolicySection,
-    DefaultsSection,
-    HttpSection,
-    ProjectFile,
-    RetentionSection,
-    SchedulerSection,
-    read_map,
-)
+from rota.declare.keys import DEFAULTS, PROJECT, read_map
 from rota.declare.limits import WrittenAccount, spends_of
 from rota.declare.merge import Host, Shared
 from rota.declare.problems import shown
@@ -46,7 +38,7 @@ from rota.model.spec import (
     Work,
 )
 from rota.model.store_url import SQLITE
-from rota.settings import BUILT_IN_POOLS, STATE_NAME, Http, SchedulerSettings, Settings
+from rota.settings import BUILT_IN_POOLS, OUTPUT_TOTAL, STATE_NAME, Http, SchedulerSettings, Settings
 
 APART = ("jobs", "groups", "defaults", "agents")
 """Sections that are read entry by entry, or against others."""
@@ -80,7 +72,7 @@ class FileOrigin:
 def read_sections(findings: Findings) -> Sections:
     """Return the sections that say something about the whole project."""
     written = {key: value for key, value in findings.document.data.items() if key not in APART}
-    sections, problems = read_map(ProjectFile, written)
+    sections, problems = read_map(PROJECT, written)
     findings.tell((), problems)
     return sections
 
@@ -120,17 +112,19 @@ def named_zone(zone: str, origin: FileOrigin, *, findings: Findings, key: KeyPat
 
 
 def _settings(sections: Sections, origin: FileOrigin, *, findings: Findings, zone: str, state: Path | None) -> Settings:
-    retention = sections.get("retention") or RetentionSection.model_construct()
+    retention, scheduler = ({**sections.get(section, {})} for section in ("retention", "scheduler"))
+    if "ping_url" in scheduler:
+        scheduler["ping"] = scheduler.pop("ping_url")
     return Settings(
         folder=origin.folder,
         state=_state(sections.get("state"), origin, given=state),
         store=origin.environment.get("ROTA_STORE") or sections.get("store") or SQLITE,
         timezone=zone,
-        scheduler=_scheduler(sections.get("scheduler") or SchedulerSection.model_construct()),
-        http=_http(sections.get("http") or HttpSection.model_construct()),
-        agent_policy=_agent_policy(sections.get("agent_policy") or AgentPolicySection.model_construct()),
-        retention=Retention(retention.runs, retention.skipped, retention.skipped_count, retention.output),
-        output_total=retention.output_total,
+        scheduler=SchedulerSettings(**scheduler),
+        http=Http(**sections.get("http", {})),
+        agent_policy=AgentPolicy(**sections.get("agent_policy", {})),
+        output_total=retention.pop("output_total", OUTPUT_TOTAL),
+        retention=Retention(**retention),
         imports=tuple(sections.get("imports", ())),
         python=_python(sections.get("python"), origin, findings=findings),
     )
@@ -166,37 +160,6 @@ def _python(written: str | None, origin: FileOrigin, *, findings: Findings) -> s
     return path
 
 
-def _scheduler(section: SchedulerSection) -> SchedulerSettings:
-    return SchedulerSettings(
-        concurrency=section.concurrency,
-        tick=section.tick,
-        timeout=section.timeout,
-        shutdown_grace=section.shutdown_grace,
-        agent_shutdown_grace=section.agent_shutdown_grace,
-        enabled=section.enabled,
-        crash_guard=section.crash_guard,
-        aging=section.aging,
-        ping=section.ping_url,
-    )
-
-
-def _http(section: HttpSection) -> Http:
-    return Http(section.listen, section.base_path, section.public_url)
-
-
-def _agent_policy(section: AgentPolicySection) -> AgentPolicy:
-    return AgentPolicy(
-        enabled=section.enabled,
-        max_active=section.max_active,
-        creations_per_hour=section.creations_per_hour,
-        min_interval=section.min_interval,
-        expires_after=section.expires_after,
-        max_depth=section.max_depth,
-        approval=section.approval,
-        access=section.access,
-    )
-
-
 UNREADABLE = QuietHours(("00:00-00:01",))
 """Stands for quiet hours that have a problem of their own, so that jobs which refer to them have none."""
 
@@ -226,7 +189,7 @@ def read_surroundings(
 
 def _defaults(written: Any, around: jobs.JobDefaults, *, findings: Findings) -> Keys:
     """Return the keys that jobs have where they do not write them."""
-    keys, unreadable = read_map(DefaultsSection, written)
+    keys, unreadable = read_map(DEFAULTS, written)
     keys, twice = jobs.one_spelling(keys)
     problems = [*unreadable, *jobs.except_problems(keys, around.calendars), *twice]
     problems += jobs.draw_problems(keys, around.pools) + jobs.name_problems(keys, around.budgets)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rota.declare.keys import JobEntry, ProjectFile
+from rota.declare.keys import JOB, PROJECT
 from rota.declare.problems import JOB_WORDS, TOP_WORDS, unknown_key
 
-JOB_KEYS = list(JobEntry.model_fields)
+JOB_KEYS = list(JOB.keys)
 EXPECTED = [
     ("every", "interval"),
     ("schedule", "cron"),
@@ -40,8 +40,8 @@ def test_each_word_of_the_list_has_its_answer(word, answer):
 
 
 def test_no_answered_word_is_accepted():
-    assert not set(JOB_WORDS) & set(JobEntry.model_fields)
-    assert not set(TOP_WORDS) & set(ProjectFile.model_fields)
+    assert not set(JOB_WORDS) & set(JOB.keys)
+    assert not set(TOP_WORDS) & set(PROJECT.keys)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.declare.include import find_included, locate_job, written_patterns
-from rota.declare.keys import ProjectFile, RetentionSection, SchedulerSection
+from rota.declare.keys import PROJECT, RETENTION, SCHEDULER
 from rota.declare.merge import HOLDS, IGNORED, SHARED
 from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
@@ -239,9 +239,9 @@ def test_an_included_project_that_is_switched_off_stays_off(home: Home) -> None:
 def test_it_is_decided_for_every_key_of_a_file_what_it_means_in_an_included_one() -> None:
     decided = [*HOLDS, *SHARED, *IGNORED]
     assert len(set(decided)) == len(decided)
-    assert set(ProjectFile.model_fields) - set(decided) == set()
-    assert set(SchedulerSection.model_fields) - IGNORED["scheduler"] == {"timeout", "enabled"}
-    assert set(RetentionSection.model_fields) - IGNORED["retention"] == {"runs", "skipped", "skipped_count", "output"}
+    assert set(PROJECT.keys) - set(decided) == set()
+    assert set(SCHEDULER.keys) - IGNORED["scheduler"] == {"timeout", "enabled"}
+    assert set(RETENTION.keys) - IGNORED["retention"] == {"runs", "skipped", "skipped_count", "output"}
 
 
 # what is refused

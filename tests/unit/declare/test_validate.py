@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.declare.jobs import JobDefaults, build_job
-from rota.declare.keys import JobEntry, read_map
+from rota.declare.keys import JOB, read_map
 from rota.declare.problems import PROBLEM_CODES
 from rota.declare.project import Declared, read_project
 from rota.model.errors import FileProblems
@@ -558,7 +558,7 @@ def test_a_spec_survives_the_way_through_json(tmp_path):
     assert spec.schedule.first_run is FirstRun.NOW
 
 
-KEYS = st.sampled_from([*JobEntry.model_fields, "every", "zzz", "jobs", ""])
+KEYS = st.sampled_from([*JOB.keys, "every", "zzz", "jobs", ""])
 VALUES = st.recursive(
     st.one_of(
         st.none(),
@@ -601,7 +601,7 @@ def test_a_thousand_parsed_jobs_become_specs(tmp_path):
         retention=Retention(),
     )
     body = {"cron": "30 2 * * *", "command": ["a", "b"], "timeout": "5m", "env": {"A": "1"}, "labels": ["x"]}
-    built = [build_job(f"j{number}", read_map(JobEntry, body)[0], around) for number in range(1000)]
+    built = [build_job(f"j{number}", read_map(JOB, body)[0], around) for number in range(1000)]
     assert all(spec is not None for spec, _ in built)
 
 

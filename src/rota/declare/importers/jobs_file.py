@@ -5,7 +5,7 @@ from typing import Any
 
 from rota.declare.export import write_comment, write_entry, write_job, write_map
 from rota.declare.importers.crontab import ImportedJob, KeptKey, Translation, remark
-from rota.declare.keys import JobEntry
+from rota.declare.keys import JOB
 from rota.declare.registry import BUILTIN_CONDITIONS
 from rota.declare.types import PollGroup, WorkType
 from rota.declare.yaml import Document
@@ -73,7 +73,7 @@ def _unmappable(body: Mapping[str, Any]) -> str:
 
 
 def _job(name: str, body: Mapping[str, Any], *, line: int) -> tuple[dict[str, Any], tuple[str, ...], list[Problem]]:
-    keys = {key: value for key, value in body.items() if key in JobEntry.model_fields}
+    keys = {key: value for key, value in body.items() if key in JOB.keys}
     unknown = [write_entry(key, value)[0] for key, value in body.items() if key not in keys]
     remarks = [remark(line, f"{name}: `{entry}` cannot be mapped") for entry in unknown]
     if "group" not in body and not _is_remote(keys):
