@@ -1,10 +1,9 @@
 """What needs attention: failing jobs, stale processes, failed reports."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypedDict
@@ -34,13 +33,12 @@ from rota.text.format import day_time
 from rota.text.jobs import say_abandoned, say_hold
 from rota.text.runs import say_attempt, say_retrying
 
-LOOKED_AT = 1000
-"""How many claims are counted at most."""
+MAX_COUNTED_CLAIMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """A work source, how many ends of work it was not told, and the newest of them."""
+    """A work source, the number of its failed reports, and the newest of them."""
 
     source: str
     count: int
@@ -48,34 +46,29 @@ class Untold:
 
     @property
     def text(self) -> str:
-        """What is wrong, in words."""
+        """The problem in words."""
         what = counted(self.count, "report or release was", "reports or releases were")
         return f"{what} given up: {self.newest.error or 'it did not answer'}"
 
 
 def given_up(db: Database, since: datetime, *, prefix: str = "") -> list[Untold]:
-    """Return the sources that were not told, by name; `prefix` begins the names of the jobs that are meant."""
-    found = work_items.given_up(db, since, prefix=prefix, limit=LOOKED_AT)
-    return list(_by_source(sorted(found, key=lambda claim: claim.source.title)))
-
-
-def _by_source(found: list[Claim]) -> Iterator[Untold]:
-    for title, group in groupby(found, key=lambda claim: claim.source.title):
-        claims = list(group)
-        yield Untold(title, len(claims), claims[0])
+    """Return the sources with failed reports, by name; `prefix` selects jobs by the beginning of their names."""
+    claims = work_items.given_up(db, since, prefix=prefix, limit=MAX_COUNTED_CLAIMS)
+    claims.sort(key=lambda claim: claim.source.title)
+    groups = [list(group) for _, group in groupby(claims, key=lambda claim: claim.source.title)]
+    return [Untold(group[0].source.title, len(group), group[0]) for group in groups]
 
 
 STUCK_AFTER = timedelta(minutes=1)
-UNHEARD = timedelta(days=1)
-"""How long notifications that failed are pointed out."""
+FAILURES_SHOWN_FOR = timedelta(days=1)
 TOOLS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """One thing that needs somebody: the job or file, what is wrong, and the command that tells more.
+    """One item that needs attention: the job or file, the problem, and a command for details.
 
-    `sign` changes when something new happens to it, and only then; `subject` is the run or job that it is about.
+    `sign` changes only when something new happens; `subject` is the run or job of the item.
     """
 
     name: str
@@ -87,13 +80,13 @@ class Attention:
 
     @property
     def topic(self) -> str:
-        """What it is about, however often it happens."""
+        """The identity of the item, which stays when it happens again."""
         return f"{self.kind}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """Something that needs somebody; `seen` when somebody has acknowledged just this."""
+    """An item that needs attention; `seen` if exactly this was acknowledged."""
 
     attention: Attention
     mark: str
@@ -101,18 +94,14 @@ class AttentionItem:
 
 
 def with_seen(db: Database, found: Iterable[Attention]) -> list[AttentionItem]:
-    """Return what needs somebody, each with who has seen it, unless something new happened since."""
-    known = audit.acknowledgements(db)
-    needs = []
-    for one in found:
-        mark, seen = mark_of(one), known.get(one.topic)
-        needs.append(AttentionItem(one, mark, seen if seen is not None and seen.sign == mark else None))
-    return needs
-
-
-def mark_of(one: Attention) -> str:
-    """Return the sign of something that needs somebody, short however long it is."""
-    return hashlib.sha256(one.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    """Return items, each with its acknowledgement, unless something new happened since."""
+    acknowledged = audit.acknowledgements(db)
+    items = []
+    for item in found:
+        mark = hashlib.sha256(item.sign.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        seen = acknowledged.get(item.topic)
+        items.append(AttentionItem(item, mark, seen if seen is not None and seen.sign == mark else None))
+    return items
 
 
 class SeenJson(TypedDict):
@@ -149,20 +138,15 @@ def attention(
     now: datetime,
     scope: str = "",
 ) -> tuple[Attention, ...]:
-    """Return what needs somebody; `answer` is what the scheduler's loop said of itself."""
+    """Return the attention items of jobs and runs; `answer` is the answer of the scheduler's loop."""
     return (
         *_broken_file(answer),
         *_failing_parts(answer),
-        *_stuck(running, partial(_spec_of, db), now),
+        *(note for run in running if (note := _late_end(run, jobs.version_spec(db, run.job_id, run.version), now))),
         *_abandoned(queue.abandoned(db), now=now, scope=scope),
         *(note for view in views if (note := _needs(view, now, holds))),
-        *_unheard(db, now=now, scope=scope),
-        *_untold(db, now=now, scope=scope),
+        *_failed_reports(db, now - FAILURES_SHOWN_FOR, prefix=f"{scope}/" if scope else ""),
     )
-
-
-def _spec_of(db: Database, run: Run) -> JobSpec:
-    return jobs.version_spec(db, run.job_id, run.version)
 
 
 def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
@@ -178,7 +162,7 @@ def _broken_file(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
 
 
 def _failing_parts(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
-    """Return what the scheduler says goes wrong inside it: its storage, or a loop."""
+    """Return the problems that the scheduler reports: its storage, or a loop."""
     storage, damage = answer.get("storage_problem"), answer.get("damage")
     if damage:
         return (Attention("database", str(damage), "rota doctor", kind="damage", sign=str(damage)),)
@@ -190,24 +174,14 @@ def _failing_parts(answer: Mapping[str, Any]) -> tuple[Attention, ...]:
     )
 
 
-def _unheard(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
-    """Yield the targets that were not told of something since yesterday."""
-    prefix = f"{scope}/" if scope else ""
-    for one in notifications.failed_since(db, now - UNHEARD, prefix=prefix):
-        what = f"{counted(one.count, 'notification')} failed: {one.error}"
-        sign = iso(one.newest)
-        yield Attention(one.target, what, "rota deliveries --failed", kind="deliveries", sign=sign)
-
-
-def _untold(db: Database, *, now: datetime, scope: str) -> Iterator[Attention]:
-    """Yield the work sources that were not told since yesterday how runs ended."""
-    for one in given_up(db, now - UNHEARD, prefix=f"{scope}/" if scope else ""):
-        handle = one.newest.handle
-        yield Attention(one.source, one.text, f"rota show {handle}", kind="source", sign=handle, subject=handle)
-
-
-def _stuck(running: Sequence[Run], spec_of: Callable[[Run], JobSpec], now: datetime) -> list[Attention]:
-    return [note for run in running if (note := _late_end(run, spec_of(run), now))]
+def _failed_reports(db: Database, since: datetime, *, prefix: str) -> Iterator[Attention]:
+    """Yield the targets and work sources with failed notifications or reports."""
+    for failed in notifications.failed_since(db, since, prefix=prefix):
+        what, sign = f"{counted(failed.count, 'notification')} failed: {failed.error}", iso(failed.newest)
+        yield Attention(failed.target, what, "rota deliveries --failed", kind="deliveries", sign=sign)
+    for source in given_up(db, since, prefix=prefix):
+        handle = source.newest.handle
+        yield Attention(source.source, source.text, f"rota show {handle}", kind="source", sign=handle, subject=handle)
 
 
 def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
@@ -220,13 +194,11 @@ def _late_end(run: Run, spec: JobSpec, now: datetime) -> Attention | None:
 
 def _abandoned(found: Sequence[Abandoned], *, now: datetime, scope: str) -> Iterator[Attention]:
     """Yield the functions that still run after the end of their runs."""
-    for one in found:
-        if one.job is None or in_scope(one.job, scope):
-            what = f"abandoned: {say_abandoned(one, now=now)}"
-            known = one.job is not None
-            command = f"rota explain {one.handle}" if known else "rota status"
-            subject = one.handle if known else ""
-            yield Attention(one.job or one.handle, what, command, kind="abandoned", sign=one.run_id, subject=subject)
+    for left in found:
+        if left.job is None or in_scope(left.job, scope):
+            what = f"abandoned: {say_abandoned(left, now=now)}"
+            command, subject = (f"rota explain {left.handle}", left.handle) if left.job else ("rota status", "")
+            yield Attention(left.job or left.handle, what, command, kind="abandoned", sign=left.run_id, subject=subject)
 
 
 def _needs(view: JobView, now: datetime, holds: Sequence[HoldView] = ()) -> Attention | None:
@@ -268,14 +240,14 @@ def _failing(view: JobView, now: datetime, holds: Sequence[HoldView]) -> Attenti
 
 
 def _refused(view: JobView, holds: Sequence[HoldView], now: datetime) -> str:
-    """Return how the provider of a job is held, nothing where it is not."""
+    """Return the hold of a job's provider in words, or nothing."""
     agent, zone = view.job.spec.work.agent, view.job.spec.schedule.timezone
     held = next((one.hold for one in holds if agent is not None and one.hold.provider == agent.provider), None)
     return "" if held is None else say_hold(provider_pool(held.provider), held.until, zone=zone, now=now)
 
 
 def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
-    """Return whether a failure is the last word: its retry or attempt, and whether the job is held back."""
+    """Return the retry or attempt of a failure, and the backoff of the job."""
     job = view.job
     retry = next((run for run in view.unfinished if run.retry_of == failed.id), None)
     tried = say_retrying(retry, job.spec) if retry else say_attempt(failed, job.spec)
@@ -286,7 +258,7 @@ def _tried(view: JobView, failed: Run, now: datetime) -> tuple[str, str]:
 
 
 def denied(view: JobView) -> Attention | None:
-    """Return that the newest run of a job was refused tools; a failing one is told of already."""
+    """Return an item if the newest run of a job completed although tools were denied."""
     newest = next((run for run in view.last if run.status.final), None)
     if newest is None or not newest.denied_tools or newest.status is not Status.COMPLETED:
         return None
@@ -298,7 +270,7 @@ def denied(view: JobView) -> Attention | None:
 
 
 def held(view: HoldView, *, zone: str, now: datetime) -> Attention:
-    """Return that a provider takes no more work."""
+    """Return the item of a held provider."""
     hold = view.hold
     until = say_hold(provider_pool(hold.provider), hold.until, zone=zone, now=now)
     what = f"{until}, {view.waiting} waiting: {hold.why}"
@@ -314,7 +286,7 @@ RESTART_THERE = "restart it there: `rota service restart`, or `rota stop --detac
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """A living process that is another rota than the installed one; `where` is the name of its machine elsewhere."""
+    """A live process of another version than the installed one; `where` names its machine if it is remote."""
 
     kind: str
     pid: int
@@ -324,13 +296,13 @@ class Outdated:
 
     @property
     def text(self) -> str:
-        """What differs."""
-        who, place = CALLED.get(self.kind, self.kind), f" on {self.where}" if self.where else ""
-        return f"{who}{place} (pid {self.pid}) is rota {self.version}, installed here is {self.installed}"
+        """The difference in words."""
+        name, place = CALLED.get(self.kind, self.kind), f" on {self.where}" if self.where else ""
+        return f"{name}{place} (pid {self.pid}) is rota {self.version}, installed here is {self.installed}"
 
 
 def outdated(db: Database, state: Path | None) -> list[Outdated]:
-    """Return the living processes of other versions, as seen from a state folder; a tick ends by itself."""
+    """Return the live processes of other versions, as seen from a state folder, without ticks, which end soon."""
     installed = installed_version()
     if state is None or installed is None:
         return []
@@ -350,7 +322,7 @@ def outdated(db: Database, state: Path | None) -> list[Outdated]:
 
 
 def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
-    """Yield which schedulers should be started again, and whether this is the database at all."""
+    """Yield the schedulers that need a restart, and a move of the database."""
     if (place := moved_to(db)) is not None:
         yield Attention("database", f"was moved to {place}: use that one", "rota doctor", kind="moved", sign=place)
     for one in outdated(db, state):
@@ -360,13 +332,13 @@ def left_behind(db: Database, state: Path | None) -> Iterator[Attention]:
 
 
 def moved_to(db: Database) -> str | None:
-    """Return where `rota migrate` moved this database, None for nowhere."""
+    """Return the destination to which `rota migrate` moved this database, or None."""
     row = db.row("meta_get", key=MOVED_TO)
     return row[0] if row is not None else None
 
 
 def left_behind_findings(db: Database, state: Path) -> list[Finding]:
-    """Tell which schedulers are not the rota that is installed, and how they become it; and of a move."""
+    """Return findings about schedulers of other versions, and about a move of the database."""
     place = moved_to(db)
     moved = [] if place is None else [Finding("store", Severity.WARNING, f"this database was moved to {place}", MOVED)]
     return moved + [

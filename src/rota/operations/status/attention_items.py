@@ -1,10 +1,9 @@
-"""All that needs somebody, and what somebody has acknowledged: that stays quiet until something new happens to it."""
+"""All attention items, and their acknowledgement, which lasts until something new happens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rota.model.amounts import counted
@@ -12,7 +11,7 @@ from rota.model.errors import InvalidValue, NothingNeeds
 from rota.model.records import Job, Run
 from rota.operations.budgets import AccountView
 from rota.operations.capacity import hold_views
-from rota.operations.jobs import LAST_OUTCOMES, JobView, job_view
+from rota.operations.jobs import LAST_OUTCOMES, job_view
 from rota.operations.status.attention import Attention, AttentionItem, attention, denied, held, left_behind, with_seen
 from rota.operations.workers import machines_needing
 from rota.rules.budgets import say_used
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from rota.operations.status.status import Heartbeat
 
 FIRST = ("damage", "storage", "file", "workers", "loop", "failing", "stuck", "abandoned")
-"""What comes before everything else that needs somebody."""
+"""The kinds that come first, in order."""
 
 
 def needs_in(
@@ -39,32 +38,24 @@ def needs_in(
     now: datetime,
     scope: str = "",
 ) -> tuple[AttentionItem, ...]:
-    """Return what needs somebody among these jobs and runs, the worst first."""
-    views = _striking(db, living)
-    holds = hold_views(db)
-    found = [
-        *machines_needing(beat.workers),
-        *left_behind(db, beat.state),
-        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
-        *(note for view in views if (note := denied(view))),
-        *(held(one, zone=zone, now=now) for one in holds),
-        *(_waiting(one) for one in budgets if one.waiting),
-    ]
-    return tuple(with_seen(db, sorted(found, key=_urgency)))
-
-
-def _urgency(one: Attention) -> int:
-    return FIRST.index(one.kind) if one.kind in FIRST else len(FIRST)
-
-
-def _striking(db: Database, living: Sequence[Job]) -> list[JobView]:
-    """Return the jobs that may need somebody, with their runs: most jobs are fine, and reading their runs costs."""
+    """Return the attention items of these jobs and runs, the worst first."""
     striking = run_queries.striking_jobs(db, newest=LAST_OUTCOMES)
-    return [
+    views = [  # most jobs are fine, and reading their runs is expensive
         job_view(db, job)
         for job in living
         if job.id in striking or job.provisional_at or job.spec.work.agent or job.name == POLL
     ]
+    holds = hold_views(db)
+    items = [
+        *machines_needing(beat.workers),
+        *left_behind(db, beat.state),
+        *attention(db, beat.answer, views=views, running=running, holds=holds, now=now, scope=scope),
+        *(note for view in views if (note := denied(view))),
+        *(held(hold, zone=zone, now=now) for hold in holds),
+        *(_waiting(account) for account in budgets if account.waiting),
+    ]
+    items.sort(key=lambda item: FIRST.index(item.kind) if item.kind in FIRST else len(FIRST))
+    return tuple(with_seen(db, items))
 
 
 def _waiting(view: AccountView) -> Attention:
@@ -80,7 +71,7 @@ def _waiting(view: AccountView) -> Attention:
 def chosen_among(
     needs: Sequence[AttentionItem], names: Sequence[str], *, everything: bool = False
 ) -> tuple[AttentionItem, ...]:
-    """Return what is meant: everything, or names as `rota status` shows them, or runs; else NothingNeeds."""
+    """Return the chosen items: all, or those of names as `rota status` shows them, or of runs; else NothingNeeds."""
     if everything == bool(names):
         raise InvalidValue("name items, or pass `all`", hint="`rota ack` lists the items")
     if everything:
@@ -99,23 +90,20 @@ def _is(need: AttentionItem, name: str) -> bool:
 def acknowledge(
     store: Store, chosen: Sequence[AttentionItem], *, needs: Sequence[AttentionItem], actor: str, now: datetime
 ) -> tuple[AttentionItem, ...]:
-    """Keep things quiet until something new happens to them; `needs` is all that needs somebody."""
-    store.write(partial(_acknowledge, chosen=chosen, needs=needs, actor=actor, now=now))
+    """Acknowledge items until something new happens; delete acknowledgements of topics that are not in `needs`."""
+    current = {need.attention.topic for need in needs}
+
+    def change(db: Database) -> None:
+        for topic in audit.acknowledgements(db):
+            if topic not in current:
+                audit.forget(db, topic)
+        for need in chosen:
+            audit.acknowledge(db, need.attention.topic, sign=need.mark, actor=actor, now=now)
+
+    store.write(change)
     return tuple(replace(need, seen=Acknowledgement(need.attention.topic, need.mark, actor, now)) for need in chosen)
 
 
-def _acknowledge(
-    db: Database, *, chosen: Sequence[AttentionItem], needs: Sequence[AttentionItem], actor: str, now: datetime
-) -> None:
-    """Store it, and forget what needs nobody any more, so that nothing piles up."""
-    current = {need.attention.topic for need in needs}
-    for known in audit.acknowledgements(db):
-        if known not in current:
-            audit.forget(db, known)
-    for need in chosen:
-        audit.acknowledge(db, need.attention.topic, sign=need.mark, actor=actor, now=now)
-
-
 def point_out(store: Store, topics: Sequence[str]) -> None:
-    """Show things again that were acknowledged."""
+    """Show acknowledged items again."""
     store.write(lambda db: [audit.forget(db, topic) for topic in topics])

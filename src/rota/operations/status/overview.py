@@ -1,4 +1,4 @@
-"""The overview: needs, timeline and running work."""
+"""The overview: attention items, timeline and running work."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,26 +18,26 @@ from rota.rules.schedule.blackouts import QuietRun, next_quiet, quiet_run
 from rota.rules.schedule.preview import coming_fires, fires_to_come
 from rota.store.driver import Database, Store
 from rota.store.tables import jobs, queue, run_queries, runs
-from rota.store.tables.run_queries import Drawn, EndCount
+from rota.store.tables.run_queries import Drawn
 from rota.text.ansi import clean_for_terminal
 
 LANES = 20
 MOST_LANES = 200
 BARS = 240
-"""So many bars are drawn in all, so that a page stays small; lanes with more than their part are bands."""
+"""The maximum number of bars of a page; lanes with more than their share become bands."""
 LEAST_BARS = 8
 PARTS = 120
-"""Into how many parts the past is cut where runs are counted."""
-COUNTED = 20_000
-QUIETS = 40
+"""The number of parts of the past in which runs are counted."""
+MAX_COUNTED_RUNS = 20_000
+MAX_QUIET_HOURS = 40
 DRAWN = ("missed", "skipped", "cancelled", "completed", "partial", "running", "failed")
-"""What is drawn over what: a failure is never hidden."""
+"""The drawing order: failures come last and are never hidden."""
 FINAL = (Status.COMPLETED, Status.SKIPPED, Status.CANCELLED, Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A run, or `count` of them that ended alike: from when to when; `number` is that of a single run."""
+    """The time of a run, or of `count` runs with equal ends; `number` is the number of a single run."""
 
     kind: str
     since: datetime
@@ -48,7 +48,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job: its past as bars, its coming fires, when it is quiet. `band`: so many fires that they are one."""
+    """A job: past runs as bars, next fires, quiet hours. `band`: draw the fires as one band, as they are too many."""
 
     job: str
     bars: tuple[Bar, ...]
@@ -60,7 +60,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lanes of the jobs that matter most, by name, and how many there would be."""
+    """The lanes of the most relevant jobs, by name, and the number of all jobs with something to draw."""
 
     since: datetime
     until: datetime
@@ -81,31 +81,29 @@ def draw(
 ) -> Timeline:
     """Return the timeline from `span` ago to `span` ahead; jobs in `first` come before others if there are too many."""
     newest = run_queries.newest_run_of_jobs(db)
-    alive = [job for job in jobs if job.retired_at is None and _matters(job, newest.get(job.id), now=now, span=span)]
-    far = now - span
-    ranked = sorted(alive, key=lambda job: (job.name not in first, _distance(job, newest.get(job.id, far), now)))
+    alive = [job for job in jobs if job.retired_at is None and _is_drawn(job, newest.get(job.id), now=now, span=span)]
+
+    def distance(job: Job) -> timedelta:
+        near = now - newest.get(job.id, now - span)
+        return near if job.next_at is None else min(near, abs(job.next_at - now))
+
+    ranked = sorted(alive, key=lambda job: (job.name not in first, distance(job)))
     chosen = sorted(ranked[:lanes], key=lambda job: job.name)
     most = max(LEAST_BARS, bars // max(len(chosen), 1))
     drawn = tuple(_lane(db, job, now=now, span=span, most=most) for job in chosen)
     return Timeline(now - span, now + span, now, drawn, len(alive))
 
 
-def _matters(job: Job, newest: datetime | None, *, now: datetime, span: timedelta) -> bool:
-    """Tell whether a job has anything to draw; of a long run the beginning may lie before."""
+def _is_drawn(job: Job, newest: datetime | None, *, now: datetime, span: timedelta) -> bool:
+    """Return whether a job has something to draw; a long run may have started before the span."""
     ahead = job.next_at is not None and job.next_at <= now + span
     return ahead or (newest is not None and newest >= now - 2 * span)
-
-
-def _distance(job: Job, newest: datetime, now: datetime) -> timedelta:
-    """Return how far a job's last or next doing is away."""
-    near = now - newest
-    return near if job.next_at is None else min(near, abs(job.next_at - now))
 
 
 def _lane(db: Database, job: Job, *, now: datetime, span: timedelta, most: int) -> Lane:
     runs = run_queries.drawn_runs(db, job.id, limit=most + 1)
     inside = [run for run in runs if run.finished_at is None or run.finished_at >= now - span]
-    bars = list(_single(inside, now=now))
+    bars = [_bar(run, now) for run in reversed(inside) if run.finished_at is not None or run.started_at is not None]
     if len(inside) > most:
         bars = [*_counted(db, job.id, now=now, span=span), *(bar for bar in bars if bar.kind == "running")]
     bars.sort(key=lambda bar: DRAWN.index(bar.kind))
@@ -114,60 +112,41 @@ def _lane(db: Database, job: Job, *, now: datetime, span: timedelta, most: int) 
     return Lane(job.name, tuple(bars), tuple(fires), len(fires) > most, quiet, job.paused_at is not None)
 
 
-def _single(runs: Sequence[Drawn], *, now: datetime) -> Iterator[Bar]:
-    """Yield a bar for each run that has started or ended; what is queued is not on the line yet."""
-    for run in reversed(runs):
-        if run.finished_at is not None or run.started_at is not None:
-            since, until = _span(run, now)
-            yield Bar(_kind(run), since, until, run.count or 1, run.number)
-
-
-def _span(run: Drawn, now: datetime) -> tuple[datetime, datetime]:
+def _bar(run: Drawn, now: datetime) -> Bar:
+    special = {Reason.MISSED: "missed", Reason.MEMBERS_FAILED: "partial"}
+    kind = (special.get(run.reason) if run.reason else None) or run.status.shown.value.lower()
     if run.started_at is not None:
-        return run.started_at, run.finished_at or now
+        return Bar(kind, run.started_at, run.finished_at or now, run.count or 1, run.number)
     since = run.scheduled_for or run.created_at
-    return since, run.covers_to or since
-
-
-def _kind(run: Drawn) -> str:
-    if run.reason is Reason.MISSED:
-        return "missed"
-    return "partial" if run.reason is Reason.MEMBERS_FAILED else run.status.shown.value.lower()
+    return Bar(kind, since, run.covers_to or since, run.count or 1, run.number)
 
 
 def _counted(db: Database, job_id: str, *, now: datetime, span: timedelta) -> Iterator[Bar]:
-    """Yield bars for many runs: those of one status that lie in neighbouring parts are one, failures drawn last."""
+    """Yield bars for many runs: one for neighbouring parts with the same status, failures last."""
     width = span / PARTS
     for status in FINAL:
-        found = run_queries.ended_runs(db, job_id, status, since=now - span, width=width, limit=COUNTED)
-        for group in _neighbours(found, width):
-            count = sum(one.count for one in group)
-            yield Bar(status.value.lower(), group[0].since, group[-1].until, count)
-
-
-def _neighbours(found: Sequence[EndCount], width: timedelta) -> Iterator[list[EndCount]]:
-    group: list[EndCount] = []
-    for one in found:
-        if group and one.since - group[-1].until > 2 * width:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
+        parts = run_queries.ended_runs(db, job_id, status, since=now - span, width=width, limit=MAX_COUNTED_RUNS)
+        bar: Bar | None = None
+        for part in parts:
+            if bar is not None and part.since - bar.until <= 2 * width:
+                bar = replace(bar, until=part.until, count=bar.count + part.count)
+                continue
+            if bar is not None:
+                yield bar
+            bar = Bar(status.value.lower(), part.since, part.until, part.count)
+        if bar is not None:
+            yield bar
 
 
 def _quiet(job: Job, since: datetime, until: datetime) -> Iterator[QuietRun]:
-    """Yield the quiet hours of a job within a timeline."""
     quiet, at = job.spec.schedule.quiet, since
-    for _ in range(QUIETS):
+    for _ in range(MAX_QUIET_HOURS):
         if quiet is None or at >= until:
             return
-        found = quiet_run(quiet, at)
-        if found is not None:
-            yield QuietRun(max(found.since, since), min(found.until, until))
-            at = found.until
-        else:
-            at = next_quiet(quiet, at)
+        hours = quiet_run(quiet, at)
+        if hours is not None:
+            yield QuietRun(max(hours.since, since), min(hours.until, until))
+        at = next_quiet(quiet, at) if hours is None else hours.until
 
 
 NEEDS, RUNNING, NEXT, ACCOUNTS = "needs", "running", "next", "budgets"
@@ -181,7 +160,7 @@ TAIL_LINES, TAIL_WIDTH = 3, 400
 
 @dataclass(frozen=True, slots=True)
 class Tailed:
-    """A run under way and the last lines that it wrote."""
+    """A running run and the last lines of its output."""
 
     run: Run
     tail: tuple[str, ...]
@@ -189,7 +168,7 @@ class Tailed:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything on the overview; what was not asked for is empty."""
+    """The content of the overview; parts that were not requested are empty."""
 
     heartbeat: Heartbeat
     needs: tuple[AttentionItem, ...] = ()
@@ -204,12 +183,12 @@ class Overview:
 
     @property
     def open(self) -> tuple[AttentionItem, ...]:
-        """What nobody has seen yet."""
+        """The items that are not acknowledged."""
         return tuple(need for need in self.needs if need.seen is None)
 
     @property
     def seen(self) -> tuple[AttentionItem, ...]:
-        """What somebody has seen, and nothing new happened since."""
+        """The acknowledged items."""
         return tuple(need for need in self.needs if need.seen is not None)
 
 
@@ -224,10 +203,10 @@ def look_over(
     lanes: int = LANES,
     parts: Collection[str] = ALL,
 ) -> Overview:
-    """Return the overview, or those parts of it that are asked for."""
-    found = store.read(partial(_look_over, beat=beat, zone=zone, now=now, span=span, lanes=lanes, parts=parts))
-    tailed = tuple(Tailed(one.run, tail_of(state, one.run.id)) for one in found.running)
-    return replace(found, running=tailed)
+    """Return the requested parts of the overview."""
+    overview = store.read(partial(_look_over, beat=beat, zone=zone, now=now, span=span, lanes=lanes, parts=parts))
+    tailed = tuple(Tailed(row.run, tail_of(state, row.run.id)) for row in overview.running)
+    return replace(overview, running=tailed)
 
 
 def _look_over(
@@ -258,16 +237,16 @@ def _look_over(
 
 
 def _next(db: Database, living: Sequence[Job], *, now: datetime) -> list[NextFire]:
-    """Return the next fire of each job, and when runs start whose provider is held."""
+    """Return the next fire of each job, and the next start of runs that wait for a provider."""
     due = sorted((job for job in living if job.next_at is not None), key=lambda job: job.next_at or now)
     fires = {NextFire(fire.at, job.name) for job in due[: 4 * NEXT_SHOWN] for fire in fires_to_come(job, n=1, now=now)}
     queued = queue.runs_of(db, queue.ready(db, limit=WAITING_LOOKED_AT))
-    kept = held_runs(db, queued=queued)
-    waiting = {NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept}
+    held = held_runs(db, queued=queued)
+    waiting = {NextFire(held[run.id].until or now, run.job) for run in queued if run.id in held}
     return sorted(fires | waiting, key=lambda fire: (fire.at, fire.job))[:NEXT_SHOWN]
 
 
 def tail_of(state: Path, run_id: str, *, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """Return the last lines of what a run wrote, safe to show."""
+    """Return the last lines of a run's output, safe to show."""
     text = clean_for_terminal(b"".join(output_of(state, run_id, lines=lines)).decode("utf-8", "replace"))
     return tuple(line[:TAIL_WIDTH] for line in text.splitlines() if line.strip())[-lines:]

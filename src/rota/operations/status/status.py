@@ -34,7 +34,7 @@ from rota.operations.jobs import ENABLED_KEY, list_jobs, project_timezone
 from rota.operations.project.locate import in_scope
 from rota.operations.status.attention import Attention, AttentionItem, need_json
 from rota.operations.status.attention_items import needs_in
-from rota.operations.views import PauseJson, Pauses, pause_json, pauses
+from rota.operations.views import Pauses, pause_json, pauses
 from rota.operations.workers import WorkerState, anybody_takes, slots_of_all, worker_json, worker_states
 from rota.rules.liveness import Ticks
 from rota.rules.schedule.preview import NOTICED, coming_fires
@@ -47,7 +47,7 @@ TOUCH = "touch"
 
 @dataclass(frozen=True, slots=True)
 class PollView:
-    """The shared poll: its job, the newest result, and how many runs wait for the next."""
+    """The shared poll: its job, the newest result, and the number of runs that wait for the next."""
 
     job: Job
     last: activity.Polled | None
@@ -55,13 +55,13 @@ class PollView:
 
     @property
     def interval(self) -> timedelta | None:
-        """How often it polls now; None: never by itself."""
+        """The current poll interval; None if it does not poll by itself."""
         return self.job.interval
 
 
 @dataclass(frozen=True, slots=True)
 class CadenceView:
-    """The mode, since when and why, and the poll where there is one."""
+    """The mode, the last activity, and the poll, if any."""
 
     project: ProjectMode
     activity: activity.Activity | None
@@ -69,27 +69,23 @@ class CadenceView:
 
 
 def touch(store: Store, *, now: datetime) -> None:
-    """Count as activity: jobs with intervals by mode become active."""
+    """Record activity: jobs with intervals by mode become active."""
     store.write(partial(activity.touch, what=TOUCH, now=now))
 
 
 def look_at_cadence(db: Database, *, now: datetime) -> CadenceView:
-    """Return how much is going on."""
-    job, project = _poll_job(db), project_mode(db, now=now)
-    if job is not None and job.mode is not None:
-        job = replace(job, mode=mode_of(db, job.spec, now=now))  # nobody re-plans where no scheduler runs
-    poll = None if job is None else PollView(job, activity.last_poll(db), len(activity.waiting(db)))
-    return CadenceView(project, activity.last_activity(db), poll)
+    """Return the mode, the last activity and the poll."""
+    job, poll = jobs.job_by_name(db, activity.POLL), None
+    if job is not None and job.retired_at is None:
+        if job.mode is not None:
+            job = replace(job, mode=mode_of(db, job.spec, now=now))  # without a scheduler the stored mode is stale
+        poll = PollView(job, activity.last_poll(db), len(activity.waiting(db)))
+    return CadenceView(project_mode(db, now=now), activity.last_activity(db), poll)
 
 
 def current_mode(store: Store, *, now: datetime) -> Mode:
     """Return the mode of the project."""
     return store.read(partial(project_mode, now=now)).mode
-
-
-def _poll_job(db: Database) -> Job | None:
-    job = jobs.job_by_name(db, activity.POLL)
-    return job if job is not None and job.retired_at is None else None
 
 
 def cadence_json(view: CadenceView, *, now: datetime) -> dict[str, Any]:
@@ -105,35 +101,34 @@ def cadence_json(view: CadenceView, *, now: datetime) -> dict[str, Any]:
 
 def _poll_json(view: PollView, *, now: datetime) -> dict[str, Any]:
     last = view.last
-    found: dict[str, Any] = {
+    return {
         "interval_seconds": view.interval.total_seconds() if view.interval else None,
-        "next_at": iso(view.job.next_at) if view.job.next_at else None,
+        "next_at": iso_or_none(view.job.next_at),
         "waiting": view.waiting,
-        "last": None,
-    }
-    if last is not None:
-        found["last"] = {
+        "last": None
+        if last is None
+        else {
             "at": iso(last.at),
             "age_seconds": round((now - last.at).total_seconds(), 3),
             "ok": last.ok,
             "detail": last.detail,
             "run_id": last.run_id,
-            "data_at": iso(last.good_at) if last.good_at else None,
-        }
-    return found
+            "data_at": iso_or_none(last.good_at),
+        },
+    }
 
 
 QUEUE_SHOWN = 1000
 NEXT_SHOWN = 5
-STOP_PATIENCE = 10.0  # a busy machine answers late; a stop that was heard must not be called stalled
+STOP_TIMEOUT_SECONDS = 10.0  # a busy machine answers late; a received stop must not be reported as stalled
 NOT_PAUSED = Pauses(None, ())
 NO_CALLS = DirectCallsView()
 
 
 class Liveness(StrEnum):
-    """Whether a scheduler serves a state folder (R-22), or ticks come instead (R-24), or other machines are at work.
+    """The state of the scheduler of a state folder, or of the ticks or other machines that replace it.
 
-    STOPPING: it starts nothing more. FAILING: it could start nothing, twice running.
+    STOPPING: it starts no more runs. FAILING: two consecutive starts failed.
     """
 
     RUNNING = "running"
@@ -147,9 +142,9 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What the scheduler's loop answered; where none serves, when the last ticks looked.
+    """The answer of the scheduler's loop, or the last ticks if no scheduler runs.
 
-    `workers`: all machines that use the same database, none where it is of this folder alone.
+    `workers`: all machines of a shared database; empty for a database of this folder alone.
     """
 
     liveness: Liveness
@@ -161,41 +156,41 @@ class Heartbeat:
 
     @property
     def alive(self) -> bool:
-        """Whether what is due will be done."""
+        """Whether due runs will start."""
         return self.liveness in (Liveness.RUNNING, Liveness.TICKING, Liveness.ELSEWHERE)
 
     @property
     def slots(self) -> int:
-        """How many slots there are, over all machines."""
-        found: int = slots_of_all(self.workers)[0] if self.workers else self.answer.get("concurrency", 0)
-        return found
+        """The number of slots of all machines."""
+        slots: int = slots_of_all(self.workers)[0] if self.workers else self.answer.get("concurrency", 0)
+        return slots
 
     @property
     def slots_taken(self) -> int:
-        """How many of the slots hold something."""
-        found: int = slots_of_all(self.workers)[1] if self.workers else self.answer.get("slots_taken", 0)
-        return found
+        """The number of taken slots of all machines."""
+        taken: int = slots_of_all(self.workers)[1] if self.workers else self.answer.get("slots_taken", 0)
+        return taken
 
     def serves(self, draws: Sequence[Draw]) -> bool:
-        """Tell whether somebody is there who may take a run that draws so."""
+        """Return whether a live worker accepts a run with these draws."""
         return anybody_takes(self.workers, draws) if self.workers else self.liveness is not Liveness.DEAD
 
     @property
     def fires(self) -> bool:
-        """Whether a coming instant fires: not where the scheduler stops and no other machine serves."""
-        others = any("serve" in one.kinds and not one.here for one in self.workers)
+        """Whether the next instant fires: not if the scheduler stops and no other machine serves."""
+        others = any("serve" in worker.kinds and not worker.here for worker in self.workers)
         return self.liveness is not Liveness.STOPPING or others
 
     @property
     def last_round(self) -> datetime | None:
-        """When a loop last went round."""
+        """The time of the newest round of a loop."""
         rounds = [datetime.fromisoformat(loop["last_at"]) for loop in self.answer.get("loops", ()) if loop["last_at"]]
         return max(rounds, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A coming fire of a job."""
+    """The next fire of a job."""
 
     at: datetime
     job: str
@@ -203,19 +198,19 @@ class NextFire:
 
 @dataclass(frozen=True, slots=True)
 class SystemView:
-    """Everything that `rota status` shows."""
+    """The content of `rota status`."""
 
     heartbeat: Heartbeat
     attention: tuple[Attention, ...] = ()
     seen: tuple[AttentionItem, ...] = ()
-    """What needs somebody and was acknowledged."""
+    """The acknowledged items."""
     running: tuple[Run, ...] = ()
     abandoned: tuple[Abandoned, ...] = ()
-    """Functions that still run after the end of their runs, and keep their slots."""
+    """Functions that still run after the end of their runs, and occupy their slots."""
     queued: tuple[Run, ...] = ()
     next: tuple[NextFire, ...] = ()
     overdue: tuple[NextFire, ...] = ()
-    """What was due and has not fired: nothing serves, or the scheduler is late."""
+    """Due instants that have not fired: no scheduler runs, or it is late."""
     jobs: int = 0
     pauses: Pauses = NOT_PAUSED
     direct: DirectCallsView = NO_CALLS
@@ -224,30 +219,26 @@ class SystemView:
     budgets: tuple[AccountView, ...] = ()
     holds: tuple[HoldView, ...] = ()
     held: Mapping[str, ProviderHold] = field(default_factory=dict)
-    """Which of the queued runs wait since their provider is held, by identifier."""
+    """The holds of queued runs that wait for their provider, by identifier."""
 
 
 def heartbeat(state: Path) -> Heartbeat:
-    """Ask the scheduler's loop; a lock without an answer within a second is a stalled scheduler (R-22)."""
+    """Query the scheduler's loop; a lock without an answer within a second means a stalled scheduler."""
     answer = ask(state, {"ask": "status"})
     if answer is not None and "pid" in answer:
-        return Heartbeat(_liveness(answer), answer["pid"], answer, state=state)
-    if is_held(state / SERVE_LOCK):
+        liveness = Liveness.FAILING if answer.get("failing") else Liveness.RUNNING
+        liveness = Liveness.STOPPING if answer.get("stopping") else liveness
+        return Heartbeat(liveness, answer["pid"], answer, state=state)
+    if serves(state):
         return Heartbeat(Liveness.STALLED, serving_pid(state), state=state)
     return Heartbeat(Liveness.DEAD, state=state)
 
 
-def _liveness(answer: Mapping[str, Any]) -> Liveness:
-    if answer.get("stopping"):
-        return Liveness.STOPPING
-    return Liveness.FAILING if answer.get("failing") else Liveness.RUNNING
-
-
 def with_ticks(db: Database, beat: Heartbeat, *, now: datetime) -> Heartbeat:
-    """Return a heartbeat with what the database knows: the ticks where nobody serves, and the other machines."""
+    """Return a heartbeat with the ticks, if no scheduler runs, and the other machines of the database."""
     if processes.is_shared(db):
         beat = replace(beat, workers=worker_states(db, beat.state))
-        if beat.liveness is Liveness.DEAD and any("serve" in one.kinds for one in beat.workers):
+        if beat.liveness is Liveness.DEAD and any("serve" in worker.kinds for worker in beat.workers):
             return replace(beat, liveness=Liveness.ELSEWHERE)
     if beat.liveness is not Liveness.DEAD or not in_tick_mode(db):
         return beat
@@ -259,7 +250,7 @@ def with_ticks(db: Database, beat: Heartbeat, *, now: datetime) -> Heartbeat:
 
 
 def attended(store: Store, state: Path, *, now: datetime, run: Run | None = None) -> bool:
-    """Tell whether what is queued will start: a process serves, or ticks come; or whether somebody carries the run."""
+    """Return whether queued runs will start: a scheduler runs, or ticks come; or whether a process executes `run`."""
     if serves(state) or (run is not None and carried(store, state, run)):
         return True
     return store.read(lambda db: with_ticks(db, Heartbeat(Liveness.DEAD, state=state), now=now)).alive
@@ -269,32 +260,31 @@ SWITCHED_OFF = "the scheduler is switched off by `scheduler.enabled: false`: not
 
 
 def switched_off(db: Database, beat: Heartbeat) -> bool:
-    """Tell whether `scheduler.enabled: false` holds: as the running scheduler says, else as the file was applied."""
+    """Return whether `scheduler.enabled: false` applies, by the running scheduler, else by the applied file."""
     if "enabled" in beat.answer:
         return not beat.answer["enabled"]
     return db.row("meta_get", key=ENABLED_KEY) == ("off",)
 
 
 def carried(store: Store, state: Path, run: Run) -> bool:
-    """Tell whether the process that carries a run lives: it records how the run ends."""
-    return any(one.epoch == run.epoch for one in store.read(partial(live_processes, state=state)))
+    """Return whether the process that executes a run is alive and will record its end."""
+    return any(process.epoch == run.epoch for process in store.read(partial(live_processes, state=state)))
 
 
 def serves(state: Path) -> bool:
-    """Tell whether a process holds the lock of a serving scheduler."""
+    """Return whether a process holds the lock of the scheduler."""
     return is_held(state / SERVE_LOCK)
 
 
 def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> SystemView:
-    """Return how a project is; with a scope only the part that concerns the jobs of this included project."""
+    """Return the state of a project; with a scope only of the jobs of this included project."""
     beat = store.read(partial(with_ticks, beat=beat, now=now))
     views = [view for view in list_jobs(store) if in_scope(view.job.name, scope)]
     running = tuple(run for run in store.read(run_queries.running_runs) if in_scope(run.job, scope))
     paused = pauses(store)
-    held = tuple(store.read(hold_views))
     budgets = tuple(store.read(partial(account_views, now=now)))
     queued = tuple(run for run in store.read(_queued) if in_scope(run.job, scope))
-    kept = store.read(partial(held_runs, queued=queued))
+    held = store.read(partial(held_runs, queued=queued))
     needs = store.read(
         partial(
             needs_in,
@@ -309,42 +299,41 @@ def look(store: Store, beat: Heartbeat, *, now: datetime, scope: str = "") -> Sy
     )
     fires = [NextFire(fire.at, view.job.name) for view in views for fire in coming_fires(view.job, n=1)]
     overdue = [fire for fire in fires if now - fire.at > NOTICED]
-    starts = [NextFire(kept[run.id].until or now, run.job) for run in queued if run.id in kept]
+    starts = [NextFire(held[run.id].until or now, run.job) for run in queued if run.id in held]
     return SystemView(
         heartbeat=beat,
         attention=tuple(need.attention for need in needs if need.seen is None),
         seen=tuple(need for need in needs if need.seen is not None),
         running=running,
-        abandoned=tuple(one for one in store.read(queue.abandoned) if one.job is None or in_scope(one.job, scope)),
+        abandoned=tuple(left for left in store.read(queue.abandoned) if left.job is None or in_scope(left.job, scope)),
         queued=queued,
         next=_first({*fires, *starts}.difference(overdue)) if beat.fires else (),
         overdue=_first(overdue),
         jobs=len(views),
-        pauses=Pauses(paused.everything, tuple(one for one in paused.jobs if in_scope(one.job or "", scope))),
+        pauses=Pauses(paused.everything, tuple(pause for pause in paused.jobs if in_scope(pause.job or "", scope))),
         direct=store.read(direct_calls),
         pools=tuple(store.read(pool_views)),
         cadence=store.read(partial(look_at_cadence, now=now)),
         budgets=budgets,
-        holds=held,
-        held=kept,
+        holds=tuple(store.read(hold_views)),
+        held=held,
     )
 
 
 def needs_of(store: Store, *, beat: Heartbeat, zone: str, now: datetime, scope: str = "") -> tuple[AttentionItem, ...]:
-    """Return what needs somebody, also what somebody has seen."""
-    return store.read(partial(_all_needs, beat=beat, zone=zone, now=now, scope=scope))
+    """Return all attention items, also acknowledged ones."""
 
+    def read(db: Database) -> tuple[AttentionItem, ...]:
+        living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
+        running = [run for run in run_queries.running_runs(db) if in_scope(run.job, scope)]
+        full, budgets = with_ticks(db, beat, now=now), account_views(db, now=now)
+        return needs_in(db, full, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
 
-def _all_needs(db: Database, *, beat: Heartbeat, zone: str, now: datetime, scope: str) -> tuple[AttentionItem, ...]:
-    living = [job for job in jobs.all_jobs(db) if job.retired_at is None and in_scope(job.name, scope)]
-    running = [run for run in run_queries.running_runs(db) if in_scope(run.job, scope)]
-    beat = with_ticks(db, beat, now=now)
-    budgets = account_views(db, now=now)
-    return needs_in(db, beat, living=living, running=running, budgets=budgets, zone=zone, now=now, scope=scope)
+    return store.read(read)
 
 
 def _queued(db: Database) -> tuple[Run, ...]:
-    """Return the head of the queue: what is ready, then what waits for something."""
+    """Return the head of the queue: ready runs, then waiting ones."""
     ready = queue.ready(db, limit=QUEUE_SHOWN)
     waiting = queue.waiting(db, limit=QUEUE_SHOWN - len(ready))
     return tuple(queue.runs_of(db, [*ready, *waiting]))
@@ -355,14 +344,16 @@ def _first(fires: Iterable[NextFire]) -> tuple[NextFire, ...]:
 
 
 def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
-    """Return how a project is as JSON."""
-    answer = view.heartbeat.answer
+    """Return the state of a project as JSON."""
+    answer, ticks, everything = view.heartbeat.answer, view.heartbeat.ticks, view.pauses.everything
     return {
         "state": view.heartbeat.liveness.value,
         "pid": view.heartbeat.pid,
         "started_at": answer.get("started_at"),
-        "last_round_at": iso(view.heartbeat.last_round) if view.heartbeat.last_round else None,
-        "ticks": _ticks_json(view.heartbeat.ticks),
+        "last_round_at": iso_or_none(view.heartbeat.last_round),
+        "ticks": None
+        if ticks is None or ticks.last is None
+        else {"last_at": iso(ticks.last), "every_seconds": ticks.usual.total_seconds()},
         "enabled": answer.get("enabled"),
         "slots": answer.get("concurrency"),
         "slots_taken": answer.get("slots_taken"),
@@ -372,10 +363,11 @@ def system_json(view: SystemView, *, now: datetime) -> dict[str, Any]:
         "failing": answer.get("failing"),
         "stopping": answer.get("stopping"),
         "http": answer.get("http"),
-        "workers": [worker_json(one) for one in view.heartbeat.workers],
-        "paused": _everything_json(view.pauses),
+        "workers": [worker_json(worker) for worker in view.heartbeat.workers],
+        "paused": pause_json(everything.since, everything.until, reason=everything.reason) if everything else None,
         "paused_jobs": [
-            {"job": one.job, **(pause_json(one.since, one.until, reason=one.reason) or {})} for one in view.pauses.jobs
+            {"job": pause.job, **(pause_json(pause.since, pause.until, reason=pause.reason) or {})}
+            for pause in view.pauses.jobs
         ],
         "loops": answer.get("loops", []),
         "jobs": view.jobs,
@@ -403,31 +395,20 @@ def _held_json(hold: ProviderHold | None) -> dict[str, Any]:
     return {"held": Held.PROVIDER_HOLD.value, "held_until": iso_or_none(hold.until)}
 
 
-def _ticks_json(ticks: Ticks | None) -> dict[str, Any] | None:
-    if ticks is None or ticks.last is None:
-        return None
-    return {"last_at": iso(ticks.last), "every_seconds": ticks.usual.total_seconds()}
-
-
-def _everything_json(found: Pauses) -> PauseJson | None:
-    everything = found.everything
-    return pause_json(everything.since, everything.until, reason=everything.reason) if everything else None
-
-
 @dataclass(frozen=True, slots=True)
 class Carries:
-    """How much a scheduler carries: runs, and direct calls."""
+    """The numbers of runs and direct calls that a scheduler executes."""
 
     running: int
     direct: int = 0
 
 
 def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> Carries:
-    """Ask the scheduler to stop; return how much it carries. Raises when none runs or it does not answer."""
+    """Send a stop to the scheduler; return its unfinished work. Raise if none runs or it does not answer."""
     if not serves(state):
         raise NoScheduler(str(state))
     question = {"ask": "stop", "mode": mode, "within": within.total_seconds() if within is not None else None}
-    answer = ask(state, question, timeout=STOP_PATIENCE)
+    answer = ask(state, question, timeout=STOP_TIMEOUT_SECONDS)
     if answer is None or "running" not in answer:
         pid = serving_pid(state)
         raise StateError(
@@ -438,14 +419,14 @@ def ask_to_stop(state: Path, *, mode: str, within: timedelta | None = None) -> C
 
 
 BEHIND = timedelta(seconds=5)
-"""A scheduler whose earliest due instant is older than this is behind."""
+"""The age of a due instant from which the scheduler counts as late."""
 
 WORDS = {Liveness.DEAD: "not running", Liveness.ELSEWHERE: "running elsewhere"}
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether what is due will be done: `lag` is for how long the earliest due instant has been waiting to fire."""
+    """The health of the scheduler: `lag` is the age of the earliest due instant."""
 
     heartbeat: Heartbeat
     lag: timedelta
@@ -454,7 +435,7 @@ class Health:
 
     @property
     def level(self) -> str:
-        """How bad it is: ok, warning, bad."""
+        """The severity: ok, warning, bad."""
         answer = self.heartbeat.answer
         stopping = self.heartbeat.liveness is Liveness.STOPPING
         if not (self.heartbeat.alive or stopping) or answer.get("storage_problem") or answer.get("damage"):
@@ -474,11 +455,12 @@ class Health:
 
 
 def look_at_health(store: Store, state: Path, *, now: datetime) -> Health:
-    """Return how the scheduler is."""
-    return store.read(partial(_health, beat=heartbeat(state), now=now))
+    """Return the health of the scheduler."""
+    beat = heartbeat(state)
 
+    def read(db: Database) -> Health:
+        due = jobs.next_due(db)
+        lag = max(now - due, timedelta()) if due is not None else timedelta()
+        return Health(with_ticks(db, beat, now=now), lag, project_mode(db, now=now).mode, everything_paused(db))
 
-def _health(db: Database, *, beat: Heartbeat, now: datetime) -> Health:
-    due = jobs.next_due(db)
-    lag = max(now - due, timedelta()) if due is not None else timedelta()
-    return Health(with_ticks(db, beat, now=now), lag, project_mode(db, now=now).mode, everything_paused(db))
+    return store.read(read)

@@ -1,4 +1,4 @@
-"""The summary of document 001, option C: all that somebody who polls needs to know, in one cheap read."""
+"""The summary for clients that poll: counts, mode and next due time, in one cheap read."""
 
 import hashlib
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ WORDS = {
     Status.SKIPPED: "skipped",
     Status.CANCELLED: "cancelled",
 }
-"""What document 001 calls the statuses."""
+"""The names of statuses in the summary."""
 
 Counts = dict[Status, int]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker, whether it is there to claim runs, and how many it has and had."""
+    """A worker, whether it is present, and the numbers of its runs."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSummary:
-    """The scheduler in one answer. `registered` None: nobody asked for a worker."""
+    """The summary of the scheduler. `registered` is None unless the query names a worker."""
 
     heartbeat: Heartbeat
     counts: Counts
@@ -60,21 +60,32 @@ class SchedulerSummary:
 
 
 def summarise(store: Store, state: Path, *, now: datetime, worker: str | None = None) -> SchedulerSummary:
-    """Return the summary; `worker` is the identifier or the name of one that may be registered."""
+    """Return the summary; `worker` is the identifier or name of a worker to look up."""
     return store.read(partial(summarise_in, state=state, beat=heartbeat(state), now=now, worker=worker))
 
 
 def summarise_in(
     db: Database, *, state: Path, beat: Heartbeat, now: datetime, worker: str | None = None
 ) -> SchedulerSummary:
-    """Return the summary inside a transaction, given what the scheduler answered."""
+    """Return the summary inside a transaction."""
     beat = with_ticks(db, beat, now=now)
-    kept = runs.counts(db)
-    workers = _workers(db, state, kept, ticking=beat.liveness is Liveness.TICKING)
+    counts = runs.counts(db)
+    workers = tuple(
+        WorkerView(
+            seen.worker.id,
+            seen.worker.called,
+            registered=beat.liveness is Liveness.TICKING or seen.presence is not Presence.GONE,
+            counts={
+                status: counts.get(status, {}).get(seen.worker.id, 0) for status in SHOWN if status != Status.QUEUED
+            },
+            state=seen,
+        )
+        for seen in worker_states(db, state)
+    )
     mode, due = project_mode(db, now=now).mode, jobs.next_due_but(db, activity.POLL)
     return SchedulerSummary(
         heartbeat=beat,
-        counts={status: sum(kept.get(status, {}).values()) for status in SHOWN},
+        counts={status: sum(counts.get(status, {}).values()) for status in SHOWN},
         claimable=(beat.alive and bool(beat.answer.get("enabled", True)) and beat.slots > beat.slots_taken)
         and anything_goes(db, now=now),
         registered=None if worker is None else _registered(db, worker, workers, now=now),
@@ -87,26 +98,13 @@ def summarise_in(
 
 
 def _registered(db: Database, worker: str, workers: tuple[WorkerView, ...], *, now: datetime) -> bool:
-    """Tell whether a worker is there: one that claims runs here, or a scheduler elsewhere that said so."""
-    here = any(one.registered for one in workers if worker in (one.id, one.name))
-    return here or any(one.registered(now) for one in remote_workers(db) if worker in (one.id, one.name))
-
-
-def _workers(db: Database, state: Path, kept: dict[Status, dict[str, int]], *, ticking: bool) -> tuple[WorkerView, ...]:
-    return tuple(
-        WorkerView(
-            one.worker.id,
-            one.worker.called,
-            registered=ticking or one.presence is not Presence.GONE,
-            counts={status: kept.get(status, {}).get(one.worker.id, 0) for status in SHOWN if status != Status.QUEUED},
-            state=one,
-        )
-        for one in worker_states(db, state)
-    )
+    """Return whether a worker is present: one of this database, or a registered remote scheduler."""
+    here = any(view.registered for view in workers if worker in (view.id, view.name))
+    return here or any(remote.registered(now) for remote in remote_workers(db) if worker in (remote.id, remote.name))
 
 
 def summary_json(found: SchedulerSummary) -> dict[str, Any]:
-    """Return the summary as JSON, in the words of document 001."""
+    """Return the summary as JSON."""
     provisional = [_provisional_json(job) for job in found.provisional]
     return {
         "queue_counts": {**_counts_json(found.counts), "provisional": len(provisional)},
